@@ -1,0 +1,49 @@
+# Everything sets itself up: a Python ≥ 3.11 and PyPI are all a fresh machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SEEDS ?= 1000
+
+.PHONY: help demo test check format bench sim messages clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
+
+$(READY): pyproject.toml requirements-dev.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Semel needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+demo: $(READY)  ## Write, kill the broker, read again: nothing is lost
+	$(BIN)/python -m examples.kill_and_recover
+
+test: $(READY)  ## All tests that need nothing but PyPI
+	$(BIN)/python -m pytest -q
+
+check: $(READY)  ## Format, lint, types, import contract, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_messages.py --check
+	$(BIN)/python tools/generate_compatibility.py --check
+
+format: $(READY)  ## Format and sort imports
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+messages: $(READY)  ## Generate src/semel/wire/messages and COMPATIBILITY.md again
+	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/generate_compatibility.py
+
+sim: $(READY)  ## Simulate SEEDS=n runs with crashes and power losses
+	$(BIN)/python -m semel.verify --seeds $(SEEDS)
+
+bench: $(READY)  ## Measure, as ratios within one run; results in bench/results
+	$(BIN)/python -m bench
+
+clean:  ## Remove what the other commands made
+	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,316 @@
+"""Every error that Semel raises on purpose, and the one place where Kafka's codes are named.
+
+SemelError                      anything this package raises on purpose
+├── ProtocolError               the peer sent bytes that cannot be accepted; close the connection
+├── CorruptJournal              our own bytes on disk are wrong; stop, and name file and byte
+├── JournalFailed               a write or sync failed; the process must end
+├── JournalFull                 there is no room; refuse and change nothing
+├── FolderInUse                 another broker has this folder
+├── ConfigError                 a setting is unknown or its value is bad
+└── RequestError                the request is refused; reply with `code`
+    └── one class per code below, named as Kafka names it
+"""
+
+from typing import ClassVar
+
+
+class SemelError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class ProtocolError(SemelError):
+    """The peer broke the wire protocol."""
+
+
+class CorruptJournal(SemelError):
+    """Stored bytes failed a check: damage, not an unfinished write."""
+
+
+class JournalFailed(SemelError):
+    """The disk refused a write or a sync after room was reserved for it."""
+
+
+class JournalFull(SemelError):
+    """The disk has no room for this frame; nothing was changed."""
+
+
+class FolderInUse(SemelError):
+    """Another process holds the data folder."""
+
+
+class ConfigError(SemelError):
+    """A setting that does not exist, or a value that it cannot have."""
+
+
+class RequestError(SemelError):
+    """A refusal that the client is told by its Kafka error code."""
+
+    code: ClassVar[int]
+    retriable: ClassVar[bool] = False
+
+
+class UnknownServerError(RequestError):
+    code = -1
+
+
+class OffsetOutOfRange(RequestError):
+    code = 1
+
+
+class CorruptMessage(RequestError):
+    code = 2
+    retriable = True
+
+
+class UnknownTopicOrPartition(RequestError):
+    code = 3
+    retriable = True
+
+
+class LeaderNotAvailable(RequestError):
+    code = 5
+    retriable = True
+
+
+class NotLeaderOrFollower(RequestError):
+    code = 6
+    retriable = True
+
+
+class RequestTimedOut(RequestError):
+    code = 7
+    retriable = True
+
+
+class MessageTooLarge(RequestError):
+    code = 10
+
+
+class OffsetMetadataTooLarge(RequestError):
+    code = 12
+
+
+class NetworkException(RequestError):
+    code = 13
+    retriable = True
+
+
+class CoordinatorLoadInProgress(RequestError):
+    code = 14
+    retriable = True
+
+
+class CoordinatorNotAvailable(RequestError):
+    code = 15
+    retriable = True
+
+
+class NotCoordinator(RequestError):
+    code = 16
+    retriable = True
+
+
+class InvalidTopic(RequestError):
+    code = 17
+
+
+class RecordListTooLarge(RequestError):
+    code = 18
+
+
+class IllegalGeneration(RequestError):
+    code = 22
+
+
+class InconsistentGroupProtocol(RequestError):
+    code = 23
+
+
+class InvalidGroupId(RequestError):
+    code = 24
+
+
+class UnknownMemberId(RequestError):
+    code = 25
+
+
+class InvalidSessionTimeout(RequestError):
+    code = 26
+
+
+class RebalanceInProgress(RequestError):
+    code = 27
+
+
+class InvalidCommitOffsetSize(RequestError):
+    code = 28
+
+
+class InvalidTimestamp(RequestError):
+    code = 32
+
+
+class UnsupportedVersion(RequestError):
+    code = 35
+
+
+class TopicAlreadyExists(RequestError):
+    code = 36
+
+
+class InvalidPartitions(RequestError):
+    code = 37
+
+
+class InvalidReplicationFactor(RequestError):
+    code = 38
+
+
+class InvalidReplicaAssignment(RequestError):
+    code = 39
+
+
+class InvalidConfig(RequestError):
+    code = 40
+
+
+class NotController(RequestError):
+    code = 41
+    retriable = True
+
+
+class InvalidRequest(RequestError):
+    code = 42
+
+
+class UnsupportedForMessageFormat(RequestError):
+    code = 43
+
+
+class PolicyViolation(RequestError):
+    code = 44
+
+
+class OutOfOrderSequence(RequestError):
+    code = 45
+
+
+class DuplicateSequence(RequestError):
+    code = 46
+
+
+class InvalidProducerEpoch(RequestError):
+    code = 47
+
+
+class InvalidTransactionState(RequestError):
+    code = 48
+
+
+class InvalidProducerIdMapping(RequestError):
+    code = 49
+
+
+class InvalidTransactionTimeout(RequestError):
+    code = 50
+
+
+class ConcurrentTransactions(RequestError):
+    code = 51
+    retriable = True
+
+
+class TransactionCoordinatorFenced(RequestError):
+    code = 52
+
+
+class OperationNotAttempted(RequestError):
+    code = 55
+
+
+class StorageError(RequestError):
+    code = 56
+    retriable = True
+
+
+class UnknownProducerId(RequestError):
+    code = 59
+
+
+class NonEmptyGroup(RequestError):
+    code = 68
+
+
+class GroupIdNotFound(RequestError):
+    code = 69
+
+
+class FetchSessionIdNotFound(RequestError):
+    code = 70
+    retriable = True
+
+
+class InvalidFetchSessionEpoch(RequestError):
+    code = 71
+    retriable = True
+
+
+class FencedLeaderEpoch(RequestError):
+    code = 74
+    retriable = True
+
+
+class UnknownLeaderEpoch(RequestError):
+    code = 76
+    retriable = True
+
+
+class MemberIdRequired(RequestError):
+    code = 79
+    retriable = True
+
+
+class GroupMaxSizeReached(RequestError):
+    code = 81
+
+
+class FencedInstanceId(RequestError):
+    code = 82
+
+
+class GroupSubscribedToTopic(RequestError):
+    code = 86
+
+
+class InvalidRecord(RequestError):
+    code = 87
+
+
+class UnstableOffsetCommit(RequestError):
+    code = 88
+    retriable = True
+
+
+class ProducerFenced(RequestError):
+    code = 90
+
+
+class UnknownTopicId(RequestError):
+    code = 100
+    retriable = True
+
+
+class TransactionalIdNotFound(RequestError):
+    code = 105
+
+
+class TransactionAbortable(RequestError):
+    code = 120
+
+
+BY_CODE: dict[int, type[RequestError]] = {
+    error.code: error for error in RequestError.__subclasses__()
+}
+
+NONE = 0
+"""The code of success."""

@@ -1,0 +1,36 @@
+"""Identifiers shared by every layer. No behaviour, no imports from this package."""
+
+from typing import NamedTuple, NewType
+
+Offset = NewType("Offset", int)
+"""Where a record stands in its partition."""
+
+Position = NewType("Position", int)
+"""A byte of the journal, counted from the first byte ever written to it."""
+
+Term = NewType("Term", int)
+"""Leadership of a lane; a batch carries it as its leader epoch."""
+
+ProducerId = NewType("ProducerId", int)
+ProducerEpoch = NewType("ProducerEpoch", int)
+Sequence = NewType("Sequence", int)
+TransactionalId = NewType("TransactionalId", str)
+GroupId = NewType("GroupId", str)
+MemberId = NewType("MemberId", str)
+
+NO_PRODUCER_ID = ProducerId(-1)
+NO_PRODUCER_EPOCH = ProducerEpoch(-1)
+NO_SEQUENCE = Sequence(-1)
+
+SEQUENCE_COUNT = 2**31  # Sequences run 0 .. 2**31 - 1 and then start again at 0.
+EPOCH_MAX = ProducerEpoch(2**15 - 1)
+
+Buffer = bytes | bytearray | memoryview
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
