@@ -118,6 +118,10 @@ class RecordListTooLarge(RequestError):
     code = 18
 
 
+class InvalidRequiredAcks(RequestError):
+    code = 21
+
+
 class IllegalGeneration(RequestError):
     code = 22
 
@@ -261,8 +265,12 @@ class FencedLeaderEpoch(RequestError):
 
 
 class UnknownLeaderEpoch(RequestError):
-    code = 76
+    code = 75
     retriable = True
+
+
+class UnsupportedCompressionType(RequestError):
+    code = 76
 
 
 class MemberIdRequired(RequestError):
