@@ -1,0 +1,222 @@
+"""The header of a record batch (format v2): read, admit and stamp it, without opening its records.
+
+The broker handles batches whole. The checksum covers everything behind itself, so the base
+offset and the leader epoch, which only the broker knows, lie before it and can be stamped freely.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from semel.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, UnsupportedCompressionType
+from semel.records.checksum import crc32c
+from semel.types import NO_PRODUCER_ID, Buffer
+
+# Base offset, length, leader epoch, magic, checksum, attributes, last offset delta,
+# base and max timestamp, producer id, producer epoch, base sequence, record count.
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PREFIX = struct.Struct(">qii")
+_LENGTH = struct.Struct(">i")
+
+HEADER_SIZE = 61
+PREFIX_SIZE = 16
+"""The bytes in front of the magic byte: what `stamp` writes anew."""
+
+MAGIC = 2
+NO_TIMESTAMP_MS = -1
+
+_LENGTH_POSITION = 8
+_COUNTED_FROM = 12  # The length field counts neither the base offset nor itself.
+_CHECKSUM_POSITION = 17
+_CHECKED_FROM = 21
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+_COMPRESSION_MAX = 4
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    checksum: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.length + _COUNTED_FROM
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record; sequences wrap from 2**31 - 1 to 0."""
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return bool(self.attributes & DELETE_HORIZON)
+
+    def pack(self) -> bytes:
+        return _HEADER.pack(*self)
+
+
+def read(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, with its length and magic checked and nothing else."""
+    available = len(buffer) - position
+    if available < HEADER_SIZE:
+        raise CorruptMessage(f"batch at byte {position}: header cut at {available} bytes")
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC:
+        raise CorruptMessage(f"batch at byte {position}: magic {header.magic}, not {MAGIC}")
+    if not HEADER_SIZE <= header.length + _COUNTED_FROM <= available:
+        raise CorruptMessage(
+            f"batch at byte {position}: length {header.length} in {available} bytes"
+        )
+    return header
+
+
+def verify_checksum(buffer: Buffer, header: BatchHeader, position: int = 0) -> None:
+    """Raise unless the bytes of the batch at `position` are those its checksum was made of."""
+    view = memoryview(buffer)[position + _CHECKED_FROM : position + header.size]
+    checksum = crc32c(view)
+    if checksum != header.checksum:
+        raise CorruptMessage(
+            f"batch at byte {position}: checksum {checksum:#010x}, not {header.checksum:#010x}"
+        )
+
+
+def split(buffer: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches that stand in `buffer` one behind the other; one cut off at the end is left out.
+
+    A fetch may be cut at a size instead of between batches, so a cut is not an error.
+    """
+    view = memoryview(buffer)
+    position = 0
+    while len(view) - position >= HEADER_SIZE:
+        (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
+        size = length + _COUNTED_FROM
+        if size >= HEADER_SIZE and len(view) - position < size:
+            return
+        header = read(view, position)
+        yield header, view[position : position + size]
+        position += size
+
+
+def admit(records: memoryview) -> BatchHeader:
+    """The header of the one batch a client may produce to a partition, or the refusal it gets.
+
+    Every number that the broker will trust later is compared with the others here, since a
+    stored batch that lies about its count or size would break every reader behind it.
+    """
+    size = len(records)
+    if size < HEADER_SIZE:
+        if size == 0:
+            raise InvalidRecord("the request has no record batch")
+        raise CorruptMessage(f"batch of {size} bytes is shorter than its header")
+    header = BatchHeader._make(_HEADER.unpack_from(records))
+    if header.magic != MAGIC:
+        raise InvalidRecord(f"batch has magic {header.magic}, only {MAGIC} is accepted")
+    if header.length + _COUNTED_FROM != size:
+        raise _wrong_length(header.length, size)
+    if crc32c(records[_CHECKED_FROM:]) != header.checksum:
+        raise CorruptMessage(f"batch of {size} bytes does not have the checksum it carries")
+    _check_numbers(header)
+    # Most batches have no flag, so that one comparison settles all of them.
+    if not 0 <= header.attributes <= _COMPRESSION_MAX:
+        _check_flags(header)
+    return header
+
+
+def _wrong_length(length: int, size: int) -> CorruptMessage | InvalidRecord:
+    if HEADER_SIZE <= length + _COUNTED_FROM <= size - HEADER_SIZE:
+        return InvalidRecord("more than one batch was produced to a partition in one request")
+    return CorruptMessage(f"batch of {size} bytes has a length field of {length}")
+
+
+def _check_numbers(header: BatchHeader) -> None:
+    record_count = header.record_count
+    if record_count < 1 or header.last_offset_delta != record_count - 1:
+        raise InvalidRecord(
+            f"batch has {record_count} records but a last offset delta of "
+            f"{header.last_offset_delta}"
+        )
+    if header.base_offset != 0:
+        raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
+    if header.max_timestamp_ms < NO_TIMESTAMP_MS:
+        raise InvalidTimestamp(f"largest timestamp of the batch is {header.max_timestamp_ms}")
+    producer_id = header.producer_id
+    if producer_id >= 0:
+        if header.producer_epoch < 0 or header.base_sequence < 0:
+            raise InvalidRecord(
+                f"producer {producer_id} sent epoch {header.producer_epoch} "
+                f"and sequence {header.base_sequence}"
+            )
+    elif producer_id != NO_PRODUCER_ID:
+        raise InvalidRecord(f"producer id {producer_id} is negative")
+
+
+def _check_flags(header: BatchHeader) -> None:
+    if header.compression > _COMPRESSION_MAX:
+        raise UnsupportedCompressionType(f"compression type {header.compression} is unknown")
+    if header.is_control:
+        raise InvalidRecord("clients may not write control batches")
+    if header.is_log_append_time:
+        raise InvalidTimestamp("a producer may not mark its batch as stamped by the log")
+    if header.is_transactional and header.producer_id < 0:
+        raise InvalidRecord("a transactional batch has no producer id")
+
+
+def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
+    """The first `PREFIX_SIZE` bytes of the batch as it is stored; the others stay as produced."""
+    return _PREFIX.pack(base_offset, header.length, leader_epoch)
+
+
+def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
+    """The batch as a topic with `message.timestamp.type=LogAppendTime` stores it."""
+    header = read(batch)
+    rewritten = bytearray(batch[: header.size])
+    _HEADER.pack_into(
+        rewritten,
+        0,
+        *header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp_ms=now_ms),
+    )
+    seal(rewritten)
+    return bytes(rewritten)
+
+
+def seal(batch: bytearray) -> None:
+    """Write the length and the checksum that the bytes of this one batch ask for."""
+    _LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - _COUNTED_FROM)
+    checksum = crc32c(memoryview(batch)[_CHECKED_FROM:])
+    struct.pack_into(">I", batch, _CHECKSUM_POSITION, checksum)

@@ -1,0 +1,97 @@
+"""Compression against other libraries, and bombs that stay small."""
+
+import contextlib
+import gzip
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from kafka import codec as kafka_codec
+
+from semel.errors import CorruptMessage, UnsupportedCompressionType
+from semel.records.compression import Compression, compress, decompress
+
+PACKED = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+
+plain_bytes = st.binary(max_size=2000) | st.binary(min_size=1, max_size=9).map(
+    lambda piece: piece * 20_000
+)
+
+
+def unpacked_elsewhere(compression: Compression, packed: bytes) -> bytes:
+    match compression:
+        case Compression.GZIP:
+            return gzip.decompress(packed)
+        case Compression.SNAPPY:
+            return bytes(kafka_codec.snappy_decode(packed))
+        case Compression.LZ4:
+            return bytes(lz4.frame.decompress(packed))
+        case _:
+            return zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+
+
+def packed_elsewhere(compression: Compression, plain: bytes) -> bytes:
+    match compression:
+        case Compression.GZIP:
+            return gzip.compress(plain)
+        case Compression.SNAPPY:
+            return bytes(snappy.compress(plain))
+        case Compression.LZ4:
+            return bytes(lz4.frame.compress(plain, block_linked=False))
+        case _:
+            return zstandard.ZstdCompressor(write_content_size=False).compress(plain)
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@given(plain_bytes)
+def test_other_libraries_unpack_what_we_pack_and_the_other_way_round(
+    compression: Compression, plain: bytes
+) -> None:
+    packed = bytes(compress(compression, plain))
+    assert decompress(compression, packed) == plain
+    if plain:  # kafka-python takes a xerial header without blocks for a raw block.
+        assert unpacked_elsewhere(compression, packed) == plain
+    assert decompress(compression, packed_elsewhere(compression, plain)) == plain
+
+
+def test_lz4_blocks_do_not_refer_to_each_other() -> None:
+    # Java refuses frames whose flag byte lacks this bit.
+    assert bytes(compress(Compression.LZ4, b"abc" * 100_000))[4] & 0x20
+
+
+@given(plain_bytes)
+def test_both_ways_of_writing_snappy_are_read(plain: bytes) -> None:
+    xerial = kafka_codec.snappy_encode(plain, xerial_compatible=True)
+    assert decompress(Compression.SNAPPY, xerial) == plain
+
+
+@pytest.mark.parametrize("compression", PACKED)
+def test_a_bomb_is_refused_at_the_limit(compression: Compression) -> None:
+    bomb = packed_elsewhere(compression, bytes(10_000_000))
+    with pytest.raises(CorruptMessage):
+        decompress(compression, bomb, output_size_max=9_999_999)
+    assert len(decompress(compression, bomb, output_size_max=10_000_000)) == 10_000_000
+
+
+def test_a_xerial_stream_is_bounded_over_all_its_blocks() -> None:
+    stream = kafka_codec.snappy_encode(bytes(1_000_000), xerial_compatible=True)
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.SNAPPY, stream, output_size_max=999_999)
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@given(st.binary(max_size=300))
+def test_junk_is_corrupt_or_something_small(compression: Compression, junk: bytes) -> None:
+    with contextlib.suppress(CorruptMessage):
+        assert len(decompress(compression, junk, output_size_max=1 << 16)) <= 1 << 16
+
+
+@pytest.mark.parametrize("compression", [5, 6, 7])
+def test_an_unknown_type_is_named(compression: int) -> None:
+    with pytest.raises(UnsupportedCompressionType, match=str(compression)):
+        compress(compression, b"x")
+    with pytest.raises(UnsupportedCompressionType, match=str(compression)):
+        decompress(compression, b"x")
