@@ -1,0 +1,136 @@
+"""The one table of what is served: ApiVersions, dispatch and COMPATIBILITY.md all come from it."""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Final
+
+from semel.types import Buffer
+
+NEVER: Final = 2**15
+"""The first flexible version of an API that has none."""
+
+API_VERSIONS_KEY: Final = 18
+
+
+class Api:
+    """One request type, with the versions whose messages are known."""
+
+    def __init__(
+        self,
+        key: int,
+        name: str,
+        module: str,
+        versions: tuple[int, int],
+        flexible: int,
+        *,
+        note: str = "",
+        served: bool = True,
+        advertised_min: int | None = None,
+    ) -> None:
+        self.key = key
+        self.name = name
+        self.module = module
+        self.version_min, self.version_max = versions
+        self.flexible_version_min = flexible
+        self.note = note
+        self.served = served
+        self.advertised_version_min = self.version_min if advertised_min is None else advertised_min
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.key}: {self.version_min}-{self.version_max}>"
+
+    def knows(self, version: int) -> bool:
+        return self.version_min <= version <= self.version_max
+
+    def request_header_version(self, version: int) -> int:
+        return 2 if version >= self.flexible_version_min else 1
+
+    def response_header_version(self, version: int) -> int:
+        # A client that asked for a version we lack must be able to read the
+        # refusal, so this one reply never has a flexible header.
+        if self.key == API_VERSIONS_KEY:
+            return 0
+        return 1 if version >= self.flexible_version_min else 0
+
+    @cached_property
+    def messages(self) -> Any:
+        """The module of this API's messages, imported at the first use to keep start-up short."""
+        return import_module(f"semel.wire.messages.{self.module}")
+
+    @cached_property
+    def decode_request(self) -> Callable[[Buffer, int, int], tuple[Any, int]]:
+        return self.messages.decode_request  # type: ignore[no-any-return]
+
+    @cached_property
+    def encode_request(self) -> Callable[[Any, int], list[Buffer]]:
+        return self.messages.encode_request  # type: ignore[no-any-return]
+
+    @cached_property
+    def decode_response(self) -> Callable[[Buffer, int, int], tuple[Any, int]]:
+        return self.messages.decode_response  # type: ignore[no-any-return]
+
+    @cached_property
+    def encode_response(self) -> Callable[[Any, int], list[Buffer]]:
+        return self.messages.encode_response  # type: ignore[no-any-return]
+
+
+APIS: Final[tuple[Api, ...]] = (
+    Api(
+        0,
+        "Produce",
+        "produce",
+        (3, 12),
+        9,
+        advertised_min=0,
+        note="0-2 are advertised, since librdkafka before 2.8 needs to see them (KAFKA-18659), "
+        "and refused",
+    ),
+    Api(1, "Fetch", "fetch", (4, 12), 12, note="topic ids (13 and later) are not served"),
+    Api(2, "ListOffsets", "list_offsets", (1, 7), 6),
+    Api(3, "Metadata", "metadata", (0, 12), 9),
+    Api(8, "OffsetCommit", "offset_commit", (2, 8), 8),
+    Api(9, "OffsetFetch", "offset_fetch", (1, 8), 6),
+    Api(10, "FindCoordinator", "find_coordinator", (0, 4), 3),
+    Api(11, "JoinGroup", "join_group", (0, 9), 6),
+    Api(12, "Heartbeat", "heartbeat", (0, 4), 4),
+    Api(13, "LeaveGroup", "leave_group", (0, 5), 4),
+    Api(14, "SyncGroup", "sync_group", (0, 5), 4),
+    Api(15, "DescribeGroups", "describe_groups", (0, 5), 5),
+    Api(16, "ListGroups", "list_groups", (0, 4), 3),
+    Api(17, "SaslHandshake", "sasl_handshake", (0, 1), NEVER, served=False),
+    Api(18, "ApiVersions", "api_versions", (0, 4), 3),
+    Api(19, "CreateTopics", "create_topics", (2, 7), 5),
+    Api(20, "DeleteTopics", "delete_topics", (1, 6), 4),
+    Api(21, "DeleteRecords", "delete_records", (0, 2), 2, served=False),
+    Api(22, "InitProducerId", "init_producer_id", (0, 5), 2),
+    Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), 4),
+    Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", (0, 3), 3, served=False),
+    Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3, served=False),
+    Api(26, "EndTxn", "end_txn", (0, 5), 3, served=False),
+    Api(27, "WriteTxnMarkers", "write_txn_markers", (1, 2), 1, served=False),
+    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 5), 3, served=False),
+    Api(32, "DescribeConfigs", "describe_configs", (1, 4), 4),
+    Api(33, "AlterConfigs", "alter_configs", (0, 2), 2),
+    Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), 2),
+    Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2, served=False),
+    Api(37, "CreatePartitions", "create_partitions", (0, 3), 2),
+    Api(42, "DeleteGroups", "delete_groups", (0, 2), 2),
+    Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), 1),
+    Api(47, "OffsetDelete", "offset_delete", (0, 0), NEVER),
+    Api(60, "DescribeCluster", "describe_cluster", (0, 1), 0),
+    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0, served=False),
+    Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0, served=False),
+    Api(66, "ListTransactions", "list_transactions", (0, 2), 0, served=False),
+)
+
+BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}
+
+
+def lookup(key: int) -> Api | None:
+    """The API with this key, whether it is served or only known to the client side."""
+    return BY_KEY.get(key)
+
+
+def served() -> Iterator[Api]:
+    return (api for api in APIS if api.served)
