@@ -82,6 +82,11 @@ class RequestTimedOut(RequestError):
     retriable = True
 
 
+class BrokerNotAvailable(RequestError):
+    code = 8
+    retriable = True
+
+
 class MessageTooLarge(RequestError):
     code = 10
 
@@ -118,6 +123,16 @@ class RecordListTooLarge(RequestError):
     code = 18
 
 
+class NotEnoughReplicas(RequestError):
+    code = 19
+    retriable = True
+
+
+class NotEnoughReplicasAfterAppend(RequestError):
+    code = 20
+    retriable = True
+
+
 class InvalidRequiredAcks(RequestError):
     code = 21
 
@@ -148,6 +163,18 @@ class RebalanceInProgress(RequestError):
 
 class InvalidCommitOffsetSize(RequestError):
     code = 28
+
+
+class TopicAuthorizationFailed(RequestError):
+    code = 29
+
+
+class GroupAuthorizationFailed(RequestError):
+    code = 30
+
+
+class ClusterAuthorizationFailed(RequestError):
+    code = 31
 
 
 class InvalidTimestamp(RequestError):
@@ -259,6 +286,10 @@ class InvalidFetchSessionEpoch(RequestError):
     retriable = True
 
 
+class TopicDeletionDisabled(RequestError):
+    code = 73
+
+
 class FencedLeaderEpoch(RequestError):
     code = 74
     retriable = True
@@ -271,6 +302,11 @@ class UnknownLeaderEpoch(RequestError):
 
 class UnsupportedCompressionType(RequestError):
     code = 76
+
+
+class OffsetNotAvailable(RequestError):
+    code = 78
+    retriable = True
 
 
 class MemberIdRequired(RequestError):
