@@ -1,0 +1,43 @@
+"""Where brokers listen: `host:port` lists as users write them."""
+
+from typing import NamedTuple
+
+from semel.errors import ConfigError
+
+PORT_DEFAULT = 9092
+_PORT_MAX = 65_535
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_bootstrap_servers(text: str) -> tuple[Address, ...]:
+    """The addresses in a list such as `one:9092,two` or `[::1]:9092`."""
+    addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+    if not addresses:
+        raise ConfigError("no bootstrap server is given")
+    return addresses
+
+
+def _parse_address(text: str) -> Address:
+    # A scheme, as in PLAINTEXT://host:9092, is how brokers write their listeners.
+    bare = text.rpartition("://")[2]
+    if bare.startswith("["):
+        host, closed, rest = bare[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise ConfigError(f"{text!r} is not an address: write [HOST]:PORT")
+        port = rest[1:]
+    else:
+        host, _, port = bare.partition(":")
+    if not host:
+        raise ConfigError(f"{text!r} is not an address: the host is missing")
+    if not port:
+        return Address(host, PORT_DEFAULT)
+    if not port.isdecimal() or not 0 < int(port) <= _PORT_MAX:
+        raise ConfigError(f"{text!r} is not an address: {port!r} is not a port")
+    return Address(host, int(port))

@@ -1,0 +1,176 @@
+"""A cluster as a client sees it: connections by broker, metadata, leaders and coordinators.
+
+Works against any cluster that speaks Kafka's protocol: each connection uses the highest
+version of each API that both sides know.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from semel import __version__
+from semel.client import metadata
+from semel.client.address import Address
+from semel.client.connection import Messages
+from semel.client.link import Link, open_link
+from semel.client.metadata import NO_NODE, ClusterMetadata
+from semel.client.refusal import raise_for
+from semel.client.retry import retrying
+from semel.errors import BrokerNotAvailable, NetworkException, NotController, RequestError
+from semel.types import TopicPartition
+from semel.wire.messages import find_coordinator
+from semel.wire.messages import metadata as metadata_messages
+
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+
+_GROUP_KEY = 0
+
+
+class Cluster:
+    def __init__(
+        self,
+        bootstrap_servers: Sequence[Address],
+        *,
+        client_id: str = "semel",
+        timeout_ms: int = 30_000,
+        connect_timeout_ms: int = 10_000,
+    ) -> None:
+        self._bootstrap_servers = tuple(bootstrap_servers)
+        self._client_id = client_id
+        self._connect_timeout_ms = connect_timeout_ms
+        self.timeout_ms = timeout_ms
+        """How long one request may take, and how long passing refusals are retried."""
+        self._links: dict[Address, Link] = {}
+        self._opening: dict[Address, asyncio.Lock] = {}
+        self._addresses: dict[int, Address] = {}
+        self._controller_id = NO_NODE
+        self._coordinators: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._any_link()
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.close()
+
+    async def call_any(self, messages: Messages[_Request, _Reply], request: _Request) -> _Reply:
+        link = await self._any_link()
+        return await link.call(messages, request, self.timeout_ms)
+
+    async def call(
+        self, node_id: int, messages: Messages[_Request, _Reply], request: _Request
+    ) -> _Reply:
+        link = await self._link_to(node_id)
+        return await link.call(messages, request, self.timeout_ms)
+
+    async def tell(
+        self, node_id: int, messages: Messages[_Request, Any], request: _Request
+    ) -> None:
+        """Send a request that gets no reply."""
+        link = await self._link_to(node_id)
+        await link.tell(messages, request)
+
+    async def controller_id(self) -> int:
+        if self._controller_id == NO_NODE:
+            await self.describe(())
+        if self._controller_id == NO_NODE:
+            raise NotController("the cluster has no controller at the moment")
+        return self._controller_id
+
+    async def describe(
+        self, topics: Collection[str] | None = None, *, may_create: bool = False
+    ) -> ClusterMetadata:
+        """The brokers and these topics (None: all of them), asked anew."""
+        request = metadata_messages.MetadataRequest(
+            topics=None
+            if topics is None
+            else [metadata_messages.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=may_create,
+        )
+        described = metadata.from_wire(await self.call_any(metadata_messages, request))
+        self._addresses = dict(described.brokers)
+        self._controller_id = described.controller_id
+        return described
+
+    async def leaders_of(
+        self, partitions: Collection[TopicPartition], *, may_create: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The leader of each partition, waiting for those that are being elected."""
+
+        async def attempt() -> dict[TopicPartition, int]:
+            names = {partition.topic for partition in partitions}
+            described = await self.describe(names, may_create=may_create)
+            return {partition: described.leader_of(partition) for partition in partitions}
+
+        return await self.retry(attempt)
+
+    async def coordinator_of(self, group_id: str) -> int:
+        """The broker that coordinates this group."""
+        if group_id not in self._coordinators:
+            self._coordinators[group_id] = await self.retry(lambda: self._find(group_id))
+        return self._coordinators[group_id]
+
+    async def _find(self, group_id: str) -> int:
+        reply = await self.call_any(
+            find_coordinator,
+            find_coordinator.FindCoordinatorRequest(
+                key=group_id, key_type=_GROUP_KEY, coordinator_keys=[group_id]
+            ),
+        )
+        # Before version 4 a reply has room for one coordinator only.
+        found = reply.coordinators[0] if reply.coordinators else reply
+        raise_for(found.error_code, f"coordinator of group {group_id}", found.error_message)
+        self._addresses[found.node_id] = Address(found.host, found.port)
+        return found.node_id
+
+    async def call_coordinator(
+        self, group_id: str, messages: Messages[_Request, _Reply], request: _Request
+    ) -> _Reply:
+        return await self.call(await self.coordinator_of(group_id), messages, request)
+
+    async def retry(self, attempt: Callable[[], Awaitable[_Reply]]) -> _Reply:
+        return await retrying(attempt, timeout_ms=self.timeout_ms, between=self._relearn)
+
+    async def _relearn(self, _: RequestError) -> None:
+        """Forget who was responsible for what: the refusal says that it has changed."""
+        self._coordinators.clear()
+        self._controller_id = NO_NODE
+        await self.describe(())
+
+    async def _link_to(self, node_id: int) -> Link:
+        if node_id not in self._addresses:
+            await self.describe(())
+        if node_id not in self._addresses:
+            raise BrokerNotAvailable(f"broker {node_id} is not in the cluster at the moment")
+        return await self._link_at(self._addresses[node_id])
+
+    async def _any_link(self) -> Link:
+        for link in self._links.values():
+            if link.is_open:
+                return link
+        reasons = []
+        for address in dict.fromkeys((*self._bootstrap_servers, *self._addresses.values())):
+            try:
+                return await self._link_at(address)
+            except NetworkException as error:
+                reasons.append(str(error))
+        raise NetworkException("; ".join(reasons))
+
+    async def _link_at(self, address: Address) -> Link:
+        async with self._opening.setdefault(address, asyncio.Lock()):
+            link = self._links.get(address)
+            if link is None or not link.is_open:
+                link = await open_link(
+                    address, self._client_id, __version__, self._connect_timeout_ms
+                )
+                self._links[address] = link
+            return link

@@ -1,0 +1,126 @@
+"""One connection to a broker without its socket: requests become bytes, bytes become replies.
+
+Replies come in the order of the requests, so the next one is always for the oldest request
+that is waiting; a correlation id that says otherwise ends the connection.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from semel.errors import ProtocolError, UnsupportedVersion
+from semel.types import Buffer
+from semel.wire import apis
+from semel.wire.framing import FrameCutter, frame
+from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from semel.wire.messages import api_versions
+
+_RequestT_contra = TypeVar("_RequestT_contra", contravariant=True)
+_ReplyT_co = TypeVar("_ReplyT_co", covariant=True)
+
+REPLY_SIZE_MAX = 256 * 1024 * 1024
+
+# Every broker since 2.4 knows this version; an older one answers which it knows.
+_API_VERSIONS_VERSION = 3
+
+
+class Messages(Protocol[_RequestT_contra, _ReplyT_co]):
+    """The module of one API in `semel.wire.messages`."""
+
+    @property
+    def API_KEY(self) -> int: ...  # noqa: N802 - the name is that of a constant in a module.
+
+    def encode_request(self, message: _RequestT_contra, version: int) -> list[Buffer]: ...
+
+    def decode_response(
+        self, buffer: Buffer, position: int, version: int
+    ) -> tuple[_ReplyT_co, int]: ...
+
+
+class VersionRange(NamedTuple):
+    min: int
+    max: int
+
+
+class _Waiting(NamedTuple):
+    correlation_id: int
+    messages: Messages[Any, Any]
+    version: int
+
+
+class Connection:
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._next_correlation_id = 0
+        self._waiting: deque[_Waiting] = deque()
+        self._cutter = FrameCutter(REPLY_SIZE_MAX)
+        self.versions: dict[int, VersionRange] | None = None
+        """What the broker said it knows; until then only ApiVersions may be asked."""
+
+    def version_of(self, api_key: int) -> int:
+        """The highest version of this API that both sides know."""
+        api = apis.BY_KEY[api_key]
+        if self.versions is None:
+            assert api_key == apis.API_VERSIONS_KEY, "versions are not negotiated yet"
+            return _API_VERSIONS_VERSION
+        known = self.versions.get(api_key)
+        if known is None:
+            raise UnsupportedVersion(f"the broker does not know {api.name}")
+        version = min(known.max, api.version_max)
+        if version < max(known.min, api.version_min):
+            raise UnsupportedVersion(
+                f"{api.name}: the broker knows versions {known.min} to {known.max}, "
+                f"this client {api.version_min} to {api.version_max}"
+            )
+        return version
+
+    def request(
+        self,
+        messages: Messages[_RequestT_contra, Any],
+        message: _RequestT_contra,
+        *,
+        has_reply: bool = True,
+    ) -> tuple[int, list[Buffer]]:
+        """The correlation id of this request, and the bytes to send."""
+        api = apis.BY_KEY[messages.API_KEY]
+        version = self.version_of(api.key)
+        correlation_id = self._next_correlation_id
+        header = RequestHeader(api, version, correlation_id, self._client_id)
+        parts = frame(encode_request_header(header), messages.encode_request(message, version))
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        if has_reply:
+            self._waiting.append(_Waiting(correlation_id, messages, version))
+        return correlation_id, parts
+
+    def receive(self, received: Buffer) -> Iterator[tuple[int, Any]]:
+        """The replies that are whole now, each with its correlation id."""
+        return map(self._reply, self._cutter.feed(received))
+
+    def _reply(self, reply: bytes) -> tuple[int, Any]:
+        if not self._waiting:
+            raise ProtocolError("the broker sent a reply though nothing was asked")
+        expected_id, messages, version = self._waiting.popleft()
+        api = apis.BY_KEY[messages.API_KEY]
+        correlation_id, position = decode_response_header(reply, 0, api, version)
+        if correlation_id != expected_id:
+            raise ProtocolError(
+                f"the broker answered request {correlation_id}, it was the turn of {expected_id}"
+            )
+        is_api_versions = api.key == apis.API_VERSIONS_KEY
+        if is_api_versions and _is_version_refused(reply, position):
+            version = 0
+        message, _ = messages.decode_response(reply, position, version)
+        if is_api_versions:
+            self._learn(message)
+        return correlation_id, message
+
+    def _learn(self, reply: api_versions.ApiVersionsResponse) -> None:
+        self.versions = {
+            known.api_key: VersionRange(known.min_version, known.max_version)
+            for known in reply.api_keys
+        }
+
+
+def _is_version_refused(reply: bytes, position: int) -> bool:
+    """Whether this is the refusal of ApiVersions, which is written in version 0 for all to read."""
+    return reply[position : position + 2] == UnsupportedVersion.code.to_bytes(2, "big")

@@ -1,0 +1,143 @@
+"""One TCP connection to one broker: any number of requests in flight, replies in order."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from semel.client.address import Address
+from semel.client.connection import Connection, Messages
+from semel.client.refusal import raise_for
+from semel.errors import NetworkException, ProtocolError, RequestTimedOut, UnsupportedVersion
+from semel.types import Buffer
+from semel.wire.messages import api_versions
+
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+
+
+class Link(asyncio.Protocol):
+    """Use `open_link` to make one."""
+
+    def __init__(self, address: Address, client_id: str) -> None:
+        self.address = address
+        self._connection = Connection(client_id)
+        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._transport: asyncio.WriteTransport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._closed = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def version_of(self, messages: Messages[Any, Any]) -> int:
+        return self._connection.version_of(messages.API_KEY)
+
+    async def call(
+        self, messages: Messages[_Request, _Reply], request: _Request, timeout_ms: int
+    ) -> _Reply:
+        """The reply; the link is closed if it does not come in time, as nothing behind it will."""
+        correlation_id = await self._send(messages, request, has_reply=True)
+        reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        self._replies[correlation_id] = reply
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await reply
+        except TimeoutError:
+            self.abort()
+            raise RequestTimedOut(f"{self.address} did not answer in {timeout_ms} ms") from None
+        finally:
+            self._replies.pop(correlation_id, None)
+
+    async def tell(self, messages: Messages[_Request, Any], request: _Request) -> None:
+        """Send a request that gets no reply."""
+        await self._send(messages, request, has_reply=False)
+
+    async def _send(
+        self, messages: Messages[_Request, Any], request: _Request, *, has_reply: bool
+    ) -> int:
+        await self._writable.wait()
+        if self._transport is None or self._transport.is_closing():
+            raise NetworkException(f"the connection to {self.address} is closed")
+        correlation_id, parts = self._connection.request(messages, request, has_reply=has_reply)
+        self._write(self._transport, parts)
+        return correlation_id
+
+    def _write(self, transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
+        transport.writelines(parts)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def close(self) -> None:
+        """Close, and wait until the socket is gone."""
+        if self._transport is not None:
+            self._transport.close()
+            await self._closed.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for correlation_id, message in self._connection.receive(data):
+                reply = self._replies.pop(correlation_id, None)
+                if reply is not None and not reply.done():
+                    reply.set_result(message)
+        except ProtocolError as error:
+            self._fail(ProtocolError(f"{self.address}: {error}"))
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc else ""
+        self._fail(NetworkException(f"{self.address} closed the connection{reason}"))
+        self._transport = None
+        self._writable.set()
+        self._closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def _fail(self, error: Exception) -> None:
+        replies, self._replies = self._replies, {}
+        for reply in replies.values():
+            if not reply.done():
+                reply.set_exception(error)
+
+
+async def open_link(address: Address, client_id: str, version: str, timeout_ms: int) -> Link:
+    """Connect, and learn which versions the broker knows."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            _, link = await loop.create_connection(
+                lambda: Link(address, client_id), address.host, address.port
+            )
+    except TimeoutError:
+        raise NetworkException(f"{address} cannot be reached in {timeout_ms} ms") from None
+    except OSError as error:
+        raise NetworkException(f"{address} cannot be reached: {_in_words(error)}") from None
+    request = api_versions.ApiVersionsRequest("semel", version)
+    try:
+        reply = await link.call(api_versions, request, timeout_ms)
+        if reply.error_code == UnsupportedVersion.code:
+            # The refusal said which versions the broker knows.
+            reply = await link.call(api_versions, request, timeout_ms)
+        raise_for(reply.error_code, f"{address}")
+    except BaseException:
+        link.abort()
+        raise
+    return link
+
+
+def _in_words(error: OSError) -> str:
+    # asyncio's own text repeats the address, and lists every address that was tried.
+    if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
+        return "connection refused"
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,100 @@
+"""What a cluster says of itself: its brokers, its topics, and who leads which partition."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from semel.client.address import Address
+from semel.client.refusal import refusal
+from semel.errors import LeaderNotAvailable, RequestError, UnknownTopicOrPartition
+from semel.types import TopicPartition
+from semel.wire.messages import metadata as wire
+
+NO_NODE = -1
+
+
+class Partition(NamedTuple):
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replica_ids: tuple[int, ...]
+    in_sync_replica_ids: tuple[int, ...]
+
+
+class Topic(NamedTuple):
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+    """In the order of their numbers, which have no gaps."""
+
+
+class ClusterMetadata(NamedTuple):
+    cluster_id: str | None
+    controller_id: int
+    brokers: Mapping[int, Address]
+    topics: Mapping[str, Topic]
+    refused: Mapping[str, RequestError]
+    """Why a topic that was asked for is not among the topics."""
+
+    def topic(self, name: str) -> Topic:
+        if name in self.topics:
+            return self.topics[name]
+        if name in self.refused:
+            raise self.refused[name]
+        raise UnknownTopicOrPartition(f"topic {name} does not exist")
+
+    def leader_of(self, partition: TopicPartition) -> int:
+        topic = self.topic(partition.topic)
+        if not 0 <= partition.partition < len(topic.partitions):
+            raise UnknownTopicOrPartition(
+                f"topic {topic.name} has {len(topic.partitions)} partitions, "
+                f"so none of number {partition.partition}"
+            )
+        leader_id = topic.partitions[partition.partition].leader_id
+        if leader_id == NO_NODE:
+            raise LeaderNotAvailable(f"partition {partition} has no leader")
+        return leader_id
+
+
+def from_wire(reply: wire.MetadataResponse) -> ClusterMetadata:
+    topics: dict[str, Topic] = {}
+    refused: dict[str, RequestError] = {}
+    for topic in reply.topics:
+        name = topic.name or ""
+        if topic.error_code:
+            refused[name] = _refusal_of(name, topic.error_code)
+        else:
+            topics[name] = Topic(
+                name, topic.topic_id, topic.is_internal, _partitions_from_wire(topic.partitions)
+            )
+    return ClusterMetadata(
+        cluster_id=reply.cluster_id,
+        controller_id=reply.controller_id,
+        brokers={broker.node_id: Address(broker.host, broker.port) for broker in reply.brokers},
+        topics=topics,
+        refused=refused,
+    )
+
+
+def _refusal_of(name: str, code: int) -> RequestError:
+    if code == UnknownTopicOrPartition.code:
+        return UnknownTopicOrPartition(f"topic {name} does not exist")
+    return refusal(code, f"topic {name}")
+
+
+def _partitions_from_wire(
+    partitions: list[wire.MetadataResponsePartition],
+) -> tuple[Partition, ...]:
+    # An error of a single partition tells only that its leader or a replica is away, which
+    # the leader's id and the list of replicas in sync tell as well.
+    in_order = sorted(partitions, key=lambda partition: partition.partition_index)
+    return tuple(
+        Partition(
+            partition.partition_index,
+            partition.leader_id,
+            partition.leader_epoch,
+            tuple(partition.replica_nodes),
+            tuple(partition.isr_nodes),
+        )
+        for partition in in_order
+    )

@@ -1,0 +1,23 @@
+"""Error codes of a reply, turned into exceptions that say in words what was refused."""
+
+import re
+
+from semel.errors import BY_CODE, NONE, RequestError, UnknownServerError
+
+
+def in_words(error: type[RequestError]) -> str:
+    """`UnknownTopicOrPartition` as "unknown topic or partition"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", error.__name__).lower()
+
+
+def refusal(code: int, subject: str = "", message: str | None = None) -> RequestError:
+    """The error of this code; `subject` is what was asked for, `message` what the broker said."""
+    error = BY_CODE.get(code)
+    reason = message or (in_words(error) if error else f"error code {code}")
+    sentence = f"{subject}: {reason}" if subject else reason
+    return (error or UnknownServerError)(sentence)
+
+
+def raise_for(code: int, subject: str = "", message: str | None = None) -> None:
+    if code != NONE:
+        raise refusal(code, subject, message)
