@@ -14,7 +14,7 @@ from semel.client import metadata
 from semel.client.address import Address
 from semel.client.connection import Messages
 from semel.client.link import Link, open_link
-from semel.client.metadata import NO_NODE, ClusterMetadata
+from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
 from semel.client.refusal import raise_for
 from semel.client.retry import retrying
 from semel.errors import BrokerNotAvailable, NetworkException, NotController, RequestError
@@ -26,6 +26,9 @@ _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 
 _GROUP_KEY = 0
+
+# A topic that is being created is unknown for a moment, one that is not stays so.
+_CREATION_MS_MAX = 5_000
 
 
 class Cluster:
@@ -101,17 +104,23 @@ class Cluster:
         self._controller_id = described.controller_id
         return described
 
-    async def leaders_of(
-        self, partitions: Collection[TopicPartition], *, may_create: bool = False
-    ) -> dict[TopicPartition, int]:
-        """The leader of each partition, waiting for those that are being elected."""
+    async def topics(self, names: Collection[str]) -> dict[str, Topic]:
+        """These topics; the first one that is missing is refused."""
+        described = await self.describe(names)
+        return {name: described.topic(name) for name in names}
 
-        async def attempt() -> dict[TopicPartition, int]:
-            names = {partition.topic for partition in partitions}
-            described = await self.describe(names, may_create=may_create)
-            return {partition: described.leader_of(partition) for partition in partitions}
+    async def topic_to_write(self, name: str) -> Topic:
+        """This topic, created now if it is missing and the cluster creates on demand."""
 
-        return await self.retry(attempt)
+        async def attempt() -> Topic:
+            return (await self.describe([name], may_create=True)).topic(name)
+
+        return await self.retry(attempt, min(_CREATION_MS_MAX, self.timeout_ms))
+
+    async def leaders_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The leader of each partition."""
+        described = await self.describe({partition.topic for partition in partitions})
+        return {partition: described.leader_of(partition) for partition in partitions}
 
     async def coordinator_of(self, group_id: str) -> int:
         """The broker that coordinates this group."""
@@ -137,8 +146,15 @@ class Cluster:
     ) -> _Reply:
         return await self.call(await self.coordinator_of(group_id), messages, request)
 
-    async def retry(self, attempt: Callable[[], Awaitable[_Reply]]) -> _Reply:
-        return await retrying(attempt, timeout_ms=self.timeout_ms, between=self._relearn)
+    async def retry(
+        self, attempt: Callable[[], Awaitable[_Reply]], timeout_ms: int | None = None
+    ) -> _Reply:
+        """Attempt until it is done or refused for good, asking anew who is responsible."""
+        return await retrying(
+            attempt,
+            timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
+            between=self._relearn,
+        )
 
     async def _relearn(self, _: RequestError) -> None:
         """Forget who was responsible for what: the refusal says that it has changed."""

@@ -20,8 +20,10 @@ _ReplyT_co = TypeVar("_ReplyT_co", covariant=True)
 
 REPLY_SIZE_MAX = 256 * 1024 * 1024
 
-# Every broker since 2.4 knows this version; an older one answers which it knows.
+# Every broker since 2.4 knows this version. An older one refuses it in ways of its own, so its
+# refusal is not read any further: version 0 is known to all.
 _API_VERSIONS_VERSION = 3
+_API_VERSIONS_VERSION_OF_ALL = 0
 
 
 class Messages(Protocol[_RequestT_contra, _ReplyT_co]):
@@ -54,6 +56,7 @@ class Connection:
         self._next_correlation_id = 0
         self._waiting: deque[_Waiting] = deque()
         self._cutter = FrameCutter(REPLY_SIZE_MAX)
+        self._api_versions_version = _API_VERSIONS_VERSION
         self.versions: dict[int, VersionRange] | None = None
         """What the broker said it knows; until then only ApiVersions may be asked."""
 
@@ -62,7 +65,7 @@ class Connection:
         api = apis.BY_KEY[api_key]
         if self.versions is None:
             assert api_key == apis.API_VERSIONS_KEY, "versions are not negotiated yet"
-            return _API_VERSIONS_VERSION
+            return self._api_versions_version
         known = self.versions.get(api_key)
         if known is None:
             raise UnsupportedVersion(f"the broker does not know {api.name}")
@@ -108,7 +111,8 @@ class Connection:
             )
         is_api_versions = api.key == apis.API_VERSIONS_KEY
         if is_api_versions and _is_version_refused(reply, position):
-            version = 0
+            self._api_versions_version = _API_VERSIONS_VERSION_OF_ALL
+            return correlation_id, api_versions.ApiVersionsResponse(UnsupportedVersion.code, [])
         message, _ = messages.decode_response(reply, position, version)
         if is_api_versions:
             self._learn(message)
@@ -122,5 +126,4 @@ class Connection:
 
 
 def _is_version_refused(reply: bytes, position: int) -> bool:
-    """Whether this is the refusal of ApiVersions, which is written in version 0 for all to read."""
     return reply[position : position + 2] == UnsupportedVersion.code.to_bytes(2, "big")

@@ -127,7 +127,7 @@ async def open_link(address: Address, client_id: str, version: str, timeout_ms: 
     try:
         reply = await link.call(api_versions, request, timeout_ms)
         if reply.error_code == UnsupportedVersion.code:
-            # The refusal said which versions the broker knows.
+            # Asked again, in the version that every broker knows.
             reply = await link.call(api_versions, request, timeout_ms)
         raise_for(reply.error_code, f"{address}")
     except BaseException:

@@ -1,0 +1,179 @@
+"""Consumer groups seen from outside: who is in them, what they have committed, and moving that."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from semel.client.assignment import assigned_partitions
+from semel.client.cluster import Cluster
+from semel.client.refusal import raise_for, refusal
+from semel.errors import NONE, RequestError, UnknownMemberId
+from semel.types import TopicPartition
+from semel.wire.messages import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+)
+
+DEAD = "Dead"
+_NO_OFFSET = -1
+_CONSUMER_PROTOCOL = "consumer"
+
+
+class GroupListing(NamedTuple):
+    group_id: str
+    protocol_type: str
+    state: str
+
+
+class Member(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: frozenset[TopicPartition]
+
+
+class Group(NamedTuple):
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator_id: int
+    members: tuple[Member, ...]
+
+
+async def list_all(cluster: Cluster) -> list[GroupListing]:
+    """The groups of every broker, since each knows only those it coordinates."""
+
+    async def attempt() -> list[GroupListing]:
+        listings: set[GroupListing] = set()
+        for broker_id in (await cluster.describe(())).brokers:
+            reply = await cluster.call(broker_id, list_groups, list_groups.ListGroupsRequest([]))
+            raise_for(reply.error_code, f"groups of broker {broker_id}")
+            listings.update(
+                GroupListing(group.group_id, group.protocol_type, group.group_state)
+                for group in reply.groups
+            )
+        return sorted(listings)
+
+    return await cluster.retry(attempt)
+
+
+async def describe(cluster: Cluster, group_id: str) -> Group:
+    async def attempt() -> Group:
+        reply = await cluster.call_coordinator(
+            group_id, describe_groups, describe_groups.DescribeGroupsRequest([group_id])
+        )
+        (group,) = reply.groups
+        raise_for(group.error_code, f"group {group_id}")
+        return Group(
+            group_id=group.group_id,
+            state=group.group_state,
+            protocol_type=group.protocol_type,
+            assignor=group.protocol_data,
+            coordinator_id=await cluster.coordinator_of(group_id),
+            members=tuple(_member(member, group.protocol_type) for member in group.members),
+        )
+
+    return await cluster.retry(attempt)
+
+
+def _member(member: describe_groups.DescribedGroupMember, protocol_type: str) -> Member:
+    # Other protocols, such as that of Connect, keep something else in the assignment.
+    is_consumer = protocol_type == _CONSUMER_PROTOCOL
+    return Member(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        assigned_partitions(member.member_assignment) if is_consumer else frozenset(),
+    )
+
+
+async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
+    """Every offset that the group has committed."""
+    request = offset_fetch.OffsetFetchRequest(
+        group_id=group_id,
+        topics=None,
+        groups=[offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=None)],
+    )
+
+    async def attempt() -> dict[TopicPartition, int]:
+        reply = await cluster.call_coordinator(group_id, offset_fetch, request)
+        # Since version 8 the reply is a list of groups.
+        answer = reply.groups[0] if reply.groups else reply
+        raise_for(answer.error_code, f"offsets of group {group_id}")
+        offsets = {}
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.partition_index)
+                raise_for(partition.error_code, f"offset of group {group_id} in {place}")
+                if partition.committed_offset != _NO_OFFSET:
+                    offsets[place] = partition.committed_offset
+        return offsets
+
+    return await cluster.retry(attempt)
+
+
+async def commit_offsets(
+    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Set offsets of a group that has no members at the moment."""
+    topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(list)
+    for (topic, partition), offset in offsets.items():
+        topics[topic].append(
+            offset_commit.OffsetCommitRequestPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=""
+            )
+        )
+    request = offset_commit.OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(name, partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+    async def attempt() -> None:
+        reply = await cluster.call_coordinator(group_id, offset_commit, request)
+        for topic in reply.topics:
+            for partition in topic.partitions:
+                if partition.error_code == UnknownMemberId.code:
+                    raise UnknownMemberId(
+                        f"group {group_id} has members; its offsets can be set once they are gone"
+                    )
+                place = TopicPartition(topic.name, partition.partition_index)
+                raise_for(partition.error_code, f"offset of group {group_id} in {place}")
+
+    await cluster.retry(attempt)
+
+
+async def delete(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, RequestError | None]:
+    """One outcome per group, None for success."""
+    outcomes: dict[str, RequestError | None] = {}
+    for group_id in group_ids:
+        outcomes[group_id] = await _delete_one(cluster, group_id)
+    return outcomes
+
+
+async def _delete_one(cluster: Cluster, group_id: str) -> RequestError | None:
+    async def attempt() -> RequestError | None:
+        reply = await cluster.call_coordinator(
+            group_id, delete_groups, delete_groups.DeleteGroupsRequest([group_id])
+        )
+        (result,) = reply.results
+        if result.error_code == NONE:
+            return None
+        error = refusal(result.error_code, f"group {group_id}")
+        if error.retriable:
+            raise error
+        return error
+
+    return await cluster.retry(attempt)
+
+
+def owners(members: Collection[Member]) -> dict[TopicPartition, Member]:
+    return {partition: member for member in members for partition in member.partitions}

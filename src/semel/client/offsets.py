@@ -1,0 +1,93 @@
+"""Offsets by place or time: where partitions begin and end, and what stood there at a moment."""
+
+import enum
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from semel.client.cluster import Cluster
+from semel.client.refusal import raise_for
+from semel.types import TopicPartition
+from semel.wire.messages import list_offsets
+
+LATEST_MS = -1
+"""Stands for the end of a partition where a timestamp is asked for."""
+EARLIEST_MS = -2
+"""Stands for its beginning."""
+
+_CONSUMER = -1
+
+
+class Isolation(enum.IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+async def offsets_at(
+    cluster: Cluster,
+    timestamps_ms: Mapping[TopicPartition, int],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    """The offset of the first record at or after each timestamp; -1 where there is none."""
+
+    async def attempt() -> dict[TopicPartition, int]:
+        leaders = await cluster.leaders_of(timestamps_ms.keys())
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for partition, leader_id in leaders.items():
+            by_leader[leader_id].append(partition)
+        found: dict[TopicPartition, int] = {}
+        for leader_id, partitions in by_leader.items():
+            request = _request({p: timestamps_ms[p] for p in partitions}, isolation)
+            found |= _offsets(await cluster.call(leader_id, list_offsets, request))
+        return found
+
+    return await cluster.retry(attempt) if timestamps_ms else {}
+
+
+async def beginnings_of(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    return await offsets_at(cluster, dict.fromkeys(partitions, EARLIEST_MS))
+
+
+async def ends_of(
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> dict[TopicPartition, int]:
+    return await offsets_at(cluster, dict.fromkeys(partitions, LATEST_MS), isolation)
+
+
+async def offsets_at_or_end(
+    cluster: Cluster, partitions: Collection[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """As `offsets_at`, with the end of a partition that has nothing so young."""
+    found = await offsets_at(cluster, dict.fromkeys(partitions, timestamp_ms))
+    too_old = [partition for partition, offset in found.items() if offset < 0]
+    return found | await ends_of(cluster, too_old)
+
+
+def _request(
+    timestamps_ms: Mapping[TopicPartition, int], isolation: Isolation
+) -> list_offsets.ListOffsetsRequest:
+    topics: dict[str, list[list_offsets.ListOffsetsPartition]] = defaultdict(list)
+    for (topic, partition), timestamp_ms in timestamps_ms.items():
+        topics[topic].append(
+            list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp_ms)
+        )
+    return list_offsets.ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=isolation,
+        topics=[
+            list_offsets.ListOffsetsTopic(name, partitions) for name, partitions in topics.items()
+        ],
+    )
+
+
+def _offsets(reply: list_offsets.ListOffsetsResponse) -> dict[TopicPartition, int]:
+    offsets = {}
+    for topic in reply.topics:
+        for partition in topic.partitions:
+            place = TopicPartition(topic.name, partition.partition_index)
+            raise_for(partition.error_code, f"offsets of {place}")
+            offsets[place] = partition.offset
+    return offsets
