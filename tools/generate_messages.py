@@ -18,6 +18,8 @@ PACKAGE = HEADER + '"""The messages of every API, one module each, for all known
 SHARED = (
     "DECODING_ERRORS",
     "ONE_BYTE",
+    "REQUEST_ELEMENT_COUNT_MAX",
+    "RESPONSE_ELEMENT_COUNT_MAX",
     "Malformed",
     "Records",
     "null_refused",
@@ -61,7 +63,7 @@ def _codecs(
     top = found[0].structure.name
     for layout in found:
         suffix = f"{direction}_v{layout.version_min}"
-        Decoder(code, classes).write(f"_decode_{suffix}", layout)
+        Decoder(code, classes, direction).write(f"_decode_{suffix}", layout)
         Encoder(code, classes).write(f"_encode_{suffix}", layout)
     tables = (
         ("decode", f"Callable[[Buffer, int], tuple[{top}, int]]"),

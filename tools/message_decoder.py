@@ -1,6 +1,16 @@
 """Writes a decoder for one layout: straight-line code, runs of fixed fields in one call."""
 
-from message_schema import FIXED, Field, Layout, MergedStructure, Structure, field_size_min
+from collections.abc import Iterator
+
+from message_schema import (
+    FIXED,
+    Field,
+    Layout,
+    MergedStructure,
+    Structure,
+    field_size_min,
+    nested,
+)
 from message_text import Code
 
 LENGTH = {"string": ("h", 2)}
@@ -8,8 +18,9 @@ LENGTH = {"string": ("h", 2)}
 
 
 class Decoder:
-    def __init__(self, code: Code, classes: dict[str, MergedStructure]) -> None:
+    def __init__(self, code: Code, classes: dict[str, MergedStructure], direction: str) -> None:
         self.code = code
+        self.direction = direction
         self.classes = classes
         self._run: list[tuple[str, str, int]] = []
 
@@ -19,6 +30,10 @@ class Decoder:
             f"def {function}(buffer: Buffer, position: int) -> tuple[{name}, int]:"
         ):
             self.code.line("limit = len(buffer)")
+            if any(field.kind == "records" for field in _all_fields(layout.structure)):
+                self.code.line("view = memoryview(buffer)")
+            if any(map(_is_counted, _all_fields(layout.structure))):
+                self.code.line(f"room = {self.direction.upper()}_ELEMENT_COUNT_MAX")
             built = self._structure(layout.structure, "")
             # A slice beyond the end is silently short; since the position never
             # goes back, this one check finds every such slice.
@@ -107,7 +122,7 @@ class Decoder:
         expression = {
             "string": 'str(buffer[position:end], "utf-8")',
             "bytes": "bytes(buffer[position:end])",
-            "records": "memoryview(buffer)[position:end]",
+            "records": "view[position:end]",
         }[field.kind]
         with self.code.block("else:"):
             self.code.line("end = position + size")
@@ -123,7 +138,8 @@ class Decoder:
             size_min = self._element_size_min(field, flexible)
         self.code.line(f"{target}: list[{inner}]{' | None' if field.nullable else ''}")
         self._null(field, "count", flexible, target)
-        with self.code.block(f"elif count * {size_min} > limit - position:"):
+        room = " or count > room" if _is_counted(field) else ""
+        with self.code.block(f"elif count * {size_min} > limit - position{room}:"):
             self.code.line(f'raise Malformed(f"{field.name} cannot have {{count}} elements")')
         with self.code.block("else:"):
             if field.structure is None and field.kind in FIXED:
@@ -134,6 +150,7 @@ class Decoder:
                 )
                 self.code.line(f"position += count * {size}")
                 return
+            self.code.line("room -= count")
             self.code.line(f"{target} = []")
             with self.code.block("for _ in range(count):"):
                 if field.structure is not None:
@@ -181,3 +198,12 @@ class Decoder:
                     self.code.line(f"position = {tag_end}")
                 with self.code.block(f"if position != {tag_end}:"):
                     self.code.line('raise Malformed("a tagged field has another size than said")')
+
+
+def _is_counted(field: Field) -> bool:
+    """Whether each element becomes an object, so that many short ones outgrow the message."""
+    return field.array and field.kind not in FIXED
+
+
+def _all_fields(structure: Structure) -> Iterator[Field]:
+    return (field for inner in nested(structure) for field in inner.fields)

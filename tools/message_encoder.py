@@ -3,6 +3,8 @@
 from message_schema import FIXED, Field, Layout, MergedStructure, Structure
 from message_text import Code
 
+NO_TAGS = b"\0"
+
 
 class Encoder:
     def __init__(self, code: Code, classes: dict[str, MergedStructure]) -> None:
@@ -139,29 +141,35 @@ class Encoder:
     def _tags(self, structure: Structure, source: str, path: str) -> None:
         merged = {field.name: field for field in self.classes[structure.name].fields}
         tags = self.code.name(path, "tags")
-        outer = self._write
         values: list[tuple[Field, str, str]] = []
         for field in structure.tagged:
             value = self.code.name(path, field.name)
             self.code.line(f"{value} = {source}.{field.name}")
             present = _is_sent(field, value, merged[field.name].default)
             values.append((field, value, present))
-        self.code.line(f"{tags}: list[bytes] = []")
-        for field, value, present in values:
-            with self.code.block(f"if {present}:"):
-                inner = self.code.name(path, field.name, "pieces")
-                self.code.line(f"{inner}: list[Buffer] = []")
-                self._write = f"{inner}.append"
-                self._tag_value(field, value)
-                self._flush()
-                joined = self.code.name(path, field.name, "joined")
-                self.code.line(f'{joined} = b"".join({inner})')
-                number = bytes((field.tag or 0,))
-                self.code.line(f"{tags}.append({number!r} + uvarint(len({joined})) + {joined})")
-        self._write = outer
-        self.code.line(f"{self._write}(uvarint(len({tags})))")
-        with self.code.block(f"if {tags}:"):
+        # Most messages carry no tagged field at all.
+        with self.code.block(f"if {' or '.join(present for _, _, present in values)}:"):
+            self.code.line(f"{tags}: list[bytes] = []")
+            for field, value, present in values:
+                with self.code.block(f"if {present}:"):
+                    self._tag(field, value, tags)
+            self.code.line(f"{self._write}(uvarint(len({tags})))")
             self.code.line(f'{self._write}(b"".join({tags}))')
+        with self.code.block("else:"):
+            self.code.line(f"{self._write}({NO_TAGS!r})")
+
+    def _tag(self, field: Field, value: str, tags: str) -> None:
+        outer = self._write
+        inner = self.code.name(value, "pieces")
+        self.code.line(f"{inner}: list[Buffer] = []")
+        self._write = f"{inner}.append"
+        self._tag_value(field, value)
+        self._flush()
+        self._write = outer
+        joined = self.code.name(value, "joined")
+        self.code.line(f'{joined} = b"".join({inner})')
+        number = bytes((field.tag or 0,))
+        self.code.line(f"{tags}.append({number!r} + uvarint(len({joined})) + {joined})")
 
     def _tag_value(self, field: Field, value: str) -> None:
         if field.fixed:

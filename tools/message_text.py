@@ -6,7 +6,7 @@ from contextlib import contextmanager
 RESERVED = frozenset(
     {
         "buffer", "position", "limit", "message", "pieces", "output", "write", "size", "count",
-        "end", "tag", "text", "tag_count", "struct", "uvarint",
+        "end", "view", "room", "tag", "text", "tag_count", "struct", "uvarint",
     }
 )  # fmt: skip
 

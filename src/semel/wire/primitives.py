@@ -11,6 +11,12 @@ Records = Buffer | list[Buffer]
 
 VARINT_SIZE_MAX: Final = 5
 
+# An element of 3 bytes becomes objects of 100 or more. These bounds keep what
+# one message can take in memory near its own size; the largest messages of
+# Kafka's clients stay far below them.
+REQUEST_ELEMENT_COUNT_MAX: Final = 2**18
+RESPONSE_ELEMENT_COUNT_MAX: Final = 2**21
+
 # Below this size, copying into the joined piece costs less than one more part to send.
 SCATTER_SIZE_MIN: Final = 512
 

@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 24
 
@@ -43,6 +43,7 @@ class AddPartitionsToTxnRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -56,9 +57,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     v3_and_below_topics: list[AddPartitionsToTxnTopic]
     if count < 0:
         raise Malformed("v3_and_below_topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"v3_and_below_topics cannot have {count} elements")
     else:
+        room -= count
         v3_and_below_topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -107,6 +109,7 @@ def _encode_request_v0(message: AddPartitionsToTxnRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTxnRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -126,9 +129,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
     v3_and_below_topics: list[AddPartitionsToTxnTopic]
     if count < 0:
         raise Malformed("v3_and_below_topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"v3_and_below_topics cannot have {count} elements")
     else:
+        room -= count
         v3_and_below_topics = []
         for _ in range(count):
             size = buffer[position]
@@ -248,14 +252,16 @@ class AddPartitionsToTxnResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
     if count < 0:
         raise Malformed("results_by_topic_v3_and_below is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"results_by_topic_v3_and_below cannot have {count} elements")
     else:
+        room -= count
         results_by_topic_v3_and_below = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -271,9 +277,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
             results_by_topic_v3_and_below_results_by_partition: list[AddPartitionsToTxnPartitionResult]
             if count < 0:
                 raise Malformed("results_by_partition is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"results_by_partition cannot have {count} elements")
             else:
+                room -= count
                 results_by_topic_v3_and_below_results_by_partition = []
                 for _ in range(count):
                     results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code = _unpack_ih(buffer, position)
@@ -304,6 +311,7 @@ def _encode_response_v0(message: AddPartitionsToTxnResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -312,9 +320,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
     if count < 0:
         raise Malformed("results_by_topic_v3_and_below is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"results_by_topic_v3_and_below cannot have {count} elements")
     else:
+        room -= count
         results_by_topic_v3_and_below = []
         for _ in range(count):
             size = buffer[position]
@@ -336,9 +345,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
             results_by_topic_v3_and_below_results_by_partition: list[AddPartitionsToTxnPartitionResult]
             if count < 0:
                 raise Malformed("results_by_partition is null")
-            elif count * 7 > limit - position:
+            elif count * 7 > limit - position or count > room:
                 raise Malformed(f"results_by_partition cannot have {count} elements")
             else:
+                room -= count
                 results_by_topic_v3_and_below_results_by_partition = []
                 for _ in range(count):
                     results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code, results_by_topic_v3_and_below_results_by_partition_tag_count = _unpack_ihB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 33
 
@@ -49,14 +49,16 @@ class AlterConfigsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     resources: list[AlterConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bh(buffer, position)
@@ -72,9 +74,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
             resources_configs: list[AlterableConfig]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 4 > limit - position:
+            elif count * 4 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 resources_configs = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -135,6 +138,7 @@ def _encode_request_v0(message: AlterConfigsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -143,9 +147,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
     resources: list[AlterConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bB(buffer, position)
@@ -167,9 +172,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsReque
             resources_configs: list[AlterableConfig]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 resources_configs = []
                 for _ in range(count):
                     size = buffer[position]
@@ -297,14 +303,16 @@ class AlterConfigsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AlterConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     responses: list[AlterConfigsResourceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             responses_error_code, size = _unpack_hh(buffer, position)
@@ -355,6 +363,7 @@ def _encode_response_v0(message: AlterConfigsResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -363,9 +372,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[AlterConfigsResp
     responses: list[AlterConfigsResourceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             responses_error_code, size = _unpack_hB(buffer, position)

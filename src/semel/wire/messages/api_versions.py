@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 18
 
@@ -163,14 +163,16 @@ class ApiVersionsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ApiVersionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, count = _unpack_hi(buffer, position)
     position += 6
     api_keys: list[ApiVersion]
     if count < 0:
         raise Malformed("api_keys is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"api_keys cannot have {count} elements")
     else:
+        room -= count
         api_keys = []
         for _ in range(count):
             api_keys_api_key, api_keys_min_version, api_keys_max_version = _unpack_hhh(buffer, position)
@@ -193,14 +195,16 @@ def _encode_response_v0(message: ApiVersionsResponse) -> list[Buffer]:
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ApiVersionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, count = _unpack_hi(buffer, position)
     position += 6
     api_keys: list[ApiVersion]
     if count < 0:
         raise Malformed("api_keys is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"api_keys cannot have {count} elements")
     else:
+        room -= count
         api_keys = []
         for _ in range(count):
             api_keys_api_key, api_keys_min_version, api_keys_max_version = _unpack_hhh(buffer, position)
@@ -226,6 +230,7 @@ def _encode_response_v1(message: ApiVersionsResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, count = _unpack_hB(buffer, position)
     position += 3
     if count > 127:
@@ -234,9 +239,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
     api_keys: list[ApiVersion]
     if count < 0:
         raise Malformed("api_keys is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"api_keys cannot have {count} elements")
     else:
+        room -= count
         api_keys = []
         for _ in range(count):
             api_keys_api_key, api_keys_min_version, api_keys_max_version, api_keys_tag_count = _unpack_hhhB(buffer, position)
@@ -267,9 +273,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 supported_features_2: list[SupportedFeatureKey]
                 if count < 0:
                     raise Malformed("supported_features is null")
-                elif count * 6 > limit - position:
+                elif count * 6 > limit - position or count > room:
                     raise Malformed(f"supported_features cannot have {count} elements")
                 else:
+                    room -= count
                     supported_features_2 = []
                     for _ in range(count):
                         size = buffer[position]
@@ -302,9 +309,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 finalized_features_2: list[FinalizedFeatureKey]
                 if count < 0:
                     raise Malformed("finalized_features is null")
-                elif count * 6 > limit - position:
+                elif count * 6 > limit - position or count > room:
                     raise Malformed(f"finalized_features cannot have {count} elements")
                 else:
+                    room -= count
                     finalized_features_2 = []
                     for _ in range(count):
                         size = buffer[position]
@@ -353,46 +361,48 @@ def _encode_response_v3(message: ApiVersionsResponse) -> list[Buffer]:
     finalized_features_epoch = message.finalized_features_epoch
     finalized_features = message.finalized_features
     zk_migration_ready = message.zk_migration_ready
-    tags: list[bytes] = []
-    if supported_features:
-        supported_features_pieces: list[Buffer] = []
-        size = len(supported_features) + 1
-        supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
-        for supported_features_element in supported_features:
-            supported_features_name = supported_features_element.name
-            text = supported_features_name.encode()
-            size = len(text) + 1
+    if supported_features or finalized_features_epoch != -1 or finalized_features or zk_migration_ready:
+        tags: list[bytes] = []
+        if supported_features:
+            supported_features_pieces: list[Buffer] = []
+            size = len(supported_features) + 1
             supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
-            supported_features_pieces.append(text)
-            supported_features_pieces.append(_pack_hhx(supported_features_element.min_version, supported_features_element.max_version))
-        supported_features_joined = b"".join(supported_features_pieces)
-        tags.append(b'\x00' + uvarint(len(supported_features_joined)) + supported_features_joined)
-    if finalized_features_epoch != -1:
-        finalized_features_epoch_pieces: list[Buffer] = []
-        finalized_features_epoch_pieces.append(_pack_q(finalized_features_epoch))
-        finalized_features_epoch_joined = b"".join(finalized_features_epoch_pieces)
-        tags.append(b'\x01' + uvarint(len(finalized_features_epoch_joined)) + finalized_features_epoch_joined)
-    if finalized_features:
-        finalized_features_pieces: list[Buffer] = []
-        size = len(finalized_features) + 1
-        finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
-        for finalized_features_element in finalized_features:
-            finalized_features_name = finalized_features_element.name
-            text = finalized_features_name.encode()
-            size = len(text) + 1
+            for supported_features_element in supported_features:
+                supported_features_name = supported_features_element.name
+                text = supported_features_name.encode()
+                size = len(text) + 1
+                supported_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                supported_features_pieces.append(text)
+                supported_features_pieces.append(_pack_hhx(supported_features_element.min_version, supported_features_element.max_version))
+            supported_features_joined = b"".join(supported_features_pieces)
+            tags.append(b'\x00' + uvarint(len(supported_features_joined)) + supported_features_joined)
+        if finalized_features_epoch != -1:
+            finalized_features_epoch_pieces: list[Buffer] = []
+            finalized_features_epoch_pieces.append(_pack_q(finalized_features_epoch))
+            finalized_features_epoch_joined = b"".join(finalized_features_epoch_pieces)
+            tags.append(b'\x01' + uvarint(len(finalized_features_epoch_joined)) + finalized_features_epoch_joined)
+        if finalized_features:
+            finalized_features_pieces: list[Buffer] = []
+            size = len(finalized_features) + 1
             finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
-            finalized_features_pieces.append(text)
-            finalized_features_pieces.append(_pack_hhx(finalized_features_element.max_version_level, finalized_features_element.min_version_level))
-        finalized_features_joined = b"".join(finalized_features_pieces)
-        tags.append(b'\x02' + uvarint(len(finalized_features_joined)) + finalized_features_joined)
-    if zk_migration_ready:
-        zk_migration_ready_pieces: list[Buffer] = []
-        zk_migration_ready_pieces.append(_pack_t(zk_migration_ready))
-        zk_migration_ready_joined = b"".join(zk_migration_ready_pieces)
-        tags.append(b'\x03' + uvarint(len(zk_migration_ready_joined)) + zk_migration_ready_joined)
-    write(uvarint(len(tags)))
-    if tags:
+            for finalized_features_element in finalized_features:
+                finalized_features_name = finalized_features_element.name
+                text = finalized_features_name.encode()
+                size = len(text) + 1
+                finalized_features_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                finalized_features_pieces.append(text)
+                finalized_features_pieces.append(_pack_hhx(finalized_features_element.max_version_level, finalized_features_element.min_version_level))
+            finalized_features_joined = b"".join(finalized_features_pieces)
+            tags.append(b'\x02' + uvarint(len(finalized_features_joined)) + finalized_features_joined)
+        if zk_migration_ready:
+            zk_migration_ready_pieces: list[Buffer] = []
+            zk_migration_ready_pieces.append(_pack_t(zk_migration_ready))
+            zk_migration_ready_joined = b"".join(zk_migration_ready_pieces)
+            tags.append(b'\x03' + uvarint(len(zk_migration_ready_joined)) + zk_migration_ready_joined)
+        write(uvarint(len(tags)))
         write(b"".join(tags))
+    else:
+        write(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 37
 
@@ -44,14 +44,16 @@ class CreatePartitionsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[CreatePartitionsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 10 > limit - position:
+    elif count * 10 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -69,9 +71,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
                 if count != -1:
                     raise Malformed("assignments has a negative length")
                 topics_assignments = None
-            elif count * 4 > limit - position:
+            elif count * 4 > limit - position or count > room:
                 raise Malformed(f"assignments cannot have {count} elements")
             else:
+                room -= count
                 topics_assignments = []
                 for _ in range(count):
                     count, = _unpack_i(buffer, position)
@@ -119,6 +122,7 @@ def _encode_request_v0(message: CreatePartitionsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -127,9 +131,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
     topics: list[CreatePartitionsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -151,9 +156,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
             topics_assignments: list[CreatePartitionsAssignment] | None
             if count < 0:
                 topics_assignments = None
-            elif count * 2 > limit - position:
+            elif count * 2 > limit - position or count > room:
                 raise Malformed(f"assignments cannot have {count} elements")
             else:
+                room -= count
                 topics_assignments = []
                 for _ in range(count):
                     count = buffer[position]
@@ -264,14 +270,16 @@ class CreatePartitionsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     results: list[CreatePartitionsTopicResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -322,6 +330,7 @@ def _encode_response_v0(message: CreatePartitionsResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -330,9 +339,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreatePartitions
     results: list[CreatePartitionsTopicResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 5 > limit - position:
+    elif count * 5 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             size = buffer[position]

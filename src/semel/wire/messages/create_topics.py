@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 19
 
@@ -61,14 +61,16 @@ class CreateTopicsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[CreatableTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 16 > limit - position:
+    elif count * 16 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -84,9 +86,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_assignments: list[CreatableReplicaAssignment]
             if count < 0:
                 raise Malformed("assignments is null")
-            elif count * 8 > limit - position:
+            elif count * 8 > limit - position or count > room:
                 raise Malformed(f"assignments cannot have {count} elements")
             else:
+                room -= count
                 topics_assignments = []
                 for _ in range(count):
                     topics_assignments_partition_index, count = _unpack_ii(buffer, position)
@@ -105,9 +108,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_configs: list[CreatableTopicConfig]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 4 > limit - position:
+            elif count * 4 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 topics_configs = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -174,6 +178,7 @@ def _encode_request_v2(message: CreateTopicsRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -182,9 +187,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
     topics: list[CreatableTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 10 > limit - position:
+    elif count * 10 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -206,9 +212,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_assignments: list[CreatableReplicaAssignment]
             if count < 0:
                 raise Malformed("assignments is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"assignments cannot have {count} elements")
             else:
+                room -= count
                 topics_assignments = []
                 for _ in range(count):
                     topics_assignments_partition_index, count = _unpack_iB(buffer, position)
@@ -237,9 +244,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
             topics_configs: list[CreatableTopicConfig]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 topics_configs = []
                 for _ in range(count):
                     size = buffer[position]
@@ -397,14 +405,16 @@ class CreateTopicsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[CreatableTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -455,6 +465,7 @@ def _encode_response_v2(message: CreateTopicsResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -463,9 +474,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     topics: list[CreatableTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -499,9 +511,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
             topics_configs: list[CreatableTopicConfigs] | None
             if count < 0:
                 topics_configs = None
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 topics_configs = []
                 for _ in range(count):
                     size = buffer[position]
@@ -608,21 +621,24 @@ def _encode_response_v5(message: CreateTopicsResponse) -> list[Buffer]:
                     write(text)
                 write(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
         topics_topic_config_error_code = topics_element.topic_config_error_code
-        topics_tags: list[bytes] = []
         if topics_topic_config_error_code != 0:
-            topics_topic_config_error_code_pieces: list[Buffer] = []
-            topics_topic_config_error_code_pieces.append(_pack_h(topics_topic_config_error_code))
-            topics_topic_config_error_code_joined = b"".join(topics_topic_config_error_code_pieces)
-            topics_tags.append(b'\x00' + uvarint(len(topics_topic_config_error_code_joined)) + topics_topic_config_error_code_joined)
-        write(uvarint(len(topics_tags)))
-        if topics_tags:
+            topics_tags: list[bytes] = []
+            if topics_topic_config_error_code != 0:
+                topics_topic_config_error_code_pieces: list[Buffer] = []
+                topics_topic_config_error_code_pieces.append(_pack_h(topics_topic_config_error_code))
+                topics_topic_config_error_code_joined = b"".join(topics_topic_config_error_code_pieces)
+                topics_tags.append(b'\x00' + uvarint(len(topics_topic_config_error_code_joined)) + topics_topic_config_error_code_joined)
+            write(uvarint(len(topics_tags)))
             write(b"".join(topics_tags))
+        else:
+            write(b'\x00')
     write(b'\x00')
     return [b"".join(pieces)]
 
 
 def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -631,9 +647,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
     topics: list[CreatableTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 28 > limit - position:
+    elif count * 28 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -667,9 +684,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
             topics_configs: list[CreatableTopicConfigs] | None
             if count < 0:
                 topics_configs = None
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 topics_configs = []
                 for _ in range(count):
                     size = buffer[position]
@@ -776,15 +794,17 @@ def _encode_response_v7(message: CreateTopicsResponse) -> list[Buffer]:
                     write(text)
                 write(_pack_tbtx(topics_configs_element.read_only, topics_configs_element.config_source, topics_configs_element.is_sensitive))
         topics_topic_config_error_code = topics_element.topic_config_error_code
-        topics_tags: list[bytes] = []
         if topics_topic_config_error_code != 0:
-            topics_topic_config_error_code_pieces: list[Buffer] = []
-            topics_topic_config_error_code_pieces.append(_pack_h(topics_topic_config_error_code))
-            topics_topic_config_error_code_joined = b"".join(topics_topic_config_error_code_pieces)
-            topics_tags.append(b'\x00' + uvarint(len(topics_topic_config_error_code_joined)) + topics_topic_config_error_code_joined)
-        write(uvarint(len(topics_tags)))
-        if topics_tags:
+            topics_tags: list[bytes] = []
+            if topics_topic_config_error_code != 0:
+                topics_topic_config_error_code_pieces: list[Buffer] = []
+                topics_topic_config_error_code_pieces.append(_pack_h(topics_topic_config_error_code))
+                topics_topic_config_error_code_joined = b"".join(topics_topic_config_error_code_pieces)
+                topics_tags.append(b'\x00' + uvarint(len(topics_topic_config_error_code_joined)) + topics_topic_config_error_code_joined)
+            write(uvarint(len(topics_tags)))
             write(b"".join(topics_tags))
+        else:
+            write(b'\x00')
     write(b'\x00')
     return [b"".join(pieces)]
 

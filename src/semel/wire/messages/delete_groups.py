@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 42
 
@@ -28,14 +28,16 @@ class DeleteGroupsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     groups_names: list[str]
     if count < 0:
         raise Malformed("groups_names is null")
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"groups_names cannot have {count} elements")
     else:
+        room -= count
         groups_names = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -66,6 +68,7 @@ def _encode_request_v0(message: DeleteGroupsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -74,9 +77,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsReque
     groups_names: list[str]
     if count < 0:
         raise Malformed("groups_names is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"groups_names cannot have {count} elements")
     else:
+        room -= count
         groups_names = []
         for _ in range(count):
             size = buffer[position]
@@ -158,14 +162,16 @@ class DeleteGroupsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     results: list[DeletableGroupResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -200,6 +206,7 @@ def _encode_response_v0(message: DeleteGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -208,9 +215,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsResp
     results: list[DeletableGroupResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             size = buffer[position]

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 21
 
@@ -46,14 +46,16 @@ class DeleteRecordsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[DeleteRecordsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -69,9 +71,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
             topics_partitions: list[DeleteRecordsPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position:
+            elif count * 12 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_offset = _unpack_iq(buffer, position)
@@ -105,6 +108,7 @@ def _encode_request_v0(message: DeleteRecordsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -113,9 +117,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
     topics: list[DeleteRecordsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -137,9 +142,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRequ
             topics_partitions: list[DeleteRecordsPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 13 > limit - position:
+            elif count * 13 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_offset, topics_partitions_tag_count = _unpack_iqB(buffer, position)
@@ -232,14 +238,16 @@ class DeleteRecordsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[DeleteRecordsTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -255,9 +263,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
             topics_partitions: list[DeleteRecordsPartitionResult]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_low_watermark, topics_partitions_error_code = _unpack_iqh(buffer, position)
@@ -288,6 +297,7 @@ def _encode_response_v0(message: DeleteRecordsResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -296,9 +306,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
     topics: list[DeleteRecordsTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -320,9 +331,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteRecordsRes
             topics_partitions: list[DeleteRecordsPartitionResult]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 15 > limit - position:
+            elif count * 15 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_low_watermark, topics_partitions_error_code, topics_partitions_tag_count = _unpack_iqhB(buffer, position)

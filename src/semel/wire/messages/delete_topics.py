@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 20
 
@@ -40,14 +40,16 @@ class DeleteTopicsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topic_names: list[str]
     if count < 0:
         raise Malformed("topic_names is null")
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"topic_names cannot have {count} elements")
     else:
+        room -= count
         topic_names = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -81,6 +83,7 @@ def _encode_request_v1(message: DeleteTopicsRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -89,9 +92,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     topic_names: list[str]
     if count < 0:
         raise Malformed("topic_names is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"topic_names cannot have {count} elements")
     else:
+        room -= count
         topic_names = []
         for _ in range(count):
             size = buffer[position]
@@ -132,6 +136,7 @@ def _encode_request_v4(message: DeleteTopicsRequest) -> list[Buffer]:
 
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -140,9 +145,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsReque
     topics: list[DeleteTopicState]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 18 > limit - position:
+    elif count * 18 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -242,14 +248,16 @@ class DeleteTopicsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     responses: list[DeletableTopicResult]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -286,6 +294,7 @@ def _encode_response_v1(message: DeleteTopicsResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -294,9 +303,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size = buffer[position]
@@ -348,6 +358,7 @@ def _encode_response_v4(message: DeleteTopicsResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -356,9 +367,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 5 > limit - position:
+    elif count * 5 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size = buffer[position]
@@ -431,6 +443,7 @@ def _encode_response_v5(message: DeleteTopicsResponse) -> list[Buffer]:
 
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -439,9 +452,10 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsResp
     responses: list[DeletableTopicResult]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 21 > limit - position:
+    elif count * 21 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size = buffer[position]

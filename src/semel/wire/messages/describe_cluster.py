@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 60
 
@@ -115,6 +115,7 @@ class DescribeClusterResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
     position += 7
     if size > 127:
@@ -146,9 +147,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     brokers: list[DescribeClusterBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_broker_id, size = _unpack_iB(buffer, position)
@@ -236,6 +238,7 @@ def _encode_response_v0(message: DescribeClusterResponse) -> list[Buffer]:
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, size = _unpack_ihB(buffer, position)
     position += 7
     if size > 127:
@@ -267,9 +270,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterR
     brokers: list[DescribeClusterBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_broker_id, size = _unpack_iB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 32
 
@@ -54,14 +54,16 @@ class DescribeConfigsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     resources: list[DescribeConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bh(buffer, position)
@@ -79,9 +81,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 if count != -1:
                     raise Malformed("configuration_keys has a negative length")
                 resources_configuration_keys = None
-            elif count * 2 > limit - position:
+            elif count * 2 > limit - position or count > room:
                 raise Malformed(f"configuration_keys cannot have {count} elements")
             else:
+                room -= count
                 resources_configuration_keys = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -126,14 +129,16 @@ def _encode_request_v1(message: DescribeConfigsRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     resources: list[DescribeConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bh(buffer, position)
@@ -151,9 +156,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 if count != -1:
                     raise Malformed("configuration_keys has a negative length")
                 resources_configuration_keys = None
-            elif count * 2 > limit - position:
+            elif count * 2 > limit - position or count > room:
                 raise Malformed(f"configuration_keys cannot have {count} elements")
             else:
+                room -= count
                 resources_configuration_keys = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -198,6 +204,7 @@ def _encode_request_v3(message: DescribeConfigsRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -206,9 +213,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
     resources: list[DescribeConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bB(buffer, position)
@@ -230,9 +238,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
             resources_configuration_keys: list[str] | None
             if count < 0:
                 resources_configuration_keys = None
-            elif count * 1 > limit - position:
+            elif count * 1 > limit - position or count > room:
                 raise Malformed(f"configuration_keys cannot have {count} elements")
             else:
+                room -= count
                 resources_configuration_keys = []
                 for _ in range(count):
                     size = buffer[position]
@@ -357,14 +366,16 @@ class DescribeConfigsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     results: list[DescribeConfigsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hh(buffer, position)
@@ -391,9 +402,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             results_configs: list[DescribeConfigsResourceResult]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 11 > limit - position:
+            elif count * 11 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 results_configs = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -420,9 +432,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     results_configs_synonyms: list[DescribeConfigsSynonym]
                     if count < 0:
                         raise Malformed("synonyms is null")
-                    elif count * 5 > limit - position:
+                    elif count * 5 > limit - position or count > room:
                         raise Malformed(f"synonyms cannot have {count} elements")
                     else:
+                        room -= count
                         results_configs_synonyms = []
                         for _ in range(count):
                             size, = _unpack_h(buffer, position)
@@ -506,14 +519,16 @@ def _encode_response_v1(message: DescribeConfigsResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     results: list[DescribeConfigsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hh(buffer, position)
@@ -540,9 +555,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             results_configs: list[DescribeConfigsResourceResult]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 results_configs = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -569,9 +585,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     results_configs_synonyms: list[DescribeConfigsSynonym]
                     if count < 0:
                         raise Malformed("synonyms is null")
-                    elif count * 5 > limit - position:
+                    elif count * 5 > limit - position or count > room:
                         raise Malformed(f"synonyms cannot have {count} elements")
                     else:
+                        room -= count
                         results_configs_synonyms = []
                         for _ in range(count):
                             size, = _unpack_h(buffer, position)
@@ -674,6 +691,7 @@ def _encode_response_v3(message: DescribeConfigsResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -682,9 +700,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
     results: list[DescribeConfigsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hB(buffer, position)
@@ -718,9 +737,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
             results_configs: list[DescribeConfigsResourceResult]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 9 > limit - position:
+            elif count * 9 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 results_configs = []
                 for _ in range(count):
                     size = buffer[position]
@@ -754,9 +774,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                     results_configs_synonyms: list[DescribeConfigsSynonym]
                     if count < 0:
                         raise Malformed("synonyms is null")
-                    elif count * 4 > limit - position:
+                    elif count * 4 > limit - position or count > room:
                         raise Malformed(f"synonyms cannot have {count} elements")
                     else:
+                        room -= count
                         results_configs_synonyms = []
                         for _ in range(count):
                             size = buffer[position]

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 15
 
@@ -36,14 +36,16 @@ class DescribeGroupsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     groups: list[str]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -74,14 +76,16 @@ def _encode_request_v0(message: DescribeGroupsRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     groups: list[str]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -115,6 +119,7 @@ def _encode_request_v3(message: DescribeGroupsRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -123,9 +128,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsReq
     groups: list[str]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size = buffer[position]
@@ -227,14 +233,16 @@ class DescribeGroupsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     groups: list[DescribedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 14 > limit - position:
+    elif count * 14 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             groups_error_code, size = _unpack_hh(buffer, position)
@@ -274,9 +282,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if count < 0:
                 raise Malformed("members is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"members cannot have {count} elements")
             else:
+                room -= count
                 groups_members = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -374,14 +383,16 @@ def _encode_response_v0(message: DescribeGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     groups: list[DescribedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 14 > limit - position:
+    elif count * 14 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             groups_error_code, size = _unpack_hh(buffer, position)
@@ -421,9 +432,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if count < 0:
                 raise Malformed("members is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"members cannot have {count} elements")
             else:
+                room -= count
                 groups_members = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -521,14 +533,16 @@ def _encode_response_v1(message: DescribeGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     groups: list[DescribedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 18 > limit - position:
+    elif count * 18 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             groups_error_code, size = _unpack_hh(buffer, position)
@@ -568,9 +582,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if count < 0:
                 raise Malformed("members is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"members cannot have {count} elements")
             else:
+                room -= count
                 groups_members = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -671,14 +686,16 @@ def _encode_response_v3(message: DescribeGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     groups: list[DescribedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 18 > limit - position:
+    elif count * 18 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             groups_error_code, size = _unpack_hh(buffer, position)
@@ -718,9 +735,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if count < 0:
                 raise Malformed("members is null")
-            elif count * 16 > limit - position:
+            elif count * 16 > limit - position or count > room:
                 raise Malformed(f"members cannot have {count} elements")
             else:
+                room -= count
                 groups_members = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -839,6 +857,7 @@ def _encode_response_v4(message: DescribeGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -847,9 +866,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
     groups: list[DescribedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             groups_error_code, size = _unpack_hB(buffer, position)
@@ -904,9 +924,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
             groups_members: list[DescribedGroupMember]
             if count < 0:
                 raise Malformed("members is null")
-            elif count * 7 > limit - position:
+            elif count * 7 > limit - position or count > room:
                 raise Malformed(f"members cannot have {count} elements")
             else:
+                room -= count
                 groups_members = []
                 for _ in range(count):
                     size = buffer[position]

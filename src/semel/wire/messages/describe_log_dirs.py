@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 35
 
@@ -44,6 +44,7 @@ class DescribeLogDirsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[DescribableLogDirTopic] | None
@@ -51,9 +52,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
         if count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -101,6 +103,7 @@ def _encode_request_v1(message: DescribeLogDirsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -109,9 +112,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
     topics: list[DescribableLogDirTopic] | None
     if count < 0:
         topics = None
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -237,14 +241,16 @@ class DescribeLogDirsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     results: list[DescribeLogDirsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 8 > limit - position:
+    elif count * 8 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hh(buffer, position)
@@ -260,9 +266,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 results_topics = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -278,9 +285,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 21 > limit - position:
+                    elif count * 21 > limit - position or count > room:
                         raise Malformed(f"partitions cannot have {count} elements")
                     else:
+                        room -= count
                         results_topics_partitions = []
                         for _ in range(count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key = _unpack_iqqt(buffer, position)
@@ -319,6 +327,7 @@ def _encode_response_v1(message: DescribeLogDirsResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -327,9 +336,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 5 > limit - position:
+    elif count * 5 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hB(buffer, position)
@@ -351,9 +361,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 results_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -375,9 +386,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 22 > limit - position:
+                    elif count * 22 > limit - position or count > room:
                         raise Malformed(f"partitions cannot have {count} elements")
                     else:
+                        room -= count
                         results_topics_partitions = []
                         for _ in range(count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
@@ -444,6 +456,7 @@ def _encode_response_v2(message: DescribeLogDirsResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
     position += 7
     if count > 127:
@@ -452,9 +465,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 5 > limit - position:
+    elif count * 5 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hB(buffer, position)
@@ -476,9 +490,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 results_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -500,9 +515,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 22 > limit - position:
+                    elif count * 22 > limit - position or count > room:
                         raise Malformed(f"partitions cannot have {count} elements")
                     else:
+                        room -= count
                         results_topics_partitions = []
                         for _ in range(count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
@@ -569,6 +585,7 @@ def _encode_response_v3(message: DescribeLogDirsResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
     position += 7
     if count > 127:
@@ -577,9 +594,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
     results: list[DescribeLogDirsResult]
     if count < 0:
         raise Malformed("results is null")
-    elif count * 21 > limit - position:
+    elif count * 21 > limit - position or count > room:
         raise Malformed(f"results cannot have {count} elements")
     else:
+        room -= count
         results = []
         for _ in range(count):
             results_error_code, size = _unpack_hB(buffer, position)
@@ -601,9 +619,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
             results_topics: list[DescribeLogDirsTopic]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 results_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -625,9 +644,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                     results_topics_partitions: list[DescribeLogDirsPartition]
                     if count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 22 > limit - position:
+                    elif count * 22 > limit - position or count > room:
                         raise Malformed(f"partitions cannot have {count} elements")
                     else:
+                        room -= count
                         results_topics_partitions = []
                         for _ in range(count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)

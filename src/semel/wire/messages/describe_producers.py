@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 61
 
@@ -30,6 +30,7 @@ class DescribeProducersRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducersRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -38,9 +39,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducers
     topics: list[TopicRequest]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -157,6 +159,7 @@ class DescribeProducersResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducersResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -165,9 +168,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
     topics: list[TopicResponse]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -189,9 +193,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
             topics_partitions: list[PartitionResponse]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 9 > limit - position:
+            elif count * 9 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, size = _unpack_ihB(buffer, position)
@@ -214,9 +219,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
                     topics_partitions_active_producers: list[ProducerState]
                     if count < 0:
                         raise Malformed("active_producers is null")
-                    elif count * 37 > limit - position:
+                    elif count * 37 > limit - position or count > room:
                         raise Malformed(f"active_producers cannot have {count} elements")
                     else:
+                        room -= count
                         topics_partitions_active_producers = []
                         for _ in range(count):
                             topics_partitions_active_producers_producer_id, topics_partitions_active_producers_producer_epoch, topics_partitions_active_producers_last_sequence, topics_partitions_active_producers_last_timestamp, topics_partitions_active_producers_coordinator_epoch, topics_partitions_active_producers_current_txn_start_offset, topics_partitions_active_producers_tag_count = _unpack_qiiqiqB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 65
 
@@ -27,6 +27,7 @@ class DescribeTransactionsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTransactionsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -35,9 +36,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTransacti
     transactional_ids: list[str]
     if count < 0:
         raise Malformed("transactional_ids is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"transactional_ids cannot have {count} elements")
     else:
+        room -= count
         transactional_ids = []
         for _ in range(count):
             size = buffer[position]
@@ -126,6 +128,7 @@ class DescribeTransactionsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransactionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -134,9 +137,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
     transaction_states: list[TransactionState]
     if count < 0:
         raise Malformed("transaction_states is null")
-    elif count * 28 > limit - position:
+    elif count * 28 > limit - position or count > room:
         raise Malformed(f"transaction_states cannot have {count} elements")
     else:
+        room -= count
         transaction_states = []
         for _ in range(count):
             transaction_states_error_code, size = _unpack_hB(buffer, position)
@@ -169,9 +173,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
             transaction_states_topics: list[TopicData]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 transaction_states_topics = []
                 for _ in range(count):
                     size = buffer[position]

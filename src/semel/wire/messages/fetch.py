@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
 API_KEY = 1
 
@@ -89,14 +89,16 @@ class FetchRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _unpack_iiiibi(buffer, position)
     position += 21
     topics: list[FetchTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -112,9 +114,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position:
+            elif count * 16 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_partition_max_bytes = _unpack_iqi(buffer, position)
@@ -145,14 +148,16 @@ def _encode_request_v4(message: FetchRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _unpack_iiiibi(buffer, position)
     position += 21
     topics: list[FetchTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -168,9 +173,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 24 > limit - position:
+            elif count * 24 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iqqi(buffer, position)
@@ -201,14 +207,16 @@ def _encode_request_v5(message: FetchRequest) -> list[Buffer]:
 
 def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiii(buffer, position)
     position += 29
     topics: list[FetchTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -224,9 +232,10 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 24 > limit - position:
+            elif count * 24 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iqqi(buffer, position)
@@ -238,9 +247,10 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     forgotten_topics_data: list[ForgottenTopic]
     if count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"forgotten_topics_data cannot have {count} elements")
     else:
+        room -= count
         forgotten_topics_data = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -296,14 +306,16 @@ def _encode_request_v7(message: FetchRequest) -> list[Buffer]:
 
 def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiii(buffer, position)
     position += 29
     topics: list[FetchTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -319,9 +331,10 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
             topics_partitions: list[FetchPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 28 > limit - position:
+            elif count * 28 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iiqqi(buffer, position)
@@ -333,9 +346,10 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
     forgotten_topics_data: list[ForgottenTopic]
     if count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"forgotten_topics_data cannot have {count} elements")
     else:
+        room -= count
         forgotten_topics_data = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -391,14 +405,16 @@ def _encode_request_v9(message: FetchRequest) -> list[Buffer]:
 
 def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiii(buffer, position)
     position += 29
     topics: list[FetchTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -414,9 +430,10 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 28 > limit - position:
+            elif count * 28 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iiqqi(buffer, position)
@@ -428,9 +445,10 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"forgotten_topics_data cannot have {count} elements")
     else:
+        room -= count
         forgotten_topics_data = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -498,6 +516,7 @@ def _encode_request_v11(message: FetchRequest) -> list[Buffer]:
 
 def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiiB(buffer, position)
     position += 26
     if count > 127:
@@ -506,9 +525,10 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     topics: list[FetchTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -530,9 +550,10 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             topics_partitions: list[FetchPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 33 > limit - position:
+            elif count * 33 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
@@ -553,9 +574,10 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
     forgotten_topics_data: list[ForgottenTopic]
     if count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"forgotten_topics_data cannot have {count} elements")
     else:
+        room -= count
         forgotten_topics_data = []
         for _ in range(count):
             size = buffer[position]
@@ -673,18 +695,20 @@ def _encode_request_v12(message: FetchRequest) -> list[Buffer]:
     write(ONE_BYTE[size] if size < 128 else uvarint(size))
     write(text)
     cluster_id = message.cluster_id
-    tags: list[bytes] = []
     if cluster_id is not None:
-        cluster_id_pieces: list[Buffer] = []
-        text = cluster_id.encode()
-        size = len(text) + 1
-        cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
-        cluster_id_pieces.append(text)
-        cluster_id_joined = b"".join(cluster_id_pieces)
-        tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
-    write(uvarint(len(tags)))
-    if tags:
+        tags: list[bytes] = []
+        if cluster_id is not None:
+            cluster_id_pieces: list[Buffer] = []
+            text = cluster_id.encode()
+            size = len(text) + 1
+            cluster_id_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            cluster_id_pieces.append(text)
+            cluster_id_joined = b"".join(cluster_id_pieces)
+            tags.append(b'\x00' + uvarint(len(cluster_id_joined)) + cluster_id_joined)
+        write(uvarint(len(tags)))
         write(b"".join(tags))
+    else:
+        write(b'\x00')
     return [b"".join(pieces)]
 
 
@@ -779,14 +803,17 @@ class FetchResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     responses: list[FetchableTopicResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -802,9 +829,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             responses_partitions: list[PartitionData]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 30 > limit - position:
+            elif count * 30 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 responses_partitions = []
                 for _ in range(count):
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, count = _unpack_ihqqi(buffer, position)
@@ -814,9 +842,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         if count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position:
+                    elif count * 16 > limit - position or count > room:
                         raise Malformed(f"aborted_transactions cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partitions_aborted_transactions = []
                         for _ in range(count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
@@ -831,7 +860,7 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         responses_partitions_records = None
                     else:
                         end = position + size
-                        responses_partitions_records = memoryview(buffer)[position:end]
+                        responses_partitions_records = view[position:end]
                         position = end
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, -1, None, None, None, responses_partitions_aborted_transactions, -1, responses_partitions_records))
             responses.append(FetchableTopicResponse(responses_topic, responses_partitions))
@@ -876,14 +905,17 @@ def _encode_response_v4(message: FetchResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     responses: list[FetchableTopicResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -899,9 +931,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             responses_partitions: list[PartitionData]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 38 > limit - position:
+            elif count * 38 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 responses_partitions = []
                 for _ in range(count):
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqi(buffer, position)
@@ -911,9 +944,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         if count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position:
+                    elif count * 16 > limit - position or count > room:
                         raise Malformed(f"aborted_transactions cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partitions_aborted_transactions = []
                         for _ in range(count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
@@ -928,7 +962,7 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         responses_partitions_records = None
                     else:
                         end = position + size
-                        responses_partitions_records = memoryview(buffer)[position:end]
+                        responses_partitions_records = view[position:end]
                         position = end
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, None, None, None, responses_partitions_aborted_transactions, -1, responses_partitions_records))
             responses.append(FetchableTopicResponse(responses_topic, responses_partitions))
@@ -973,14 +1007,17 @@ def _encode_response_v5(message: FetchResponse) -> list[Buffer]:
 
 def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, session_id, count = _unpack_ihii(buffer, position)
     position += 14
     responses: list[FetchableTopicResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -996,9 +1033,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
             responses_partitions: list[PartitionData]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 38 > limit - position:
+            elif count * 38 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 responses_partitions = []
                 for _ in range(count):
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqi(buffer, position)
@@ -1008,9 +1046,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         if count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position:
+                    elif count * 16 > limit - position or count > room:
                         raise Malformed(f"aborted_transactions cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partitions_aborted_transactions = []
                         for _ in range(count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
@@ -1025,7 +1064,7 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                         responses_partitions_records = None
                     else:
                         end = position + size
-                        responses_partitions_records = memoryview(buffer)[position:end]
+                        responses_partitions_records = view[position:end]
                         position = end
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, None, None, None, responses_partitions_aborted_transactions, -1, responses_partitions_records))
             responses.append(FetchableTopicResponse(responses_topic, responses_partitions))
@@ -1070,14 +1109,17 @@ def _encode_response_v7(message: FetchResponse) -> list[Buffer]:
 
 def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, session_id, count = _unpack_ihii(buffer, position)
     position += 14
     responses: list[FetchableTopicResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -1093,9 +1135,10 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             responses_partitions: list[PartitionData]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 42 > limit - position:
+            elif count * 42 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 responses_partitions = []
                 for _ in range(count):
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqi(buffer, position)
@@ -1105,9 +1148,10 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                         if count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position:
+                    elif count * 16 > limit - position or count > room:
                         raise Malformed(f"aborted_transactions cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partitions_aborted_transactions = []
                         for _ in range(count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
@@ -1122,7 +1166,7 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                         responses_partitions_records = None
                     else:
                         end = position + size
-                        responses_partitions_records = memoryview(buffer)[position:end]
+                        responses_partitions_records = view[position:end]
                         position = end
                     responses_partitions.append(PartitionData(responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, None, None, None, responses_partitions_aborted_transactions, responses_partitions_preferred_read_replica, responses_partitions_records))
             responses.append(FetchableTopicResponse(responses_topic, responses_partitions))
@@ -1168,6 +1212,8 @@ def _encode_response_v11(message: FetchResponse) -> list[Buffer]:
 
 def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, session_id, count = _unpack_ihiB(buffer, position)
     position += 11
     if count > 127:
@@ -1176,9 +1222,10 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     responses: list[FetchableTopicResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size = buffer[position]
@@ -1200,9 +1247,10 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
             responses_partitions: list[PartitionData]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 37 > limit - position:
+            elif count * 37 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 responses_partitions = []
                 for _ in range(count):
                     responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqB(buffer, position)
@@ -1213,9 +1261,10 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
                     if count < 0:
                         responses_partitions_aborted_transactions = None
-                    elif count * 17 > limit - position:
+                    elif count * 17 > limit - position or count > room:
                         raise Malformed(f"aborted_transactions cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partitions_aborted_transactions = []
                         for _ in range(count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset, responses_partitions_aborted_transactions_tag_count = _unpack_qqB(buffer, position)
@@ -1233,7 +1282,7 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                         responses_partitions_records = None
                     else:
                         end = position + size
-                        responses_partitions_records = memoryview(buffer)[position:end]
+                        responses_partitions_records = view[position:end]
                         position = end
                     responses_partitions_tag_count = buffer[position]
                     position += 1
@@ -1329,25 +1378,27 @@ def _encode_response_v12(message: FetchResponse) -> list[Buffer]:
             responses_partitions_diverging_epoch = responses_partitions_element.diverging_epoch
             responses_partitions_current_leader = responses_partitions_element.current_leader
             responses_partitions_snapshot_id = responses_partitions_element.snapshot_id
-            responses_partitions_tags: list[bytes] = []
-            if responses_partitions_diverging_epoch is not None and responses_partitions_diverging_epoch != EpochEndOffset():
-                responses_partitions_diverging_epoch_pieces: list[Buffer] = []
-                responses_partitions_diverging_epoch_pieces.append(_pack_iqx(responses_partitions_diverging_epoch.epoch, responses_partitions_diverging_epoch.end_offset))
-                responses_partitions_diverging_epoch_joined = b"".join(responses_partitions_diverging_epoch_pieces)
-                responses_partitions_tags.append(b'\x00' + uvarint(len(responses_partitions_diverging_epoch_joined)) + responses_partitions_diverging_epoch_joined)
-            if responses_partitions_current_leader is not None and responses_partitions_current_leader != LeaderIdAndEpoch():
-                responses_partitions_current_leader_pieces: list[Buffer] = []
-                responses_partitions_current_leader_pieces.append(_pack_iix(responses_partitions_current_leader.leader_id, responses_partitions_current_leader.leader_epoch))
-                responses_partitions_current_leader_joined = b"".join(responses_partitions_current_leader_pieces)
-                responses_partitions_tags.append(b'\x01' + uvarint(len(responses_partitions_current_leader_joined)) + responses_partitions_current_leader_joined)
-            if responses_partitions_snapshot_id is not None and responses_partitions_snapshot_id != SnapshotId():
-                responses_partitions_snapshot_id_pieces: list[Buffer] = []
-                responses_partitions_snapshot_id_pieces.append(_pack_qix(responses_partitions_snapshot_id.end_offset, responses_partitions_snapshot_id.epoch))
-                responses_partitions_snapshot_id_joined = b"".join(responses_partitions_snapshot_id_pieces)
-                responses_partitions_tags.append(b'\x02' + uvarint(len(responses_partitions_snapshot_id_joined)) + responses_partitions_snapshot_id_joined)
-            write(uvarint(len(responses_partitions_tags)))
-            if responses_partitions_tags:
+            if responses_partitions_diverging_epoch is not None and responses_partitions_diverging_epoch != EpochEndOffset() or responses_partitions_current_leader is not None and responses_partitions_current_leader != LeaderIdAndEpoch() or responses_partitions_snapshot_id is not None and responses_partitions_snapshot_id != SnapshotId():
+                responses_partitions_tags: list[bytes] = []
+                if responses_partitions_diverging_epoch is not None and responses_partitions_diverging_epoch != EpochEndOffset():
+                    responses_partitions_diverging_epoch_pieces: list[Buffer] = []
+                    responses_partitions_diverging_epoch_pieces.append(_pack_iqx(responses_partitions_diverging_epoch.epoch, responses_partitions_diverging_epoch.end_offset))
+                    responses_partitions_diverging_epoch_joined = b"".join(responses_partitions_diverging_epoch_pieces)
+                    responses_partitions_tags.append(b'\x00' + uvarint(len(responses_partitions_diverging_epoch_joined)) + responses_partitions_diverging_epoch_joined)
+                if responses_partitions_current_leader is not None and responses_partitions_current_leader != LeaderIdAndEpoch():
+                    responses_partitions_current_leader_pieces: list[Buffer] = []
+                    responses_partitions_current_leader_pieces.append(_pack_iix(responses_partitions_current_leader.leader_id, responses_partitions_current_leader.leader_epoch))
+                    responses_partitions_current_leader_joined = b"".join(responses_partitions_current_leader_pieces)
+                    responses_partitions_tags.append(b'\x01' + uvarint(len(responses_partitions_current_leader_joined)) + responses_partitions_current_leader_joined)
+                if responses_partitions_snapshot_id is not None and responses_partitions_snapshot_id != SnapshotId():
+                    responses_partitions_snapshot_id_pieces: list[Buffer] = []
+                    responses_partitions_snapshot_id_pieces.append(_pack_qix(responses_partitions_snapshot_id.end_offset, responses_partitions_snapshot_id.epoch))
+                    responses_partitions_snapshot_id_joined = b"".join(responses_partitions_snapshot_id_pieces)
+                    responses_partitions_tags.append(b'\x02' + uvarint(len(responses_partitions_snapshot_id_joined)) + responses_partitions_snapshot_id_joined)
+                write(uvarint(len(responses_partitions_tags)))
                 write(b"".join(responses_partitions_tags))
+            else:
+                write(b'\x00')
         write(b'\x00')
     write(b'\x00')
     if pieces:

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 10
 
@@ -125,6 +125,7 @@ def _encode_request_v3(message: FindCoordinatorRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     key_type, count = _unpack_bB(buffer, position)
     position += 2
     if count > 127:
@@ -133,9 +134,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorRe
     coordinator_keys: list[str]
     if count < 0:
         raise Malformed("coordinator_keys is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"coordinator_keys cannot have {count} elements")
     else:
+        room -= count
         coordinator_keys = []
         for _ in range(count):
             size = buffer[position]
@@ -366,6 +368,7 @@ def _encode_response_v3(message: FindCoordinatorResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -374,9 +377,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorR
     coordinators: list[Coordinator]
     if count < 0:
         raise Malformed("coordinators is null")
-    elif count * 14 > limit - position:
+    elif count * 14 > limit - position or count > room:
         raise Malformed(f"coordinators cannot have {count} elements")
     else:
+        room -= count
         coordinators = []
         for _ in range(count):
             size = buffer[position]

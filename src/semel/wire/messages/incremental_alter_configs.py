@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 44
 
@@ -50,14 +50,16 @@ class IncrementalAlterConfigsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     resources: list[AlterConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bh(buffer, position)
@@ -73,9 +75,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[IncrementalAlterC
             resources_configs: list[AlterableConfig]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 5 > limit - position:
+            elif count * 5 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 resources_configs = []
                 for _ in range(count):
                     size, = _unpack_h(buffer, position)
@@ -137,6 +140,7 @@ def _encode_request_v0(message: IncrementalAlterConfigsRequest) -> list[Buffer]:
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -145,9 +149,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterC
     resources: list[AlterConfigsResource]
     if count < 0:
         raise Malformed("resources is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"resources cannot have {count} elements")
     else:
+        room -= count
         resources = []
         for _ in range(count):
             resources_resource_type, size = _unpack_bB(buffer, position)
@@ -169,9 +174,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterC
             resources_configs: list[AlterableConfig]
             if count < 0:
                 raise Malformed("configs is null")
-            elif count * 4 > limit - position:
+            elif count * 4 > limit - position or count > room:
                 raise Malformed(f"configs cannot have {count} elements")
             else:
+                room -= count
                 resources_configs = []
                 for _ in range(count):
                     size = buffer[position]
@@ -298,14 +304,16 @@ class IncrementalAlterConfigsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     responses: list[AlterConfigsResourceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 7 > limit - position:
+    elif count * 7 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             responses_error_code, size = _unpack_hh(buffer, position)
@@ -356,6 +364,7 @@ def _encode_response_v0(message: IncrementalAlterConfigsResponse) -> list[Buffer
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -364,9 +373,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlter
     responses: list[AlterConfigsResourceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             responses_error_code, size = _unpack_hB(buffer, position)

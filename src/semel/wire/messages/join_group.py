@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 11
 
@@ -51,6 +51,7 @@ class JoinGroupRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -80,9 +81,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if count < 0:
         raise Malformed("protocols is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"protocols cannot have {count} elements")
     else:
+        room -= count
         protocols = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -137,6 +139,7 @@ def _encode_request_v0(message: JoinGroupRequest) -> list[Buffer]:
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[JoinGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -166,9 +169,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if count < 0:
         raise Malformed("protocols is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"protocols cannot have {count} elements")
     else:
+        room -= count
         protocols = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -223,6 +227,7 @@ def _encode_request_v1(message: JoinGroupRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -263,9 +268,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if count < 0:
         raise Malformed("protocols is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"protocols cannot have {count} elements")
     else:
+        room -= count
         protocols = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -327,6 +333,7 @@ def _encode_request_v5(message: JoinGroupRequest) -> list[Buffer]:
 
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -380,9 +387,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if count < 0:
         raise Malformed("protocols is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"protocols cannot have {count} elements")
     else:
+        room -= count
         protocols = []
         for _ in range(count):
             size = buffer[position]
@@ -470,6 +478,7 @@ def _encode_request_v6(message: JoinGroupRequest) -> list[Buffer]:
 
 def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -523,9 +532,10 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
     protocols: list[JoinGroupRequestProtocol]
     if count < 0:
         raise Malformed("protocols is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"protocols cannot have {count} elements")
     else:
+        room -= count
         protocols = []
         for _ in range(count):
             size = buffer[position]
@@ -696,6 +706,7 @@ class JoinGroupResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[JoinGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, generation_id, size = _unpack_hih(buffer, position)
     position += 8
     if size < 0:
@@ -725,9 +736,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -784,6 +796,7 @@ def _encode_response_v0(message: JoinGroupResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[JoinGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihih(buffer, position)
     position += 12
     if size < 0:
@@ -813,9 +826,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -872,6 +886,7 @@ def _encode_response_v2(message: JoinGroupResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[JoinGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihih(buffer, position)
     position += 12
     if size < 0:
@@ -901,9 +916,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 8 > limit - position:
+    elif count * 8 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -978,6 +994,7 @@ def _encode_response_v5(message: JoinGroupResponse) -> list[Buffer]:
 
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihiB(buffer, position)
     position += 11
     if size > 127:
@@ -1019,9 +1036,10 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size = buffer[position]
@@ -1123,6 +1141,7 @@ def _encode_response_v6(message: JoinGroupResponse) -> list[Buffer]:
 
 def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihiB(buffer, position)
     position += 11
     if size > 127:
@@ -1177,9 +1196,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size = buffer[position]
@@ -1288,6 +1308,7 @@ def _encode_response_v7(message: JoinGroupResponse) -> list[Buffer]:
 
 def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, generation_id, size = _unpack_ihiB(buffer, position)
     position += 11
     if size > 127:
@@ -1342,9 +1363,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
     members: list[JoinGroupResponseMember]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size = buffer[position]

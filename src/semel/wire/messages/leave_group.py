@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 13
 
@@ -75,6 +75,7 @@ def _encode_request_v0(message: LeaveGroupRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -88,9 +89,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     members: list[MemberIdentity]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -144,6 +146,7 @@ def _encode_request_v3(message: LeaveGroupRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -163,9 +166,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     members: list[MemberIdentity]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size = buffer[position]
@@ -237,6 +241,7 @@ def _encode_request_v4(message: LeaveGroupRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -256,9 +261,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
     members: list[MemberIdentity]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size = buffer[position]
@@ -431,14 +437,16 @@ def _encode_response_v1(message: LeaveGroupResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihi(buffer, position)
     position += 10
     members: list[MemberResponse]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -491,6 +499,7 @@ def _encode_response_v3(message: LeaveGroupResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
     position += 7
     if count > 127:
@@ -499,9 +508,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRespon
     members: list[MemberResponse]
     if count < 0:
         raise Malformed("members is null")
-    elif count * 5 > limit - position:
+    elif count * 5 > limit - position or count > room:
         raise Malformed(f"members cannot have {count} elements")
     else:
+        room -= count
         members = []
         for _ in range(count):
             size = buffer[position]

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 16
 
@@ -58,6 +58,7 @@ def _encode_request_v3(message: ListGroupsRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -66,9 +67,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRequest
     states_filter: list[str]
     if count < 0:
         raise Malformed("states_filter is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"states_filter cannot have {count} elements")
     else:
+        room -= count
         states_filter = []
         for _ in range(count):
             size = buffer[position]
@@ -156,14 +158,16 @@ class ListGroupsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, count = _unpack_hi(buffer, position)
     position += 6
     groups: list[ListedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -207,14 +211,16 @@ def _encode_response_v0(message: ListGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihi(buffer, position)
     position += 10
     groups: list[ListedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -258,6 +264,7 @@ def _encode_response_v1(message: ListGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
     position += 7
     if count > 127:
@@ -266,9 +273,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size = buffer[position]
@@ -334,6 +342,7 @@ def _encode_response_v3(message: ListGroupsResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
     position += 7
     if count > 127:
@@ -342,9 +351,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRespon
     groups: list[ListedGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 4 > limit - position:
+    elif count * 4 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size = buffer[position]

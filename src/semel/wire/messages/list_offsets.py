@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 2
 
@@ -56,14 +56,16 @@ class ListOffsetsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[ListOffsetsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -79,9 +81,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position:
+            elif count * 12 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_timestamp = _unpack_iq(buffer, position)
@@ -112,14 +115,16 @@ def _encode_request_v1(message: ListOffsetsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, isolation_level, count = _unpack_ibi(buffer, position)
     position += 9
     topics: list[ListOffsetsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -135,9 +140,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position:
+            elif count * 12 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_timestamp = _unpack_iq(buffer, position)
@@ -168,14 +174,16 @@ def _encode_request_v2(message: ListOffsetsRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, isolation_level, count = _unpack_ibi(buffer, position)
     position += 9
     topics: list[ListOffsetsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -191,9 +199,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position:
+            elif count * 16 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp = _unpack_iiq(buffer, position)
@@ -224,6 +233,7 @@ def _encode_request_v4(message: ListOffsetsRequest) -> list[Buffer]:
 
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, isolation_level, count = _unpack_ibB(buffer, position)
     position += 6
     if count > 127:
@@ -232,9 +242,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
     topics: list[ListOffsetsTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -256,9 +267,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
             topics_partitions: list[ListOffsetsPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 17 > limit - position:
+            elif count * 17 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp, topics_partitions_tag_count = _unpack_iiqB(buffer, position)
@@ -364,14 +376,16 @@ class ListOffsetsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[ListOffsetsTopicResponse]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -387,9 +401,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 22 > limit - position:
+            elif count * 22 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset = _unpack_ihqq(buffer, position)
@@ -420,14 +435,16 @@ def _encode_response_v1(message: ListOffsetsResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[ListOffsetsTopicResponse]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -443,9 +460,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 22 > limit - position:
+            elif count * 22 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset = _unpack_ihqq(buffer, position)
@@ -476,14 +494,16 @@ def _encode_response_v2(message: ListOffsetsResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[ListOffsetsTopicResponse]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -499,9 +519,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 26 > limit - position:
+            elif count * 26 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch = _unpack_ihqqi(buffer, position)
@@ -532,6 +553,7 @@ def _encode_response_v4(message: ListOffsetsResponse) -> list[Buffer]:
 
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -540,9 +562,10 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
     topics: list[ListOffsetsTopicResponse]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -564,9 +587,10 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
             topics_partitions: list[ListOffsetsPartitionResponse]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 27 > limit - position:
+            elif count * 27 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch, topics_partitions_tag_count = _unpack_ihqqiB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 66
 
@@ -28,6 +28,7 @@ class ListTransactionsRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -36,9 +37,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     state_filters: list[str]
     if count < 0:
         raise Malformed("state_filters is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"state_filters cannot have {count} elements")
     else:
+        room -= count
         state_filters = []
         for _ in range(count):
             size = buffer[position]
@@ -96,6 +98,7 @@ def _encode_request_v0(message: ListTransactionsRequest) -> list[Buffer]:
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -104,9 +107,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     state_filters: list[str]
     if count < 0:
         raise Malformed("state_filters is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"state_filters cannot have {count} elements")
     else:
+        room -= count
         state_filters = []
         for _ in range(count):
             size = buffer[position]
@@ -164,6 +168,7 @@ def _encode_request_v1(message: ListTransactionsRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListTransactionsRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -172,9 +177,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListTransactionsR
     state_filters: list[str]
     if count < 0:
         raise Malformed("state_filters is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"state_filters cannot have {count} elements")
     else:
+        room -= count
         state_filters = []
         for _ in range(count):
             size = buffer[position]
@@ -297,6 +303,7 @@ class ListTransactionsResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
     position += 7
     if count > 127:
@@ -305,9 +312,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
     unknown_state_filters: list[str]
     if count < 0:
         raise Malformed("unknown_state_filters is null")
-    elif count * 1 > limit - position:
+    elif count * 1 > limit - position or count > room:
         raise Malformed(f"unknown_state_filters cannot have {count} elements")
     else:
+        room -= count
         unknown_state_filters = []
         for _ in range(count):
             size = buffer[position]
@@ -330,9 +338,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
     transaction_states: list[TransactionState]
     if count < 0:
         raise Malformed("transaction_states is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"transaction_states cannot have {count} elements")
     else:
+        room -= count
         transaction_states = []
         for _ in range(count):
             size = buffer[position]

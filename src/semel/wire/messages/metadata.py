@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 3
 
@@ -64,14 +64,16 @@ class MetadataRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -107,6 +109,7 @@ def _encode_request_v0(message: MetadataRequest) -> list[Buffer]:
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic] | None
@@ -114,9 +117,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
         if count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -153,6 +157,7 @@ def _encode_request_v1(message: MetadataRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic] | None
@@ -160,9 +165,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
         if count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -202,6 +208,7 @@ def _encode_request_v4(message: MetadataRequest) -> list[Buffer]:
 
 def _decode_request_v8(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic] | None
@@ -209,9 +216,10 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
         if count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -251,6 +259,7 @@ def _encode_request_v8(message: MetadataRequest) -> list[Buffer]:
 
 def _decode_request_v9(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -259,9 +268,10 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[MetadataRequest, 
     topics: list[MetadataRequestTopic] | None
     if count < 0:
         topics = None
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -313,6 +323,7 @@ def _encode_request_v9(message: MetadataRequest) -> list[Buffer]:
 
 def _decode_request_v10(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -321,9 +332,10 @@ def _decode_request_v10(buffer: Buffer, position: int) -> tuple[MetadataRequest,
     topics: list[MetadataRequestTopic] | None
     if count < 0:
         topics = None
-    elif count * 18 > limit - position:
+    elif count * 18 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_topic_id, size = _unpack_16sB(buffer, position)
@@ -378,6 +390,7 @@ def _encode_request_v10(message: MetadataRequest) -> list[Buffer]:
 
 def _decode_request_v11(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -386,9 +399,10 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[MetadataRequest,
     topics: list[MetadataRequestTopic] | None
     if count < 0:
         topics = None
-    elif count * 18 > limit - position:
+    elif count * 18 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_topic_id, size = _unpack_16sB(buffer, position)
@@ -529,14 +543,16 @@ class MetadataResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 10 > limit - position:
+    elif count * 10 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -555,9 +571,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 8 > limit - position:
+    elif count * 8 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -573,9 +590,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
@@ -639,14 +657,16 @@ def _encode_response_v0(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -674,9 +694,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position:
+    elif count * 9 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -692,9 +713,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
@@ -765,14 +787,16 @@ def _encode_response_v1(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -811,9 +835,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position:
+    elif count * 9 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -829,9 +854,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
@@ -909,14 +935,16 @@ def _encode_response_v2(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -955,9 +983,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position:
+    elif count * 9 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -973,9 +1002,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
@@ -1053,14 +1083,16 @@ def _encode_response_v3(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -1099,9 +1131,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position:
+    elif count * 9 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -1117,9 +1150,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 22 > limit - position:
+            elif count * 22 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
@@ -1210,14 +1244,16 @@ def _encode_response_v5(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -1256,9 +1292,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position:
+    elif count * 9 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -1274,9 +1311,10 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 26 > limit - position:
+            elif count * 26 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiii(buffer, position)
@@ -1367,14 +1405,16 @@ def _encode_response_v7(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position:
+    elif count * 12 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_ih(buffer, position)
@@ -1413,9 +1453,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 13 > limit - position:
+    elif count * 13 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hh(buffer, position)
@@ -1431,9 +1472,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 26 > limit - position:
+            elif count * 26 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiii(buffer, position)
@@ -1530,6 +1572,7 @@ def _encode_response_v8(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -1538,9 +1581,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_iB(buffer, position)
@@ -1591,9 +1635,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 10 > limit - position:
+    elif count * 10 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hB(buffer, position)
@@ -1615,9 +1660,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
@@ -1761,6 +1807,7 @@ def _encode_response_v9(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -1769,9 +1816,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_iB(buffer, position)
@@ -1822,9 +1870,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 26 > limit - position:
+    elif count * 26 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hB(buffer, position)
@@ -1846,9 +1895,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
@@ -1992,6 +2042,7 @@ def _encode_response_v10(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -2000,9 +2051,10 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_iB(buffer, position)
@@ -2053,9 +2105,10 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 26 > limit - position:
+    elif count * 26 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hB(buffer, position)
@@ -2077,9 +2130,10 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
@@ -2223,6 +2277,7 @@ def _encode_response_v11(message: MetadataResponse) -> list[Buffer]:
 
 def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -2231,9 +2286,10 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
     brokers: list[MetadataResponseBroker]
     if count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position:
+    elif count * 11 > limit - position or count > room:
         raise Malformed(f"brokers cannot have {count} elements")
     else:
+        room -= count
         brokers = []
         for _ in range(count):
             brokers_node_id, size = _unpack_iB(buffer, position)
@@ -2284,9 +2340,10 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
     topics: list[MetadataResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 26 > limit - position:
+    elif count * 26 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             topics_error_code, size = _unpack_hB(buffer, position)
@@ -2309,9 +2366,10 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
             topics_partitions: list[MetadataResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 8
 
@@ -54,6 +54,7 @@ class OffsetCommitRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -75,9 +76,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -93,9 +95,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
@@ -150,6 +153,7 @@ def _encode_request_v2(message: OffsetCommitRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -171,9 +175,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -189,9 +194,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
@@ -246,6 +252,7 @@ def _encode_request_v5(message: OffsetCommitRequest) -> list[Buffer]:
 
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -267,9 +274,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -285,9 +293,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
@@ -342,6 +351,7 @@ def _encode_request_v6(message: OffsetCommitRequest) -> list[Buffer]:
 
 def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -374,9 +384,10 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -392,9 +403,10 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
@@ -456,6 +468,7 @@ def _encode_request_v7(message: OffsetCommitRequest) -> list[Buffer]:
 
 def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -498,9 +511,10 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
     topics: list[OffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -522,9 +536,10 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitReque
             topics_partitions: list[OffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
@@ -666,14 +681,16 @@ class OffsetCommitResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetCommitResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -689,9 +706,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             topics_partitions: list[OffsetCommitResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
@@ -722,14 +740,16 @@ def _encode_response_v2(message: OffsetCommitResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetCommitResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -745,9 +765,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             topics_partitions: list[OffsetCommitResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
@@ -778,6 +799,7 @@ def _encode_response_v3(message: OffsetCommitResponse) -> list[Buffer]:
 
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -786,9 +808,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
     topics: list[OffsetCommitResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -810,9 +833,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetCommitResp
             topics_partitions: list[OffsetCommitResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 7 > limit - position:
+            elif count * 7 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, Malformed, protocol_error, unknown_version
+from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, unknown_version
 
 API_KEY = 47
 
@@ -36,6 +36,7 @@ class OffsetDeleteRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -49,9 +50,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
     topics: list[OffsetDeleteRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -67,9 +69,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteReque
             topics_partitions: list[OffsetDeleteRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
+            elif count * 4 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, = _unpack_i(buffer, position)
@@ -147,14 +150,16 @@ class OffsetDeleteResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, throttle_time_ms, count = _unpack_hii(buffer, position)
     position += 10
     topics: list[OffsetDeleteResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -170,9 +175,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[OffsetDeleteResp
             topics_partitions: list[OffsetDeleteResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 9
 
@@ -53,6 +53,7 @@ class OffsetFetchRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -66,9 +67,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     topics: list[OffsetFetchRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -119,6 +121,7 @@ def _encode_request_v1(message: OffsetFetchRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -134,9 +137,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
         if count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -188,6 +192,7 @@ def _encode_request_v2(message: OffsetFetchRequest) -> list[Buffer]:
 
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -207,9 +212,10 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     topics: list[OffsetFetchRequestTopic] | None
     if count < 0:
         topics = None
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -281,6 +287,7 @@ def _encode_request_v6(message: OffsetFetchRequest) -> list[Buffer]:
 
 def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -300,9 +307,10 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     topics: list[OffsetFetchRequestTopic] | None
     if count < 0:
         topics = None
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -374,6 +382,7 @@ def _encode_request_v7(message: OffsetFetchRequest) -> list[Buffer]:
 
 def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -382,9 +391,10 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
     groups: list[OffsetFetchRequestGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size = buffer[position]
@@ -406,9 +416,10 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
             groups_topics: list[OffsetFetchRequestTopics] | None
             if count < 0:
                 groups_topics = None
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 groups_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -570,14 +581,16 @@ class OffsetFetchResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetFetchResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -593,9 +606,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position:
+            elif count * 16 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
@@ -645,14 +659,16 @@ def _encode_response_v1(message: OffsetFetchResponse) -> list[Buffer]:
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetFetchResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -668,9 +684,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position:
+            elif count * 16 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
@@ -723,14 +740,16 @@ def _encode_response_v2(message: OffsetFetchResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetFetchResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -746,9 +765,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position:
+            elif count * 16 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
@@ -801,14 +821,16 @@ def _encode_response_v3(message: OffsetFetchResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetFetchResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -824,9 +846,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 20 > limit - position:
+            elif count * 20 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
@@ -879,6 +902,7 @@ def _encode_response_v5(message: OffsetFetchResponse) -> list[Buffer]:
 
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -887,9 +911,10 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     topics: list[OffsetFetchResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -911,9 +936,10 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             topics_partitions: list[OffsetFetchResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 20 > limit - position:
+            elif count * 20 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
@@ -983,6 +1009,7 @@ def _encode_response_v6(message: OffsetFetchResponse) -> list[Buffer]:
 
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -991,9 +1018,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
     groups: list[OffsetFetchResponseGroup]
     if count < 0:
         raise Malformed("groups is null")
-    elif count * 5 > limit - position:
+    elif count * 5 > limit - position or count > room:
         raise Malformed(f"groups cannot have {count} elements")
     else:
+        room -= count
         groups = []
         for _ in range(count):
             size = buffer[position]
@@ -1015,9 +1043,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
             groups_topics: list[OffsetFetchResponseTopics]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 groups_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -1039,9 +1068,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                     groups_topics_partitions: list[OffsetFetchResponsePartitions]
                     if count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 20 > limit - position:
+                    elif count * 20 > limit - position or count > room:
                         raise Malformed(f"partitions cannot have {count} elements")
                     else:
+                        room -= count
                         groups_topics_partitions = []
                         for _ in range(count):
                             groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 23
 
@@ -46,14 +46,16 @@ class OffsetForLeaderEpochRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetForLeaderTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -69,9 +71,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             topics_partitions: list[OffsetForLeaderPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position:
+            elif count * 12 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch = _unpack_iii(buffer, position)
@@ -102,14 +105,16 @@ def _encode_request_v2(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetForLeaderTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -125,9 +130,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             topics_partitions: list[OffsetForLeaderPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position:
+            elif count * 12 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch = _unpack_iii(buffer, position)
@@ -158,6 +164,7 @@ def _encode_request_v3(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     replica_id, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -166,9 +173,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
     topics: list[OffsetForLeaderTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -190,9 +198,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
             topics_partitions: list[OffsetForLeaderPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 13 > limit - position:
+            elif count * 13 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch, topics_partitions_tag_count = _unpack_iiiB(buffer, position)
@@ -289,14 +298,16 @@ class OffsetForLeaderEpochResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetForLeaderTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -312,9 +323,10 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
             topics_partitions: list[EpochEndOffset]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset = _unpack_hiiq(buffer, position)
@@ -345,6 +357,7 @@ def _encode_response_v2(message: OffsetForLeaderEpochResponse) -> list[Buffer]:
 
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -353,9 +366,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
     topics: list[OffsetForLeaderTopicResult]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -377,9 +391,10 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
             topics_partitions: list[EpochEndOffset]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 19 > limit - position:
+            elif count * 19 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset, topics_partitions_tag_count = _unpack_hiiqB(buffer, position)

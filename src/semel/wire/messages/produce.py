@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
 API_KEY = 0
 
@@ -55,6 +55,8 @@ class ProduceRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     transactional_id: str | None
@@ -71,9 +73,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     topic_data: list[TopicProduceData]
     if count < 0:
         raise Malformed("topic_data is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topic_data cannot have {count} elements")
     else:
+        room -= count
         topic_data = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -89,9 +92,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
             topic_data_partition_data: list[PartitionProduceData]
             if count < 0:
                 raise Malformed("partition_data is null")
-            elif count * 8 > limit - position:
+            elif count * 8 > limit - position or count > room:
                 raise Malformed(f"partition_data cannot have {count} elements")
             else:
+                room -= count
                 topic_data_partition_data = []
                 for _ in range(count):
                     topic_data_partition_data_index, size = _unpack_ii(buffer, position)
@@ -103,7 +107,7 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
                         topic_data_partition_data_records = None
                     else:
                         end = position + size
-                        topic_data_partition_data_records = memoryview(buffer)[position:end]
+                        topic_data_partition_data_records = view[position:end]
                         position = end
                     topic_data_partition_data.append(PartitionProduceData(topic_data_partition_data_index, topic_data_partition_data_records))
             topic_data.append(TopicProduceData(topic_data_name, topic_data_partition_data))
@@ -148,6 +152,8 @@ def _encode_request_v3(message: ProduceRequest) -> list[Buffer]:
 
 def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, int]:
     limit = len(buffer)
+    view = memoryview(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -168,9 +174,10 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
     topic_data: list[TopicProduceData]
     if count < 0:
         raise Malformed("topic_data is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topic_data cannot have {count} elements")
     else:
+        room -= count
         topic_data = []
         for _ in range(count):
             size = buffer[position]
@@ -192,9 +199,10 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
             topic_data_partition_data: list[PartitionProduceData]
             if count < 0:
                 raise Malformed("partition_data is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"partition_data cannot have {count} elements")
             else:
+                room -= count
                 topic_data_partition_data = []
                 for _ in range(count):
                     topic_data_partition_data_index, size = _unpack_iB(buffer, position)
@@ -207,7 +215,7 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
                         topic_data_partition_data_records = None
                     else:
                         end = position + size
-                        topic_data_partition_data_records = memoryview(buffer)[position:end]
+                        topic_data_partition_data_records = view[position:end]
                         position = end
                     topic_data_partition_data_tag_count = buffer[position]
                     position += 1
@@ -359,14 +367,16 @@ class ProduceResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     responses: list[TopicProduceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -382,9 +392,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 22 > limit - position:
+            elif count * 22 > limit - position or count > room:
                 raise Malformed(f"partition_responses cannot have {count} elements")
             else:
+                room -= count
                 responses_partition_responses = []
                 for _ in range(count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms = _unpack_ihqq(buffer, position)
@@ -418,14 +429,16 @@ def _encode_response_v3(message: ProduceResponse) -> list[Buffer]:
 
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     responses: list[TopicProduceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -441,9 +454,10 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 30 > limit - position:
+            elif count * 30 > limit - position or count > room:
                 raise Malformed(f"partition_responses cannot have {count} elements")
             else:
+                room -= count
                 responses_partition_responses = []
                 for _ in range(count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset = _unpack_ihqqq(buffer, position)
@@ -477,14 +491,16 @@ def _encode_response_v5(message: ProduceResponse) -> list[Buffer]:
 
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count, = _unpack_i(buffer, position)
     position += 4
     responses: list[TopicProduceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -500,9 +516,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 36 > limit - position:
+            elif count * 36 > limit - position or count > room:
                 raise Malformed(f"partition_responses cannot have {count} elements")
             else:
+                room -= count
                 responses_partition_responses = []
                 for _ in range(count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, count = _unpack_ihqqqi(buffer, position)
@@ -510,9 +527,10 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if count < 0:
                         raise Malformed("record_errors is null")
-                    elif count * 6 > limit - position:
+                    elif count * 6 > limit - position or count > room:
                         raise Malformed(f"record_errors cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partition_responses_record_errors = []
                         for _ in range(count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_ih(buffer, position)
@@ -584,6 +602,7 @@ def _encode_response_v8(message: ProduceResponse) -> list[Buffer]:
 
 def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -592,9 +611,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
     responses: list[TopicProduceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size = buffer[position]
@@ -616,9 +636,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
             responses_partition_responses: list[PartitionProduceResponse]
             if count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 33 > limit - position:
+            elif count * 33 > limit - position or count > room:
                 raise Malformed(f"partition_responses cannot have {count} elements")
             else:
+                room -= count
                 responses_partition_responses = []
                 for _ in range(count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, count = _unpack_ihqqqB(buffer, position)
@@ -629,9 +650,10 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if count < 0:
                         raise Malformed("record_errors is null")
-                    elif count * 6 > limit - position:
+                    elif count * 6 > limit - position or count > room:
                         raise Malformed(f"record_errors cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partition_responses_record_errors = []
                         for _ in range(count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
@@ -731,6 +753,7 @@ def _encode_response_v9(message: ProduceResponse) -> list[Buffer]:
 
 def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -739,9 +762,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
     responses: list[TopicProduceResponse]
     if count < 0:
         raise Malformed("responses is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"responses cannot have {count} elements")
     else:
+        room -= count
         responses = []
         for _ in range(count):
             size = buffer[position]
@@ -763,9 +787,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
             responses_partition_responses: list[PartitionProduceResponse]
             if count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 33 > limit - position:
+            elif count * 33 > limit - position or count > room:
                 raise Malformed(f"partition_responses cannot have {count} elements")
             else:
+                room -= count
                 responses_partition_responses = []
                 for _ in range(count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, count = _unpack_ihqqqB(buffer, position)
@@ -776,9 +801,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
                     if count < 0:
                         raise Malformed("record_errors is null")
-                    elif count * 6 > limit - position:
+                    elif count * 6 > limit - position or count > room:
                         raise Malformed(f"record_errors cannot have {count} elements")
                     else:
+                        room -= count
                         responses_partition_responses_record_errors = []
                         for _ in range(count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
@@ -858,9 +884,10 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                 node_endpoints_2: list[NodeEndpoint]
                 if count < 0:
                     raise Malformed("node_endpoints is null")
-                elif count * 11 > limit - position:
+                elif count * 11 > limit - position or count > room:
                     raise Malformed(f"node_endpoints cannot have {count} elements")
                 else:
+                    room -= count
                     node_endpoints_2 = []
                     for _ in range(count):
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
@@ -943,47 +970,51 @@ def _encode_response_v10(message: ProduceResponse) -> list[Buffer]:
                 write(ONE_BYTE[size] if size < 128 else uvarint(size))
                 write(text)
             responses_partition_responses_current_leader = responses_partition_responses_element.current_leader
-            responses_partition_responses_tags: list[bytes] = []
             if responses_partition_responses_current_leader is not None and responses_partition_responses_current_leader != LeaderIdAndEpoch():
-                responses_partition_responses_current_leader_pieces: list[Buffer] = []
-                responses_partition_responses_current_leader_pieces.append(_pack_iix(responses_partition_responses_current_leader.leader_id, responses_partition_responses_current_leader.leader_epoch))
-                responses_partition_responses_current_leader_joined = b"".join(responses_partition_responses_current_leader_pieces)
-                responses_partition_responses_tags.append(b'\x00' + uvarint(len(responses_partition_responses_current_leader_joined)) + responses_partition_responses_current_leader_joined)
-            write(uvarint(len(responses_partition_responses_tags)))
-            if responses_partition_responses_tags:
+                responses_partition_responses_tags: list[bytes] = []
+                if responses_partition_responses_current_leader is not None and responses_partition_responses_current_leader != LeaderIdAndEpoch():
+                    responses_partition_responses_current_leader_pieces: list[Buffer] = []
+                    responses_partition_responses_current_leader_pieces.append(_pack_iix(responses_partition_responses_current_leader.leader_id, responses_partition_responses_current_leader.leader_epoch))
+                    responses_partition_responses_current_leader_joined = b"".join(responses_partition_responses_current_leader_pieces)
+                    responses_partition_responses_tags.append(b'\x00' + uvarint(len(responses_partition_responses_current_leader_joined)) + responses_partition_responses_current_leader_joined)
+                write(uvarint(len(responses_partition_responses_tags)))
                 write(b"".join(responses_partition_responses_tags))
+            else:
+                write(b'\x00')
         write(b'\x00')
     write(_pack_i(message.throttle_time_ms))
     node_endpoints = message.node_endpoints
-    tags: list[bytes] = []
     if node_endpoints:
-        node_endpoints_pieces: list[Buffer] = []
-        size = len(node_endpoints) + 1
-        node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
-        for node_endpoints_element in node_endpoints:
-            node_endpoints_host = node_endpoints_element.host
-            text = node_endpoints_host.encode()
-            size = len(text) + 1
-            if size < 128:
-                node_endpoints_pieces.append(_pack_iB(node_endpoints_element.node_id, size))
-            else:
-                node_endpoints_pieces.append(_pack_i(node_endpoints_element.node_id) + uvarint(size))
-            node_endpoints_pieces.append(text)
-            node_endpoints_rack = node_endpoints_element.rack
-            node_endpoints_pieces.append(_pack_i(node_endpoints_element.port))
-            if node_endpoints_rack is None:
-                node_endpoints_pieces.append(b'\x00')
-            else:
-                text = node_endpoints_rack.encode()
+        tags: list[bytes] = []
+        if node_endpoints:
+            node_endpoints_pieces: list[Buffer] = []
+            size = len(node_endpoints) + 1
+            node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+            for node_endpoints_element in node_endpoints:
+                node_endpoints_host = node_endpoints_element.host
+                text = node_endpoints_host.encode()
                 size = len(text) + 1
-                node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                if size < 128:
+                    node_endpoints_pieces.append(_pack_iB(node_endpoints_element.node_id, size))
+                else:
+                    node_endpoints_pieces.append(_pack_i(node_endpoints_element.node_id) + uvarint(size))
                 node_endpoints_pieces.append(text)
-            node_endpoints_pieces.append(b'\x00')
-        node_endpoints_joined = b"".join(node_endpoints_pieces)
-        tags.append(b'\x00' + uvarint(len(node_endpoints_joined)) + node_endpoints_joined)
-    write(uvarint(len(tags)))
-    if tags:
+                node_endpoints_rack = node_endpoints_element.rack
+                node_endpoints_pieces.append(_pack_i(node_endpoints_element.port))
+                if node_endpoints_rack is None:
+                    node_endpoints_pieces.append(b'\x00')
+                else:
+                    text = node_endpoints_rack.encode()
+                    size = len(text) + 1
+                    node_endpoints_pieces.append(ONE_BYTE[size] if size < 128 else uvarint(size))
+                    node_endpoints_pieces.append(text)
+                node_endpoints_pieces.append(b'\x00')
+            node_endpoints_joined = b"".join(node_endpoints_pieces)
+            tags.append(b'\x00' + uvarint(len(node_endpoints_joined)) + node_endpoints_joined)
+        write(uvarint(len(tags)))
         write(b"".join(tags))
+    else:
+        write(b'\x00')
     return [b"".join(pieces)]
 
 

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, Malformed, protocol_error, unknown_version
+from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, unknown_version
 
 API_KEY = 17
 
@@ -81,14 +81,16 @@ class SaslHandshakeResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[SaslHandshakeResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     error_code, count = _unpack_hi(buffer, position)
     position += 6
     mechanisms: list[str]
     if count < 0:
         raise Malformed("mechanisms is null")
-    elif count * 2 > limit - position:
+    elif count * 2 > limit - position or count > room:
         raise Malformed(f"mechanisms cannot have {count} elements")
     else:
+        room -= count
         mechanisms = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 14
 
@@ -43,6 +43,7 @@ class SyncGroupRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -64,9 +65,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if count < 0:
         raise Malformed("assignments is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"assignments cannot have {count} elements")
     else:
+        room -= count
         assignments = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -117,6 +119,7 @@ def _encode_request_v0(message: SyncGroupRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[SyncGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -149,9 +152,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if count < 0:
         raise Malformed("assignments is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"assignments cannot have {count} elements")
     else:
+        room -= count
         assignments = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -209,6 +213,7 @@ def _encode_request_v3(message: SyncGroupRequest) -> list[Buffer]:
 
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -251,9 +256,10 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if count < 0:
         raise Malformed("assignments is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"assignments cannot have {count} elements")
     else:
+        room -= count
         assignments = []
         for _ in range(count):
             size = buffer[position]
@@ -336,6 +342,7 @@ def _encode_request_v4(message: SyncGroupRequest) -> list[Buffer]:
 
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -402,9 +409,10 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
     assignments: list[SyncGroupRequestAssignment]
     if count < 0:
         raise Malformed("assignments is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"assignments cannot have {count} elements")
     else:
+        room -= count
         assignments = []
         for _ in range(count):
             size = buffer[position]

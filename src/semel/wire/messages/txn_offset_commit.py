@@ -7,7 +7,7 @@ from struct import Struct
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 28
 
@@ -58,6 +58,7 @@ class TxnOffsetCommitRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -79,9 +80,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -97,9 +99,10 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 14 > limit - position:
+            elif count * 14 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
@@ -154,6 +157,7 @@ def _encode_request_v0(message: TxnOffsetCommitRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size, = _unpack_h(buffer, position)
     position += 2
     if size < 0:
@@ -175,9 +179,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -193,9 +198,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
@@ -250,6 +256,7 @@ def _encode_request_v2(message: TxnOffsetCommitRequest) -> list[Buffer]:
 
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     size = buffer[position]
     position += 1
     if size > 127:
@@ -303,9 +310,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
     topics: list[TxnOffsetCommitRequestTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -327,9 +335,10 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
             topics_partitions: list[TxnOffsetCommitRequestPartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position:
+            elif count * 18 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
@@ -474,14 +483,16 @@ class TxnOffsetCommitResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_ii(buffer, position)
     position += 8
     topics: list[TxnOffsetCommitResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position:
+    elif count * 6 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size, = _unpack_h(buffer, position)
@@ -497,9 +508,10 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             topics_partitions: list[TxnOffsetCommitResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 6 > limit - position:
+            elif count * 6 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
@@ -530,6 +542,7 @@ def _encode_response_v0(message: TxnOffsetCommitResponse) -> list[Buffer]:
 
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     throttle_time_ms, count = _unpack_iB(buffer, position)
     position += 5
     if count > 127:
@@ -538,9 +551,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
     topics: list[TxnOffsetCommitResponseTopic]
     if count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position:
+    elif count * 3 > limit - position or count > room:
         raise Malformed(f"topics cannot have {count} elements")
     else:
+        room -= count
         topics = []
         for _ in range(count):
             size = buffer[position]
@@ -562,9 +576,10 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
             topics_partitions: list[TxnOffsetCommitResponsePartition]
             if count < 0:
                 raise Malformed("partitions is null")
-            elif count * 7 > limit - position:
+            elif count * 7 > limit - position or count > room:
                 raise Malformed(f"partitions cannot have {count} elements")
             else:
+                room -= count
                 topics_partitions = []
                 for _ in range(count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)

@@ -7,7 +7,7 @@ from struct import Struct, pack, unpack_from
 import msgspec
 
 from semel.types import Buffer
-from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
+from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
 API_KEY = 27
 
@@ -44,6 +44,7 @@ class WriteTxnMarkersRequest(msgspec.Struct, gc=False):
 
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -52,9 +53,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
     markers: list[WritableTxnMarker]
     if count < 0:
         raise Malformed("markers is null")
-    elif count * 17 > limit - position:
+    elif count * 17 > limit - position or count > room:
         raise Malformed(f"markers cannot have {count} elements")
     else:
+        room -= count
         markers = []
         for _ in range(count):
             markers_producer_id, markers_producer_epoch, markers_transaction_result, count = _unpack_qhtB(buffer, position)
@@ -65,9 +67,10 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
             markers_topics: list[WritableTxnMarkerTopic]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 markers_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -144,6 +147,7 @@ def _encode_request_v1(message: WriteTxnMarkersRequest) -> list[Buffer]:
 
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRequest, int]:
     limit = len(buffer)
+    room = REQUEST_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -152,9 +156,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
     markers: list[WritableTxnMarker]
     if count < 0:
         raise Malformed("markers is null")
-    elif count * 18 > limit - position:
+    elif count * 18 > limit - position or count > room:
         raise Malformed(f"markers cannot have {count} elements")
     else:
+        room -= count
         markers = []
         for _ in range(count):
             markers_producer_id, markers_producer_epoch, markers_transaction_result, count = _unpack_qhtB(buffer, position)
@@ -165,9 +170,10 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
             markers_topics: list[WritableTxnMarkerTopic]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 markers_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -292,6 +298,7 @@ class WriteTxnMarkersResponse(msgspec.Struct, gc=False):
 
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersResponse, int]:
     limit = len(buffer)
+    room = RESPONSE_ELEMENT_COUNT_MAX
     count = buffer[position]
     position += 1
     if count > 127:
@@ -300,9 +307,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
     markers: list[WritableTxnMarkerResult]
     if count < 0:
         raise Malformed("markers is null")
-    elif count * 10 > limit - position:
+    elif count * 10 > limit - position or count > room:
         raise Malformed(f"markers cannot have {count} elements")
     else:
+        room -= count
         markers = []
         for _ in range(count):
             markers_producer_id, count = _unpack_qB(buffer, position)
@@ -313,9 +321,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
             markers_topics: list[WritableTxnMarkerTopicResult]
             if count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position:
+            elif count * 3 > limit - position or count > room:
                 raise Malformed(f"topics cannot have {count} elements")
             else:
+                room -= count
                 markers_topics = []
                 for _ in range(count):
                     size = buffer[position]
@@ -337,9 +346,10 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
                     markers_topics_partitions: list[WritableTxnMarkerPartitionResult]
                     if count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 7 > limit - position:
+                    elif count * 7 > limit - position or count > room:
                         raise Malformed(f"partitions cannot have {count} elements")
                     else:
+                        room -= count
                         markers_topics_partitions = []
                         for _ in range(count):
                             markers_topics_partitions_partition_index, markers_topics_partitions_error_code, markers_topics_partitions_tag_count = _unpack_ihB(buffer, position)
