@@ -1,0 +1,137 @@
+"""Committing, reading and deleting the offsets of a group."""
+
+from semel.errors import (
+    NONE,
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    IllegalGeneration,
+    InvalidTopic,
+    NonEmptyGroup,
+    OffsetMetadataTooLarge,
+    RebalanceInProgress,
+    UnknownMemberId,
+    UnstableOffsetCommit,
+)
+from semel.groups.commands import (
+    DEFAULT_RETENTION_MS,
+    NO_MEMBER_ID,
+    CommitOffsets,
+    CommitReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    FetchedOffset,
+    FetchOffsets,
+    OffsetToCommit,
+    PartitionOutcome,
+    Ticket,
+)
+from semel.groups.group import Group
+from semel.groups.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
+from semel.groups.settings import STRING_BYTES_MAX, TOPIC_NAME_SIZE_MAX, GroupSettings
+from semel.groups.states import State
+from semel.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from semel.groups.turn import Turn
+from semel.types import TopicPartition
+
+
+def check_commit(group: Group | None, command: CommitOffsets, in_transaction: bool) -> None:
+    """A member commits in its generation; whoever names none may, where no one is a member.
+
+    Up to version 2, TxnOffsetCommit could not name a member, so it may leave it out at any time.
+    """
+    anonymous = (
+        command.generation < 0
+        and command.member_id == NO_MEMBER_ID
+        and command.group_instance_id is None
+    )
+    if group is None:
+        if command.generation >= 0:
+            raise IllegalGeneration(f"{command.group_id} is not a group")
+        return
+    if command.generation < 0 and group.state is State.EMPTY:
+        return
+    if not anonymous:
+        group.member(command.member_id, command.group_instance_id)
+        group.check_generation(command.generation)
+    elif not in_transaction:
+        raise UnknownMemberId(f"{group.group_id} has members; others may not commit")
+    if group.state is State.COMPLETING_REBALANCE and not in_transaction:
+        raise RebalanceInProgress(f"{group.group_id} awaits its assignment")
+
+
+def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
+    if command.retention_ms == DEFAULT_RETENTION_MS:
+        expire_timestamp_ms = NO_TIMESTAMP
+    else:
+        expire_timestamp_ms = turn.now_ms + command.retention_ms
+    partitions = []
+    for asked in command.offsets:
+        error_code = _refusal_code(asked, turn.settings)
+        partitions.append(
+            PartitionOutcome(TopicPartition(asked.topic, asked.partition), error_code)
+        )
+        if error_code == NONE:
+            turn.write(
+                OffsetCommitted(
+                    command.group_id,
+                    asked.topic,
+                    asked.partition,
+                    asked.offset,
+                    asked.leader_epoch,
+                    asked.metadata,
+                    turn.now_ms,
+                    expire_timestamp_ms,
+                )
+            )
+    turn.answer(ticket, CommitReply(tuple(partitions)))
+
+
+def _refusal_code(asked: OffsetToCommit, settings: GroupSettings) -> int:
+    if len(asked.metadata) > settings.offset_metadata_size_max:
+        return OffsetMetadataTooLarge.code
+    if len(asked.metadata.encode()) > STRING_BYTES_MAX:
+        return OffsetMetadataTooLarge.code
+    if len(asked.topic) > TOPIC_NAME_SIZE_MAX:
+        return InvalidTopic.code
+    return NONE
+
+
+def fetch(group: Group | None, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
+    """Offsets that were never committed are answered with -1, also those of no group at all."""
+    if group is None:
+        return tuple(FetchedOffset(partition) for partition in command.partitions or ())
+    partitions = command.partitions
+    if partitions is None:
+        # Those that are only pending matter to who requires stability, and to no one else.
+        listed = group.offsets.partitions() if command.require_stable else group.offsets.committed
+        partitions = tuple(sorted(listed))
+    return tuple(_fetch_one(group, partition, command.require_stable) for partition in partitions)
+
+
+def _fetch_one(group: Group, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
+    if require_stable and group.offsets.is_pending(partition):
+        return FetchedOffset(partition, error_code=UnstableOffsetCommit.code)
+    stored = group.offsets.committed.get(partition)
+    if stored is None:
+        return FetchedOffset(partition)
+    record = stored.record
+    return FetchedOffset(partition, record.offset, record.leader_epoch, record.metadata)
+
+
+def delete(group: Group | None, command: DeleteOffsets, ticket: Ticket, turn: Turn) -> None:
+    if group is None:
+        raise GroupIdNotFound(f"{command.group_id} is not a group")
+    if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise NonEmptyGroup(f"{group.group_id} has members, and what they read is not known")
+    # Metadata that cannot be read may name any topic.
+    subscribed = group.subscribed_topics()
+    stored = group.offsets.partitions()
+    partitions = []
+    for partition in dict.fromkeys(command.partitions):
+        if subscribed is None or partition.topic in subscribed:
+            partitions.append(PartitionOutcome(partition, GroupSubscribedToTopic.code))
+            continue
+        partitions.append(PartitionOutcome(partition, NONE))
+        if partition in stored:
+            turn.write(OffsetForgotten(group.group_id, *partition))
+    turn.answer(ticket, DeleteOffsetsReply(NONE, tuple(partitions)))
