@@ -42,12 +42,13 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
     return annotation, False
 
 
-def random_value(kio: Any, random: Random) -> Any:
+def random_value(kio: Any, random: Random, *, tags: bool = True) -> Any:
+    """A random message; without `tags`, its outermost structure sends no tagged field."""
     values: dict[str, Any] = {}
     for field in dataclasses.fields(kio):
         annotation, nullable = _without_none(field.type)
         tagged = "tag" in field.metadata
-        if tagged and random.random() < 0.5:
+        if tagged and (not tags or random.random() < 0.5):
             continue
         if nullable and not tagged and random.random() < 0.3:
             values[field.name] = None
