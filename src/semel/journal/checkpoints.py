@@ -1,0 +1,129 @@
+"""Checkpoints: the lane's state at a position, so that a start replays only what follows.
+
+A checkpoint is published after everything before its position is durable, and after the index
+files of the sealed segments before it: temporary file, sync, rename, sync of the folder.
+"""
+
+import struct
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastcrc.crc32 import iscsi as crc32c
+
+from semel.journal import names, sealed
+from semel.journal.device import Device, Job
+
+KEPT_COUNT = 2
+_HEADER = struct.Struct("<8sIIQQQQ")
+_CHECKSUM = struct.Struct("<I")
+_MAGIC = b"SEMELCP1"
+
+
+class Checkpoint(NamedTuple):
+    position: int
+    checksum: int
+    """That of the frame which ends at the position: the next one names it as its previous."""
+    incarnation: int
+    sealed_bases: Sequence[int]
+    """The sealed segments before the position; each has an index file."""
+    opened: bytes
+    """The batch index of the segment that holds the position, up to there."""
+    state: bytes
+    """The lane's."""
+
+
+def encode(checkpoint: Checkpoint) -> bytes:
+    header = _HEADER.pack(
+        _MAGIC,
+        checkpoint.checksum,
+        checkpoint.incarnation,
+        checkpoint.position,
+        len(checkpoint.sealed_bases),
+        len(checkpoint.opened),
+        len(checkpoint.state),
+    )
+    bases = struct.pack(f"<{len(checkpoint.sealed_bases)}Q", *checkpoint.sealed_bases)
+    body = b"".join((header, bases, checkpoint.opened, checkpoint.state))
+    return body + _CHECKSUM.pack(crc32c(body))
+
+
+def decode(stored: bytes) -> Checkpoint | None:
+    """None if the bytes are no whole checkpoint."""
+    if len(stored) < _HEADER.size + _CHECKSUM.size:
+        return None
+    body = memoryview(stored)[: -_CHECKSUM.size]
+    (content_checksum,) = _CHECKSUM.unpack_from(stored, len(body))
+    magic, checksum, incarnation, position, base_count, opened_size, state_size = (
+        _HEADER.unpack_from(body)
+    )
+    opened_start = _HEADER.size + 8 * base_count
+    state_start = opened_start + opened_size
+    if magic != _MAGIC or state_start + state_size != len(body):
+        return None
+    if content_checksum != crc32c(body):
+        return None
+    return Checkpoint(
+        position=position,
+        checksum=checksum,
+        incarnation=incarnation,
+        sealed_bases=array("q", struct.unpack_from(f"<{base_count}Q", body, _HEADER.size)),
+        opened=bytes(body[opened_start:state_start]),
+        state=bytes(body[state_start:]),
+    )
+
+
+def read(device: Device, position: int) -> Checkpoint | None:
+    name = names.checkpoint(position)
+    checkpoint = decode(device.read(name, 0, device.size(name)))
+    return checkpoint if checkpoint is not None and checkpoint.position == position else None
+
+
+def has_indexes(device: Device, checkpoint: Checkpoint, open_base: int) -> bool:
+    """True if every sealed segment before the checkpoint has its whole index file."""
+    ends = (*checkpoint.sealed_bases[1:], open_base)
+    for base, end in zip(checkpoint.sealed_bases, ends, strict=True):
+        name = names.index(base)
+        try:
+            header = device.read(name, 0, sealed.HEADER_SIZE)
+            size = device.size(name)
+        except FileNotFoundError:
+            return False
+        if not sealed.covers(header, size, base, end):
+            return False
+    return True
+
+
+def write_indexes(device: Device, indexes: Sequence[tuple[int, bytes]]) -> Job:
+    for base, content in indexes:
+        yield from _write_whole(device, names.index(base), content)
+    device.sync_folder()
+
+
+def publish(
+    device: Device,
+    indexes: Sequence[tuple[int, bytes]],
+    position: int,
+    content: bytes,
+    older: Sequence[int],
+) -> Job:
+    """The job that makes a checkpoint lasting, and then removes the older ones."""
+    yield from write_indexes(device, indexes)
+    yield
+    yield from _write_whole(device, names.checkpoint(position), content)
+    device.sync_folder()
+    for old in older:
+        yield
+        device.remove(names.checkpoint(old))
+
+
+def _write_whole(device: Device, name: str, content: bytes) -> Job:
+    temporary = name + names.TEMPORARY
+    device.create(temporary)
+    yield
+    device.write(temporary, 0, [content])
+    yield
+    device.sync(temporary)
+    yield
+    device.rename(temporary, name)
+    yield

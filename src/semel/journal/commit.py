@@ -1,0 +1,230 @@
+"""Group commit: one write for all that was appended in a tick, one sync for all who wait.
+
+`written` and `durable` only rise. A sync covers what was written when it began; the durable
+state is moved by `on_durable` before anyone who waited for it is told.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import NamedTuple
+
+from semel.errors import JournalFailed
+from semel.journal.device import Device
+from semel.types import Buffer, Position
+
+
+class SyncReason(StrEnum):
+    OPEN = "open"
+    WAITING = "waiting"
+    INTERVAL = "interval"
+    ROLL = "roll"
+    CHECKPOINT = "checkpoint"
+    CLOSE = "close"
+
+
+class Waiter(NamedTuple):
+    position: int
+    callback: Callable[[], None]
+    reason: SyncReason
+
+
+class Chunk(NamedTuple):
+    """Bytes on their way to one segment."""
+
+    name: str
+    offset: int
+    parts: list[Buffer]
+    end: Position
+
+
+class GroupCommit:
+    def __init__(
+        self,
+        device: Device,
+        end: Position,
+        flush_interval_ms: int,
+        group: bool,
+    ) -> None:
+        self.written = end
+        self.durable = end
+        self.failure: JournalFailed | None = None
+        self.write_count = 0
+        self.sync_counts: Counter[SyncReason] = Counter()
+        self._device = device
+        self._flush_interval_s = flush_interval_ms / 1000
+        self._group = group
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_durable: Callable[[Position], None]
+        self._on_failure: Callable[[JournalFailed], None]
+        self._name = ""
+        self._base = 0
+        self._parts: list[Buffer] = []
+        self._parts_start = end
+        self._parts_end = end
+        self._full_chunks: deque[Chunk] = deque()
+        self._flush_planned = False
+        self._flushing = False
+        self._writing = False
+        self._unsynced: list[str] = []
+        self._folder_unsynced = False
+        self._syncing = False
+        self._interval: asyncio.TimerHandle | None = None
+        self._written_waiters: deque[Waiter] = deque()
+        self._durable_waiters: deque[Waiter] = deque()
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_durable: Callable[[Position], None],
+        on_failure: Callable[[JournalFailed], None],
+    ) -> None:
+        self._loop = loop
+        self._on_durable = on_durable
+        self._on_failure = on_failure
+
+    def turn_to(self, name: str, base: int, *, renamed: bool) -> None:
+        """What is added from now on goes to this segment."""
+        if self._parts:
+            self._full_chunks.append(self._take())
+        self._name = name
+        self._base = base
+        self._folder_unsynced |= renamed
+
+    def add(self, header: bytes, parts: list[Buffer], end: Position) -> None:
+        self._parts.append(header)
+        self._parts += parts
+        self._parts_end = end
+        if not self._flush_planned:
+            self._flush_planned = True
+            assert self._loop is not None
+            self._loop.call_soon(self.flush)
+
+    def when_written(self, position: int, callback: Callable[[], None]) -> None:
+        if position <= self.written:
+            callback()
+        else:
+            _queue(self._written_waiters, Waiter(position, callback, SyncReason.WAITING))
+
+    def when_durable(
+        self,
+        position: int,
+        callback: Callable[[], None],
+        reason: SyncReason = SyncReason.WAITING,
+    ) -> None:
+        if position <= self.durable:
+            callback()
+            return
+        _queue(self._durable_waiters, Waiter(position, callback, reason))
+        self._consider_sync()
+
+    def flush(self) -> None:
+        """Writes all that was added; what is added meanwhile follows."""
+        self._flush_planned = False
+        self._flushing = True
+        while not self._writing and self.failure is None:
+            if self._full_chunks:
+                chunk = self._full_chunks.popleft()
+            elif self._parts:
+                chunk = self._take()
+            else:
+                break
+            self._writing = True
+            self.write_count += 1
+            if not self._unsynced or self._unsynced[-1] != chunk.name:
+                self._unsynced.append(chunk.name)
+            self._device.submit_write(
+                chunk.name, chunk.offset, chunk.parts, partial(self._on_written, chunk.end)
+            )
+        self._flushing = False
+        self._consider_sync()
+
+    def fail(self, error: Exception, deed: str) -> None:
+        """The journal is dead: no byte is written and no one is answered any more."""
+        if self.failure is not None:
+            return
+        self.failure = JournalFailed(f"{deed} failed: {error}")
+        self.failure.__cause__ = error
+        self._cancel_interval()
+        self._on_failure(self.failure)
+
+    def _take(self) -> Chunk:
+        offset = self._parts_start - self._base
+        chunk = Chunk(self._name, offset, self._parts, self._parts_end)
+        self._parts = []
+        self._parts_start = self._parts_end
+        return chunk
+
+    def _on_written(self, end: Position, error: Exception | None) -> None:
+        self._writing = False
+        if self.failure is not None:
+            return
+        if error is not None:
+            self.fail(error, f"writing the journal at {self.written}")
+            return
+        self.written = end
+        _release(self._written_waiters, end)
+        if not self._flushing:
+            self.flush()
+
+    def _consider_sync(self) -> None:
+        if self._syncing or self.failure is not None or self.durable == self.written:
+            return
+        waiters = self._durable_waiters
+        if waiters and waiters[0].position <= self.written:
+            self._sync(waiters[0].reason)
+        elif self._interval is None:
+            assert self._loop is not None
+            self._interval = self._loop.call_later(self._flush_interval_s, self._on_interval)
+
+    def _on_interval(self) -> None:
+        self._interval = None
+        if not self._syncing and self.failure is None and self.durable < self.written:
+            self._sync(SyncReason.INTERVAL)
+
+    def _sync(self, reason: SyncReason) -> None:
+        self._cancel_interval()
+        target = self.written
+        if not self._group and self._durable_waiters:
+            target = Position(min(target, self._durable_waiters[0].position))
+        # The last one may be written to while it is synced; those before it are complete.
+        names, self._unsynced = self._unsynced, self._unsynced[-1:]
+        folder, self._folder_unsynced = self._folder_unsynced, False
+        self._syncing = True
+        self.sync_counts[reason] += 1
+        self._device.submit_sync(names, folder, partial(self._on_synced, target, names))
+
+    def _on_synced(self, target: Position, names: list[str], error: Exception | None) -> None:
+        self._syncing = False
+        if self.failure is not None:
+            return
+        if error is not None:
+            self.fail(error, f"syncing the journal from {self.durable} to {target}")
+            return
+        for name in names[:-1]:
+            self._device.retire(name)
+        self.durable = target
+        self._on_durable(target)
+        _release(self._durable_waiters, target)
+        self._consider_sync()
+
+    def _cancel_interval(self) -> None:
+        if self._interval is not None:
+            self._interval.cancel()
+            self._interval = None
+
+
+def _queue(waiters: deque[Waiter], waiter: Waiter) -> None:
+    if not waiters or waiters[-1].position <= waiter.position:
+        waiters.append(waiter)
+    else:
+        place = bisect_right(waiters, waiter.position, key=lambda other: other.position)
+        waiters.insert(place, waiter)
+
+
+def _release(waiters: deque[Waiter], position: int) -> None:
+    while waiters and waiters[0].position <= position:
+        waiters.popleft().callback()

@@ -1,0 +1,98 @@
+"""Where the journal's bytes live: what a device must do, and what proves it is still the same.
+
+Names are plain file names of one flat folder. The blocking half serves recovery and background
+jobs; the other half serves the running journal and answers through callbacks on its loop.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from semel.types import Buffer
+
+Done = Callable[[Exception | None], None]
+"""Called once on the loop's thread, with what went wrong or None."""
+
+Job = Iterator[None]
+"""Blocking calls of a device with a `yield` between them: where a crash may fall."""
+
+UNKNOWN = ""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Names the kernel and the disk that hold the bytes written but not yet synced."""
+
+    boot_id: str
+    device: str
+    inode: str
+    mount: str
+
+    def proves_same(self, noted: "Identity") -> bool:
+        """True if no written byte can be lost since `noted`; what is unknown proves nothing."""
+        fields = (self.boot_id, self.device, self.inode, self.mount)
+        return self == noted and UNKNOWN not in fields
+
+
+class JobHandle(Protocol):
+    def finish(self) -> None:
+        """Waits until the job has run and calls its `on_done`, if that has not happened yet."""
+
+
+class Device(Protocol):
+    def acquire(self) -> None:
+        """Takes the folder for this process; raises FolderInUse."""
+
+    def identity(self) -> Identity: ...
+
+    # Blocking; each raises OSError.
+
+    def names(self) -> list[str]: ...
+
+    def size(self, name: str) -> int: ...
+
+    def allocate(self, name: str, size: int) -> None:
+        """Gives the file at least `size` bytes, so that no write in them lacks room."""
+
+    def create(self, name: str) -> None:
+        """Makes the file, or empties it."""
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """The bytes there are, fewer at the end of the file. On the loop's thread only."""
+
+    def map(self, name: str) -> memoryview:
+        """The whole file, read as it is used."""
+
+    def write(self, name: str, offset: int, parts: Sequence[Buffer]) -> None:
+        """All of the parts, or an OSError."""
+
+    def truncate(self, name: str, size: int) -> None: ...
+
+    def sync(self, name: str) -> None: ...
+
+    def rename(self, name: str, successor: str) -> None:
+        """Replaces `successor`; lasting only after `sync_folder`."""
+
+    def remove(self, name: str) -> None:
+        """Nothing happens if there is no such file."""
+
+    def sync_folder(self) -> None: ...
+
+    # Running.
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None: ...
+
+    def submit_write(self, name: str, offset: int, parts: list[Buffer], on_done: Done) -> None:
+        """May call `on_done` before it returns. One at a time."""
+
+    def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        """Covers all that was written to `names` before the call, in this order. One at a time."""
+
+    def submit(self, job: Job, on_done: Done) -> JobHandle: ...
+
+    def retire(self, name: str) -> None:
+        """Nothing will be written to this file any more."""
+
+    def stop(self) -> None:
+        """Ends the device's threads, closes its files and gives the folder free."""

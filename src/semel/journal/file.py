@@ -1,0 +1,282 @@
+"""The journal on a local disk: files in a folder, synced by one dedicated thread."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import queue
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from semel.errors import FolderInUse, JournalFailed
+from semel.journal import names
+from semel.journal.device import UNKNOWN, Done, Identity, Job
+from semel.types import Buffer
+
+IOV_MAX = 1024
+READERS_MAX = 64
+ZEROS = bytes(1 << 20)
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_SyncTask = tuple[list[int], bool, Done]
+
+
+class FileDevice:
+    """`synced=False` skips every sync: for data that need not outlive the machine's power."""
+
+    def __init__(self, folder: Path, *, synced: bool = True) -> None:
+        if sys.platform not in ("linux", "darwin"):
+            raise JournalFailed(
+                f"the journal cannot sync files on {sys.platform}: use Linux or macOS"
+            )
+        self.folder = folder
+        self._synced = synced
+        self._lock: int | None = None
+        self._writers: dict[str, int] = {}
+        self._readers: OrderedDict[str, int] = OrderedDict()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._sync_tasks: queue.SimpleQueue[_SyncTask | None] = queue.SimpleQueue()
+        self._sync_thread: threading.Thread | None = None
+
+    def acquire(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.folder / names.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise FolderInUse(f"another broker is using {self.folder}") from None
+        self._lock = lock
+
+    def identity(self) -> Identity:
+        status = self.folder.stat()
+        return Identity(
+            boot_id=_boot_id(),
+            device=str(status.st_dev),
+            inode=str(status.st_ino),
+            mount=_mount_id(self.folder),
+        )
+
+    def names(self) -> list[str]:
+        return [entry.name for entry in os.scandir(self.folder) if entry.is_file()]
+
+    def size(self, name: str) -> int:
+        return (self.folder / name).stat().st_size
+
+    def allocate(self, name: str, size: int) -> None:
+        descriptor = self._open(name, os.O_RDWR | os.O_CREAT)
+        try:
+            _allocate(descriptor, size)
+        finally:
+            os.close(descriptor)
+
+    def create(self, name: str) -> None:
+        os.close(self._open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        return os.pread(self._reader(name), size, offset)
+
+    def map(self, name: str) -> memoryview:
+        descriptor = self._open(name, os.O_RDONLY)
+        try:
+            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        except ValueError as empty:
+            raise OSError(errno.EINVAL, f"{name}: {empty}") from None
+        finally:
+            os.close(descriptor)
+
+    def write(self, name: str, offset: int, parts: Sequence[Buffer]) -> None:
+        descriptor = self._open(name, os.O_WRONLY)
+        try:
+            _write_all(descriptor, offset, parts)
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, name: str, size: int) -> None:
+        os.truncate(self.folder / name, size)
+
+    def sync(self, name: str) -> None:
+        descriptor = self._open(name, os.O_RDWR)
+        try:
+            self._sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, name: str, successor: str) -> None:
+        (self.folder / name).replace(self.folder / successor)
+
+    def remove(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
+
+    def sync_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._sync(descriptor, whole=True)
+        finally:
+            os.close(descriptor)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sync_thread = threading.Thread(
+            target=self._sync_in_turn, name="semel-sync", daemon=True
+        )
+        self._sync_thread.start()
+
+    def submit_write(self, name: str, offset: int, parts: list[Buffer], on_done: Done) -> None:
+        try:
+            _write_all(self._writer(name), offset, parts)
+        except OSError as error:
+            on_done(error)
+        else:
+            on_done(None)
+
+    def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        if self._synced:
+            # The descriptors that wrote, since the kernel reports a failed write-back through them.
+            self._sync_tasks.put(([self._writer(name) for name in names], folder, on_done))
+        else:
+            assert self._loop is not None
+            self._loop.call_soon(on_done, None)
+
+    def submit(self, job: Job, on_done: Done) -> "ThreadJob":
+        assert self._loop is not None
+        return ThreadJob(self._loop, job, on_done)
+
+    def retire(self, name: str) -> None:
+        descriptor = self._writers.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def stop(self) -> None:
+        if self._sync_thread is not None:
+            self._sync_tasks.put(None)
+            self._sync_thread.join()
+            self._sync_thread = None
+        for descriptor in (*self._writers.values(), *self._readers.values()):
+            os.close(descriptor)
+        self._writers.clear()
+        self._readers.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _sync_in_turn(self) -> None:
+        assert self._loop is not None
+        while (task := self._sync_tasks.get()) is not None:
+            descriptors, folder, on_done = task
+            failure: OSError | None = None
+            try:
+                for descriptor in descriptors:
+                    self._sync(descriptor)
+                if folder:
+                    self.sync_folder()
+            except OSError as error:
+                failure = error
+            # A closed loop has no one left who waits.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(on_done, failure)
+
+    def _sync(self, descriptor: int, *, whole: bool = False) -> None:
+        if not self._synced:
+            return
+        if sys.platform == "darwin":
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        elif whole:
+            os.fsync(descriptor)
+        else:
+            os.fdatasync(descriptor)
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(self.folder / name, flags | os.O_CLOEXEC, 0o644)
+
+    def _writer(self, name: str) -> int:
+        descriptor = self._writers.get(name)
+        if descriptor is None:
+            descriptor = self._writers[name] = self._open(name, os.O_WRONLY)
+        return descriptor
+
+    def _reader(self, name: str) -> int:
+        descriptor = self._readers.get(name)
+        if descriptor is not None:
+            self._readers.move_to_end(name)
+            return descriptor
+        descriptor = self._readers[name] = self._open(name, os.O_RDONLY)
+        if len(self._readers) > READERS_MAX:
+            os.close(self._readers.popitem(last=False)[1])
+        return descriptor
+
+
+class ThreadJob:
+    """One background job in its own thread, so that none waits behind a slower one."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, job: Job, on_done: Done) -> None:
+        self._loop = loop
+        self._job = job
+        self._on_done: Done | None = on_done
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="semel-job", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._thread.join()
+        self._deliver()
+
+    def _run(self) -> None:
+        try:
+            for _ in self._job:
+                pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, the loop's thread must hear of it.
+            self._failure = error
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        on_done, self._on_done = self._on_done, None
+        if on_done is not None:
+            on_done(self._failure)
+
+
+def _write_all(descriptor: int, offset: int, parts: Sequence[Buffer]) -> None:
+    for first in range(0, len(parts), IOV_MAX):
+        group = parts[first : first + IOV_MAX] if len(parts) > IOV_MAX else parts
+        size = sum(map(len, group))
+        count = os.pwritev(descriptor, group, offset)
+        if count != size:
+            raise OSError(errno.EIO, f"{count} of {size} bytes were written at {offset}")
+        offset += size
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    if sys.platform == "darwin":
+        end = os.fstat(descriptor).st_size
+        while end < size:
+            end += os.pwrite(descriptor, ZEROS[: size - end], end)
+    else:
+        os.posix_fallocate(descriptor, 0, size)
+
+
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text(encoding="ascii").strip()
+    except OSError:
+        return UNKNOWN
+
+
+def _mount_id(folder: Path) -> str:
+    """Linux alone tells it: by the description of an open file."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        description = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii")
+    except OSError:
+        return UNKNOWN
+    finally:
+        os.close(descriptor)
+    for line in description.splitlines():
+        name, _, value = line.partition(":")
+        if name == "mnt_id":
+            return value.strip()
+    return UNKNOWN

@@ -1,0 +1,113 @@
+"""What a sealed segment leaves to be done in the background: trim it, write its index, checkpoint.
+
+A failure here loses nothing, since every frame is still there to be replayed: it is a warning, and
+the next checkpoint does it all.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from semel.journal import checkpoints, names
+from semel.journal.checkpoints import KEPT_COUNT
+from semel.journal.device import Device, Job, JobHandle
+from semel.journal.index import BatchIndex
+
+
+class Draft(NamedTuple):
+    """A checkpoint to publish; everything before its position is durable."""
+
+    position: int
+    content: bytes
+
+
+class Housekeeping:
+    def __init__(self, device: Device, index: BatchIndex, positions: Sequence[int]) -> None:
+        self.checkpoint_count = 0
+        self.failure_count = 0
+        self._device = device
+        self._index = index
+        self._positions = list(positions)
+        """Of the checkpoints on the device."""
+        self._untrimmed: list[tuple[str, int]] = []
+        self._waiting: Draft | None = None
+        self._job: JobHandle | None = None
+        self._when_idle: list[Callable[[], None]] = []
+
+    def trim_later(self, base: int, end: int) -> None:
+        """The segment is sealed and durable, with unused room behind `end`."""
+        self._untrimmed.append((names.segment(base), end - base))
+
+    def publish(self, draft: Draft) -> None:
+        """One at a time; a newer draft replaces one that waits, for it holds all of it."""
+        self._waiting = draft
+        if self._job is None:
+            self._start(draft)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """At once, or when all that was asked for is done or has failed."""
+        if self._job is None:
+            callback()
+        else:
+            self._when_idle.append(callback)
+
+    def write_indexes_now(self) -> None:
+        """Blocking, for the replay: the indexes of a long journal must not pile up in memory."""
+        unpublished = self._index.unpublished()
+        try:
+            for _ in checkpoints.write_indexes(self._device, unpublished):
+                pass
+        except OSError as error:
+            self._warn(error)
+        else:
+            self._published(unpublished)
+
+    def _start(self, draft: Draft) -> None:
+        self._waiting = None
+        indexes = [entry for entry in self._index.unpublished() if entry[0] < draft.position]
+        trims, self._untrimmed = self._untrimmed, []
+        kept = [position for position in self._positions if position != draft.position]
+        older = kept[: max(len(kept) - (KEPT_COUNT - 1), 0)]
+
+        def on_done(error: Exception | None) -> None:
+            self._job = None
+            if error is None:
+                self._published(indexes)
+                self._positions = [*kept[len(older) :], draft.position]
+                self.checkpoint_count += 1
+            else:
+                self._untrimmed = [*trims, *self._untrimmed]
+                self._warn(error)
+            if self._waiting is not None:
+                self._start(self._waiting)
+            else:
+                idle, self._when_idle = self._when_idle, []
+                for callback in idle:
+                    callback()
+
+        job = _run(self._device, trims, indexes, draft, older)
+        self._job = self._device.submit(job, on_done)
+
+    def _published(self, indexes: Sequence[tuple[int, bytes]]) -> None:
+        for base, _ in indexes:
+            self._index.published(base)
+
+    def _warn(self, error: Exception) -> None:
+        import structlog
+
+        self.failure_count += 1
+        structlog.get_logger().warning(
+            "no checkpoint; the next start replays more", error=str(error)
+        )
+
+
+def _run(
+    device: Device,
+    trims: Sequence[tuple[str, int]],
+    indexes: Sequence[tuple[int, bytes]],
+    draft: Draft,
+    older: Sequence[int],
+) -> Job:
+    for name, size in trims:
+        device.truncate(name, size)
+        yield
+    yield from checkpoints.publish(device, indexes, draft.position, draft.content, older)

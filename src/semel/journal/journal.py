@@ -1,0 +1,282 @@
+"""The journal: one totally ordered sequence of frames, which is all that a crash leaves of a lane.
+
+`append` fixes the order at once. A crash loses a suffix of what was not yet durable, and
+nothing else: `when_durable` tells when a position can no longer be lost, `when_written` when a
+killed process can no longer lose it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator
+
+from semel.errors import CorruptJournal, JournalFailed
+from semel.journal import checkpoints, names, note
+from semel.journal.checkpoints import Checkpoint
+from semel.journal.commit import GroupCommit, SyncReason
+from semel.journal.device import Device, Identity
+from semel.journal.frames import HEADER_SIZE, head
+from semel.journal.housekeeping import Draft, Housekeeping
+from semel.journal.index import BatchIndex
+from semel.journal.note import Note
+from semel.journal.recovery import Recovered, recover
+from semel.journal.segments import Segments
+from semel.journal.settings import JournalSettings
+from semel.journal.walk import Walk
+from semel.types import Buffer, Position
+
+
+class Journal:
+    def __init__(self, device: Device, settings: JournalSettings, found: Recovered) -> None:
+        self.end = found.end
+        self.frames_appended = 0
+        self.bytes_appended = 0
+        self.identity: Identity = device.identity()
+        self.certain = found.certain
+        """False if the last process ended on an I/O error: acknowledged bytes may be missing.
+
+        It says nothing of a reboot or another disk; for that, compare `identity` with the one
+        noted in the journal. It stays False over restarts until the first frame behind it is
+        durable, which must hold what the lane concludes from it.
+        """
+        self.incarnation = found.incarnation
+        self.segments = Segments(device, settings, found.bases, found.limit)
+        self.index = BatchIndex(device.map)
+        self._device = device
+        self._found = found
+        self._checksum = found.checksum
+        self._commit = GroupCommit(
+            device, found.end, settings.flush_interval_ms, settings.group_commit
+        )
+        self._commit.sync_counts[SyncReason.OPEN] = 1
+        self._commit.turn_to(names.segment(self.segments.base), self.segments.base, renamed=False)
+        self._snapshot: Callable[[], bytes] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._housekeeping = Housekeeping(device, self.index, found.start.positions)
+        checkpoint = found.start.checkpoint
+        self.checkpoint = None if checkpoint is None else checkpoint.state
+        self._checkpoint_position = 0 if checkpoint is None else checkpoint.position
+        self._replayed = False
+        self._sealed_in_replay = False
+        self._in_doubt = not found.certain
+        self._tell_failure: Callable[[BaseException], None]
+        self._answers: list[asyncio.Event] = []
+        if checkpoint is not None and found.start.opened is not None:
+            self.index.restore(checkpoint.sealed_bases, found.start.opened)
+
+    @classmethod
+    def open(cls, device: Device, settings: JournalSettings) -> "Journal":
+        """Takes the folder, recovers what is there and makes it durable. Blocking.
+
+        Raises CorruptJournal and FolderInUse.
+        """
+        device.acquire()
+        try:
+            return cls(device, settings, recover(device, settings.segment_bytes))
+        except BaseException:
+            device.stop()
+            raise
+
+    def replay(self) -> Iterator[tuple[Position, memoryview]]:
+        """The payload of each frame behind the checkpoint, and where its first byte stands.
+
+        Its batches must be added to `index` before the next is asked for. Once, before `start`.
+        """
+        checkpoint = self._found.start.checkpoint
+        checksum = 0 if checkpoint is None else checkpoint.checksum
+        bases = self.segments.bases
+        walk = Walk(self._device, bases, self._checkpoint_position, checksum)
+        sealed_count = 0 if checkpoint is None else len(checkpoint.sealed_bases)
+        for frame in walk:
+            while sealed_count < walk.segment:
+                self._seal_replayed(sealed_count)
+                sealed_count += 1
+            yield Position(frame.header.position + HEADER_SIZE), frame.payload
+        if walk.end != self.end:
+            name, offset = self.segments.locate(walk.end)
+            raise CorruptJournal(f"{name}, byte {offset}: {walk.reason}; it changed since the open")
+        for place in range(sealed_count, len(bases) - 1):
+            self._seal_replayed(place)
+        self._replayed = True
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_durable: Callable[[Position], None],
+        snapshot: Callable[[], bytes],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """From here on frames may be appended.
+
+        `snapshot` gives the lane's state as of all frames appended so far. It is called while a
+        frame is being appended, before that frame is applied.
+        """
+        assert self._replayed or self.end == self._checkpoint_position
+        self._loop = loop
+        self._snapshot = snapshot
+        self._tell_failure = on_failure
+        self.checkpoint = None
+        self._device.start(loop)
+        self._commit.start(loop, on_durable, self._on_failure)
+        self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
+        if self._sealed_in_replay:
+            self._publish_checkpoint(self._draft())
+
+    @property
+    def written(self) -> Position:
+        return self._commit.written
+
+    @property
+    def durable(self) -> Position:
+        return self._commit.durable
+
+    @property
+    def failure(self) -> JournalFailed | None:
+        return self._commit.failure
+
+    def reserve(self, size: int, urgent: bool = False) -> None:
+        """Raises JournalFull unless a payload of this size can be appended now.
+
+        Urgent frames may use the headroom: those that end something and so make room. If the
+        payload needs a new segment, that is opened here, before the lane decides anything, so
+        that the checkpoint at its beginning holds nothing of the frame to come.
+        """
+        if self.end + size + HEADER_SIZE > self.segments.ordinary_limit:
+            self.segments.require(self.end, size, urgent=urgent)
+        if self._commit.failure is not None:
+            raise self._commit.failure
+        if self.end + HEADER_SIZE + size > self.segments.limit:
+            self._roll(size)
+
+    def append(self, parts: list[Buffer], size: int) -> Position:
+        """Fixes the order; returns where the payload begins. `end` is then what to wait for."""
+        if self._commit.failure is not None:
+            raise self._commit.failure
+        position = self.end
+        end = Position(position + HEADER_SIZE + size)
+        if end > self.segments.limit:
+            self._roll(size)
+        header, self._checksum = head(
+            parts, size, self._checksum, position, self.incarnation, self._commit.durable
+        )
+        self.end = end
+        self.frames_appended += 1
+        self.bytes_appended += HEADER_SIZE + size
+        self._commit.add(header, parts, end)
+        if self._in_doubt:
+            self._in_doubt = False
+            self._commit.when_durable(end, lambda: note.mark(self._device, failed=False))
+        return Position(position + HEADER_SIZE)
+
+    def when_written(self, position: Position, callback: Callable[[], None]) -> None:
+        self._commit.when_written(position, callback)
+
+    def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
+        self._commit.when_durable(position, callback)
+
+    def read(self, position: Position, size: int) -> bytes:
+        """Bytes of one frame that is written."""
+        name, offset = self.segments.locate(position)
+        stored = self._device.read(name, offset, size)
+        if len(stored) != size:
+            raise CorruptJournal(f"{name}, byte {offset}: {len(stored)} of {size} bytes are there")
+        return stored
+
+    def batches(
+        self, partition: int, from_offset: int, below_offset: int, size_max: int
+    ) -> list[memoryview]:
+        """Whole stored batches from the one that holds `from_offset`, all beginning below the bound.
+
+        At least one if there is any, and then as many as fit into `size_max` bytes.
+        """
+        if from_offset >= below_offset:
+            return []
+        runs = self.segments.runs(
+            self.index.locations(partition, from_offset, below_offset, size_max)
+        )
+        found: list[memoryview] = []
+        for position, size, pieces in runs:
+            stored = memoryview(self.read(Position(position), size))
+            found += [stored[start:stop] for start, stop in pieces]
+        return found
+
+    async def checkpoint_now(self) -> None:
+        """The next start replays only what is appended after this. A failure is only a warning."""
+        assert self._loop is not None
+        if self.end > self._checkpoint_position and self._commit.failure is None:
+            self._publish_checkpoint(self._draft(), SyncReason.CHECKPOINT)
+            await self._wait(lambda done: self._commit.when_durable(self.end, done))
+            await self._wait(self._housekeeping.when_idle)
+
+    async def close(self) -> None:
+        """Makes all of it durable, leaves a checkpoint and gives the folder free."""
+        if self._loop is not None:
+            self._commit.flush()
+            await self._wait(
+                lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE)
+            )
+            await self.checkpoint_now()
+            await self._wait(self._housekeeping.when_idle)
+            self.segments.settle()
+            if self._commit.failure is None:
+                note.write(self._device, Note(self.incarnation, self.end, failed=self._in_doubt))
+        self._device.stop()
+
+    async def _wait(self, ask: Callable[[Callable[[], None]], None]) -> None:
+        """Until it calls back, or the journal has failed and never will."""
+        assert self._loop is not None
+        if self._commit.failure is not None:
+            return
+        answer = asyncio.Event()
+        self._answers.append(answer)
+        ask(answer.set)
+        await answer.wait()
+        self._answers.remove(answer)
+
+    def _roll(self, size: int) -> None:
+        """The frame to be appended opens a new segment."""
+        self.segments.require(self.end, size, urgent=True)
+        boundary, base = self.end, self.segments.base
+        try:
+            name = self.segments.turn(boundary)
+        except OSError as error:
+            self._commit.fail(error, "naming the next segment")
+            assert self._commit.failure is not None
+            raise self._commit.failure from error
+        self.index.seal(base, boundary)
+        self._commit.turn_to(name, boundary, renamed=True)
+        draft = self._draft()
+        self._commit.when_durable(
+            boundary, lambda: self._housekeeping.trim_later(base, boundary), SyncReason.ROLL
+        )
+        self._publish_checkpoint(draft, SyncReason.ROLL)
+
+    def _draft(self) -> Draft:
+        assert self._snapshot is not None
+        bases = self.segments.bases
+        checkpoint = Checkpoint(
+            position=self.end,
+            checksum=self._checksum,
+            incarnation=self.incarnation,
+            sealed_bases=bases[:-1],
+            opened=self.index.encode_open(bases[-1], self.end),
+            state=self._snapshot(),
+        )
+        return Draft(self.end, checkpoints.encode(checkpoint))
+
+    def _publish_checkpoint(self, draft: Draft, reason: SyncReason = SyncReason.CHECKPOINT) -> None:
+        self._checkpoint_position = draft.position
+        self._commit.when_durable(draft.position, lambda: self._housekeeping.publish(draft), reason)
+
+    def _seal_replayed(self, place: int) -> None:
+        bases = self.segments.bases
+        self.index.seal(bases[place], bases[place + 1])
+        self._housekeeping.write_indexes_now()
+        self._sealed_in_replay = True
+
+    def _on_failure(self, failure: JournalFailed) -> None:
+        # Best effort: a disk that refuses even this is one more error of the same kind.
+        with contextlib.suppress(OSError):
+            note.mark(self._device, failed=True)
+        for answer in self._answers:
+            answer.set()
+        self._tell_failure(failure)
