@@ -1,0 +1,1 @@
+"""What one partition knows: its offsets, its producers, its terms. Pure."""

@@ -220,3 +220,8 @@ def seal(batch: bytearray) -> None:
     _LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - _COUNTED_FROM)
     checksum = crc32c(memoryview(batch)[_CHECKED_FROM:])
     struct.pack_into(">I", batch, _CHECKSUM_POSITION, checksum)
+
+
+def records_checksum(batch: Buffer) -> int:
+    """A checksum of the records alone, which no stamp of the broker changes."""
+    return crc32c(memoryview(batch)[HEADER_SIZE:])

@@ -1,0 +1,214 @@
+"""Everything an operator may set, under Kafka's name where Kafka has one.
+
+A field `num_partitions` is the setting `num.partitions`. Unknown names and bad values are refused
+with the nearest valid name.
+"""
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from semel.errors import ConfigError
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+def _setting(
+    default: int | bool,
+    about: str,
+    *,
+    least: int = 0,
+    most: int = INT64_MAX,
+) -> Any:
+    metadata = {"about": about, "least": least, "most": most}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    node_id: int = _setting(1, "The broker's number in Metadata.", most=INT32_MAX)
+    num_partitions: int = _setting(
+        1, "Partitions of a topic whose creator names no number.", least=1, most=100_000
+    )
+    auto_create_topics_enable: bool = _setting(
+        default=True, about="Create a topic when a client first asks for it."
+    )
+    delete_topic_enable: bool = _setting(default=True, about="Let clients delete topics.")
+    default_replication_factor: int = _setting(
+        1, "Shown for Kafka's sake; the journal is the only copy.", least=1, most=1
+    )
+    message_max_bytes: int = _setting(
+        1_048_588, "The largest record batch of a topic that sets no other.", least=1024, most=2**30
+    )
+    socket_request_max_bytes: int = _setting(
+        100 * 2**20,
+        "A longer request closes the connection before it is buffered.",
+        least=1024,
+        most=2**30,
+    )
+    queued_max_request_bytes: int = _setting(
+        256 * 2**20,
+        "Bytes of unfinished requests that all connections together may hold.",
+        least=2**20,
+    )
+    max_connections: int = _setting(10_000, "More are closed at once.", least=1)
+    connections_max_idle_ms: int = _setting(600_000, "A silent connection is closed.", least=1000)
+    fetch_max_bytes: int = _setting(
+        55 * 2**20, "The most that one fetch is answered with.", least=1024, most=2**30
+    )
+    fetch_max_wait_ms: int = _setting(
+        60_000, "A fetch that asks to wait longer is answered at this limit.", most=600_000
+    )
+    log_flush_interval_ms: int = _setting(
+        5, "With no one waiting, unsynced bytes are synced after this time.", least=1, most=60_000
+    )
+    journal_segment_bytes: int = _setting(
+        64 * 2**20, "Size of a journal file; a checkpoint is taken at its end.", least=2**20, most=2**32
+    )
+    journal_group_commit: bool = _setting(
+        default=True, about="One sync for all who wait; off only to measure what that is worth."
+    )
+    producer_id_expiration_ms: int = _setting(
+        86_400_000, "A partition forgets a producer that has been silent this long.", least=1
+    )
+    producer_id_expiration_check_interval_ms: int = _setting(
+        600_000, "How often silent producers are looked for.", least=1
+    )
+    offsets_topic_num_partitions: int = _setting(
+        50, "Partitions of __consumer_offsets, fixed when it is created.", least=1, most=10_000
+    )
+    offsets_retention_minutes: int = _setting(
+        10_080, "Offsets of a group expire after it has been empty this long.", least=1
+    )
+    offsets_retention_check_interval_ms: int = _setting(
+        600_000, "How often expired offsets are looked for.", least=1
+    )
+    offset_metadata_max_bytes: int = _setting(
+        4096, "The longest text that may be committed with an offset.", most=2**20
+    )
+    group_min_session_timeout_ms: int = _setting(6_000, "", most=INT32_MAX)
+    group_max_session_timeout_ms: int = _setting(1_800_000, "", most=INT32_MAX)
+    group_initial_rebalance_delay_ms: int = _setting(
+        0,
+        "How long a new group waits for more members. Kafka's code says 3000 and its shipped "
+        "configuration 0, as nobody who starts one consumer wants to wait.",
+        most=INT32_MAX,
+    )
+    group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
+
+    def __post_init__(self) -> None:
+        frame_bytes_max = self.message_max_bytes + 64 * 2**10
+        if frame_bytes_max * 4 > self.journal_segment_bytes:
+            raise ConfigError(
+                f"journal.segment.bytes={self.journal_segment_bytes} must be at least four times "
+                f"message.max.bytes={self.message_max_bytes} plus 256 KiB"
+            )
+
+    @classmethod
+    def from_sources(cls, file: Path | None, settings: Iterable[str]) -> Self:
+        """From a TOML file (names with dots, quoted or nested) and `NAME=VALUE` texts, later wins."""
+        values: dict[str, object] = {}
+        if file is not None:
+            values.update(_flatten(_read_toml(file)))
+        for text in settings:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise ConfigError(f"{text!r} is not of the form NAME=VALUE")
+            values[name.strip()] = value.strip()
+        return cls.from_values(values)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, object]) -> Self:
+        known = {setting_name(field): field for field in dataclasses.fields(cls)}
+        chosen: dict[str, Any] = {}
+        for name, value in values.items():
+            if name not in known:
+                raise ConfigError(unknown_name("setting", name, known))
+            chosen[known[name].name] = _parse(known[name], value)
+        return cls(**chosen)
+
+    def shown(self) -> dict[str, str]:
+        """Every setting by its Kafka name, as DescribeConfigs shows it."""
+        return {
+            setting_name(field): text_of(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+        }
+
+
+class SettingDescription(NamedTuple):
+    default: str
+    kind: str
+    about: str
+
+
+def about_settings() -> dict[str, SettingDescription]:
+    return {
+        setting_name(field): SettingDescription(
+            text_of(field.default),
+            "boolean" if isinstance(field.default, bool) else "long",
+            field.metadata["about"],
+        )
+        for field in dataclasses.fields(BrokerConfig)
+    }
+
+
+def setting_name(field: "dataclasses.Field[Any]") -> str:
+    return field.name.replace("_", ".")
+
+
+def text_of(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
+    return f"there is no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+
+
+def parse_bool(name: str, value: object) -> bool:
+    text = text_of(value).lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}={value}: must be true or false")
+    return text == "true"
+
+
+def parse_int(name: str, value: object, least: int, most: int) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        raise ConfigError(f"{name}={value}: must be a whole number") from None
+    if not least <= number <= most:
+        raise ConfigError(f"{name}={number}: must be between {least} and {most}")
+    return number
+
+
+def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
+    name = setting_name(field)
+    if isinstance(field.default, bool):
+        return parse_bool(name, value)
+    return parse_int(name, value, field.metadata["least"], field.metadata["most"])
+
+
+def _read_toml(file: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """`num.partitions = 3` in TOML is a table `num` with a key `partitions`."""
+    flat: dict[str, object] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,101 @@
+"""CreateTopics (api key 19), versions 2-7.
+
+v4  -1 partitions or replicas mean the broker's default; v5  flexible encoding, and the answer
+shows the settings; v7  topic ids
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from semel.broker import topic_config
+from semel.broker.answer import Answer, Call
+from semel.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    JournalFull,
+    PolicyViolation,
+    RequestError,
+)
+from semel.lane.changes import check_new_topic, create_topic
+from semel.lane.topics import INTERNAL_TOPICS
+from semel.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+DEFAULT = -1
+
+
+def create_topics(broker: "Broker", request: CreateTopicsRequest, call: Call) -> Answer:
+    counts = Counter(topic.name for topic in request.topics)
+    results = [
+        _create(broker, topic, is_twice=counts[topic.name] > 1, only_check=request.validate_only)
+        for topic in request.topics
+    ]
+    return Answer(CreateTopicsResponse(topics=results), broker.lane.journal.end)
+
+
+def _create(
+    broker: "Broker", wanted: CreatableTopic, *, is_twice: bool, only_check: bool
+) -> CreatableTopicResult:
+    try:
+        if is_twice:
+            raise InvalidRequest(f"topic {wanted.name!r} is named twice in one request")
+        partition_count = _partition_count(broker, wanted)
+        config = {entry.name: entry.value or "" for entry in wanted.configs}
+        check_new_topic(broker.lane, wanted.name, partition_count)
+        topic_config.check(config, broker.batch_size_most)
+        if wanted.name in INTERNAL_TOPICS:
+            raise InvalidRequest(f"topic {wanted.name!r} is made by the broker when it is needed")
+        topic_id = bytes(16)
+        if not only_check:
+            topic_id = create_topic(broker.lane, wanted.name, partition_count, config).topic_id
+    except RequestError as error:
+        return CreatableTopicResult(
+            wanted.name, error_code=error.code, error_message=str(error) or None
+        )
+    except JournalFull as error:
+        return CreatableTopicResult(
+            wanted.name, error_code=PolicyViolation.code, error_message=str(error)
+        )
+    return CreatableTopicResult(
+        wanted.name,
+        topic_id,
+        num_partitions=partition_count,
+        replication_factor=1,
+        configs=_shown(broker, config),
+    )
+
+
+def _partition_count(broker: "Broker", wanted: CreatableTopic) -> int:
+    if wanted.assignments:
+        if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
+            raise InvalidRequest("replicas are assigned by hand and by number at once")
+        node_id = broker.config.node_id
+        indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
+        if indexes != list(range(len(indexes))):
+            raise InvalidReplicaAssignment("partitions are not numbered from 0 without gaps")
+        if any(assignment.broker_ids != [node_id] for assignment in wanted.assignments):
+            raise InvalidReplicaAssignment(f"the only broker is {node_id}")
+        return len(indexes)
+    if wanted.replication_factor not in (DEFAULT, 1):
+        raise InvalidReplicationFactor(
+            f"replication factor {wanted.replication_factor}: there is one broker"
+        )
+    if wanted.num_partitions == DEFAULT:
+        return broker.config.num_partitions
+    return wanted.num_partitions
+
+
+def _shown(broker: "Broker", config: dict[str, str]) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(name, value, False, source.value)
+        for name, value, source in topic_config.shown(config, broker.config)
+    ]

@@ -1,0 +1,64 @@
+"""DeleteTopics (api key 20), versions 1-6.
+
+v4  flexible encoding; v5  errors carry a message; v6  topics by name or id
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.errors import (
+    InvalidRequest,
+    JournalFull,
+    PolicyViolation,
+    RequestError,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+)
+from semel.lane.changes import topic_named
+from semel.lane.group_steps import delete_topic
+from semel.lane.topics import Topic
+from semel.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def delete_topics(broker: "Broker", request: DeleteTopicsRequest, call: Call) -> Answer:
+    wanted = request.topics
+    if call.version < 6:
+        wanted = [DeleteTopicState(name) for name in request.topic_names]
+    results = [_delete(broker, topic) for topic in wanted]
+    return Answer(DeleteTopicsResponse(responses=results), broker.lane.journal.end)
+
+
+def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
+    try:
+        if not broker.config.delete_topic_enable:
+            raise TopicDeletionDisabled("delete.topic.enable is false")
+        topic = _find(broker, wanted)
+        if topic.is_internal:
+            raise InvalidRequest(f"topic {topic.name!r} belongs to the broker")
+        delete_topic(broker.lane, topic)
+    except RequestError as error:
+        return DeletableTopicResult(
+            wanted.name, wanted.topic_id, error.code, str(error) or None
+        )
+    except JournalFull as error:
+        return DeletableTopicResult(
+            wanted.name, wanted.topic_id, PolicyViolation.code, str(error)
+        )
+    return DeletableTopicResult(topic.name, topic.topic_id)
+
+
+def _find(broker: "Broker", wanted: DeleteTopicState) -> Topic:
+    if wanted.name is not None:
+        return topic_named(broker.lane, wanted.name)
+    topic = broker.lane.state.topics_by_id.get(wanted.topic_id)
+    if topic is None:
+        raise UnknownTopicId("there is no topic with this id")
+    return topic

@@ -1,0 +1,50 @@
+"""DescribeGroups (api key 15), versions 0-5.
+
+v4  static members; v5  flexible encoding
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.types import GroupId
+from semel.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+UNKNOWN_STATE = "Dead"
+"""What Kafka says of a group that does not exist."""
+
+
+def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call) -> Answer:
+    groups = [_describe(broker, group_id) for group_id in request.groups]
+    return Answer(DescribeGroupsResponse(groups=groups), broker.lane.journal.end)
+
+
+def _describe(broker: "Broker", group_id: str) -> DescribedGroup:
+    group = broker.lane.state.groups.describe(GroupId(group_id))
+    if group is None:
+        return DescribedGroup(0, group_id, UNKNOWN_STATE)
+    return DescribedGroup(
+        0,
+        group_id,
+        group.state,
+        group.protocol_type,
+        group.protocol,
+        [
+            DescribedGroupMember(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata,
+                member.assignment,
+            )
+            for member in group.members
+        ],
+    )

@@ -1,0 +1,63 @@
+"""FindCoordinator (api key 10), versions 0-4.
+
+v1  kinds of keys; v3  flexible encoding; v4  several keys at once
+
+One broker coordinates every group.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.errors import (
+    CoordinatorNotAvailable,
+    InvalidGroupId,
+    InvalidRequest,
+    JournalFull,
+    RequestError,
+)
+from semel.lane.changes import offsets_topic
+from semel.wire.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+GROUP = 0
+
+
+def find_coordinator(broker: "Broker", request: FindCoordinatorRequest, call: Call) -> Answer:
+    keys = request.coordinator_keys if call.version >= 4 else [request.key]
+    found = [_find(broker, request.key_type, key, call) for key in keys]
+    position = broker.lane.journal.end
+    if call.version >= 4:
+        return Answer(FindCoordinatorResponse(coordinators=found), position)
+    (one,) = found
+    return Answer(
+        FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        ),
+        position,
+    )
+
+
+def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
+    try:
+        if key_type != GROUP:
+            raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
+        if not key:
+            raise InvalidGroupId("a group needs a name")
+        try:
+            offsets_topic(broker.lane)
+        except JournalFull as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+    except RequestError as error:
+        return Coordinator(key, -1, "", -1, error.code, str(error) or None)
+    host, port = broker.address_for(call)
+    return Coordinator(key, broker.config.node_id, host, port)

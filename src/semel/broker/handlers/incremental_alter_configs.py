@@ -1,0 +1,79 @@
+"""IncrementalAlterConfigs (api key 44), versions 0-1.
+
+v1  flexible encoding
+
+Each entry sets or deletes one setting of a topic, or appends to or subtracts from a list.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.broker.topic_config import TOPIC_SETTINGS, alter_topic
+from semel.errors import InvalidConfig, InvalidRequest, JournalFull, PolicyViolation, RequestError
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def incremental_alter_configs(
+    broker: "Broker", request: IncrementalAlterConfigsRequest, call: Call
+) -> Answer:
+    responses = [_alter(broker, resource, request.validate_only) for resource in request.resources]
+    return Answer(IncrementalAlterConfigsResponse(responses=responses), broker.lane.journal.end)
+
+
+def _alter(
+    broker: "Broker", resource: AlterConfigsResource, only_check: bool
+) -> AlterConfigsResourceResponse:
+    code, message = 0, None
+
+    def changed(current: dict[str, str]) -> dict[str, str]:
+        config = dict(current)
+        for entry in resource.configs:
+            _change(config, entry)
+        return config
+
+    try:
+        alter_topic(
+            broker, resource.resource_type, resource.resource_name, changed, only_check
+        )
+    except RequestError as error:
+        code, message = error.code, str(error) or None
+    except JournalFull as error:
+        code, message = PolicyViolation.code, str(error)
+    return AlterConfigsResourceResponse(
+        code, message, resource.resource_type, resource.resource_name
+    )
+
+
+def _change(config: dict[str, str], entry: AlterableConfig) -> None:
+    operation = entry.config_operation
+    if operation == DELETE:
+        config.pop(entry.name, None)
+        return
+    if entry.value is None:
+        raise InvalidRequest(f"{entry.name} is set to null")
+    if operation == SET:
+        config[entry.name] = entry.value
+        return
+    setting = TOPIC_SETTINGS.get(entry.name)
+    if setting is None or setting.kind != "list":
+        raise InvalidConfig(f"{entry.name} is not a list")
+    items = [item for item in config.get(entry.name, setting.default).split(",") if item]
+    given = entry.value.split(",")
+    if operation == APPEND:
+        items += [item for item in given if item not in items]
+    elif operation == SUBTRACT:
+        items = [item for item in items if item not in given]
+    else:
+        raise InvalidRequest(f"operation {operation} on {entry.name} is unknown")
+    config[entry.name] = ",".join(items)

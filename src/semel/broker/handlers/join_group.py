@@ -1,0 +1,72 @@
+"""JoinGroup (api key 11), versions 0-9.
+
+v1  rebalance timeout; v4  a new member is told its id first; v5  static members
+v6  flexible encoding; v9  a returning leader may skip the assignment
+
+The answer waits until the group has agreed on a new generation.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call, Handled
+from semel.broker.waiting_room import Replied
+from semel.errors import RequestError
+from semel.groups.commands import Join, JoinReply, Protocol
+from semel.types import GroupId, MemberId
+from semel.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handled:
+    command = Join(
+        group_id=GroupId(request.group_id),
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        client_id=call.client_id or "",
+        client_host=call.client_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=(
+            request.rebalance_timeout_ms if call.version >= 1 else request.session_timeout_ms
+        ),
+        protocol_type=request.protocol_type,
+        protocols=tuple(Protocol(each.name, each.metadata) for each in request.protocols),
+        returns_with_member_id=call.version >= 4,
+        can_skip_assignment=call.version >= 9,
+    )
+    try:
+        replied = broker.waiting_room.ask(command)
+    except RequestError as error:
+        return Answer(_response(JoinReply(error.code, command.member_id), call))
+    if isinstance(replied, Replied):
+        return Answer(_response(replied.reply, call), replied.position)
+    return _wait(replied, call)
+
+
+async def _wait(future: "asyncio.Future[Replied]", call: Call) -> Answer:
+    replied = await future
+    return Answer(_response(replied.reply, call), replied.position)
+
+
+def _response(reply: JoinReply, call: Call) -> JoinGroupResponse:
+    # Before v7 a refusal has no protocol to name, and null cannot be said.
+    protocol_name = reply.protocol_name if call.version >= 7 else reply.protocol_name or ""
+    return JoinGroupResponse(
+        error_code=reply.error_code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=protocol_name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id,
+        members=[
+            JoinGroupResponseMember(member.member_id, member.group_instance_id, member.metadata)
+            for member in reply.members
+        ],
+    )

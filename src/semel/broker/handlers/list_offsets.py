@@ -1,0 +1,94 @@
+"""ListOffsets (api key 2), versions 1-7.
+
+v2  read_committed; v4  the client's leader epoch; v6  flexible encoding; v7  timestamp -3
+
+The end of a partition is its durable end. A timestamp finds the first record at or after it,
+which means opening the one batch that holds it.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from semel.broker.answer import Answer, Call
+from semel.errors import RequestError, UnsupportedForMessageFormat
+from semel.lane.changes import partition_of
+from semel.log.partition import Partition, check_leader_epoch
+from semel.records import batch as record_batch
+from semel.records.records import decode_batch
+from semel.types import Position
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+
+class Found(NamedTuple):
+    timestamp_ms: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+NOTHING = Found()
+
+
+def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> Answer:
+    return Answer(
+        ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    topic.name, [_look_up(broker, topic.name, wanted) for wanted in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+def _look_up(
+    broker: "Broker", topic: str, wanted: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = partition_of(broker.lane, topic, wanted.partition_index)
+        check_leader_epoch(wanted.current_leader_epoch, broker.lane.state.term)
+        found = _find(broker, partition, wanted.timestamp)
+    except RequestError as error:
+        return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
+    return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
+
+
+def _find(broker: "Broker", partition: Partition, timestamp_ms: int) -> Found:
+    if timestamp_ms == LATEST:
+        return Found(-1, partition.high_watermark, broker.lane.state.term)
+    if timestamp_ms == EARLIEST:
+        start = partition.log_start_offset
+        return Found(-1, start, partition.term_at(start, broker.lane.state.term))
+    if timestamp_ms == MAX_TIMESTAMP:
+        largest = broker.lane.journal.index.timestamp_max(partition.number)
+        return NOTHING if largest is None else _first_at_or_after(broker, partition, largest)
+    if timestamp_ms < 0:
+        raise UnsupportedForMessageFormat(f"timestamp {timestamp_ms} has no meaning")
+    return _first_at_or_after(broker, partition, timestamp_ms)
+
+
+def _first_at_or_after(broker: "Broker", partition: Partition, timestamp_ms: int) -> Found:
+    """The first readable record whose timestamp is not below `timestamp_ms`."""
+    journal = broker.lane.journal
+    place = journal.index.first_at_or_after(partition.number, timestamp_ms)
+    if place is None or place.base_offset >= partition.high_watermark:
+        return NOTHING
+    batch = journal.read(Position(place.position), place.size)
+    header = record_batch.read(batch)
+    if header.is_log_append_time:
+        offset = max(header.base_offset, partition.log_start_offset)
+        return Found(header.max_timestamp_ms, offset, header.leader_epoch)
+    for record in decode_batch(batch):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= partition.log_start_offset:
+            return Found(record.timestamp_ms, record.offset, header.leader_epoch)
+    return NOTHING

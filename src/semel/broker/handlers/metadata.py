@@ -1,0 +1,99 @@
+"""Metadata (api key 3), versions 0-12.
+
+v0   an empty list means all topics; later null does
+v4   the client says whether topics may be created; v9  flexible encoding; v10  topic ids
+v12  a topic may be asked for by its id
+
+A topic that does not exist is created when the broker and the client allow it, and the answer
+waits until it is durable.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.errors import (
+    JournalFull,
+    LeaderNotAvailable,
+    RequestError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from semel.lane.changes import create_topic, offsets_topic
+from semel.lane.topics import OFFSETS_TOPIC, Topic
+from semel.types import Term
+from semel.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+NO_TOPIC_ID = bytes(16)
+
+
+def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
+    state = broker.lane.state
+    wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    if wants_all:
+        topics = [_describe(broker, topic) for topic in state.topics.values()]
+    else:
+        may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        topics = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
+    host, port = broker.address_for(call)
+    return Answer(
+        MetadataResponse(
+            brokers=[MetadataResponseBroker(broker.config.node_id, host, port)],
+            cluster_id=broker.cluster_id,
+            controller_id=broker.config.node_id,
+            topics=topics,
+        ),
+        broker.lane.journal.end,
+    )
+
+
+def _find(broker: "Broker", wanted: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+    state = broker.lane.state
+    name = wanted.name
+    try:
+        if name is None:
+            by_id = state.topics_by_id.get(wanted.topic_id)
+            if by_id is None:
+                raise UnknownTopicId
+            return _describe(broker, by_id)
+        topic = state.topics.get(name)
+        if topic is None:
+            if not may_create:
+                raise UnknownTopicOrPartition
+            topic = _create(broker, name)
+        return _describe(broker, topic)
+    except RequestError as error:
+        return MetadataResponseTopic(error.code, name, wanted.topic_id)
+
+
+def _create(broker: "Broker", name: str) -> Topic:
+    try:
+        if name == OFFSETS_TOPIC:
+            return offsets_topic(broker.lane)
+        return create_topic(broker.lane, name, broker.config.num_partitions, {})
+    except JournalFull:
+        raise LeaderNotAvailable from None
+
+
+def _describe(broker: "Broker", topic: Topic) -> MetadataResponseTopic:
+    node_id = broker.config.node_id
+    term: Term = broker.lane.state.term
+    return MetadataResponseTopic(
+        0,
+        topic.name,
+        topic.topic_id,
+        topic.is_internal,
+        [
+            MetadataResponsePartition(0, index, node_id, term, [node_id], [node_id])
+            for index in range(len(topic.partitions))
+        ],
+    )

@@ -1,0 +1,78 @@
+"""OffsetCommit (api key 8), versions 2-8.
+
+v2-4  retention time; v6  leader epoch; v7  static members; v8  flexible encoding
+
+Answered when the offsets are durable.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.errors import RequestError, UnknownTopicOrPartition
+from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
+from semel.types import GroupId, MemberId, TopicPartition
+from semel.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) -> Answer:
+    offsets = [
+        OffsetToCommit(
+            topic.name,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    known = tuple(offset for offset in offsets if _exists(broker, offset))
+    command = CommitOffsets(
+        GroupId(request.group_id),
+        request.generation_id_or_member_epoch,
+        MemberId(request.member_id),
+        request.group_instance_id,
+        known,
+        request.retention_time_ms,
+    )
+    codes: dict[TopicPartition, int]
+    try:
+        reply, position = broker.waiting_room.ask_for(command, CommitReply)
+        codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
+    except RequestError as error:
+        position = broker.lane.journal.end
+        codes = {TopicPartition(each.topic, each.partition): error.code for each in known}
+    return Answer(
+        OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    topic.name,
+                    [
+                        OffsetCommitResponsePartition(
+                            partition.partition_index,
+                            codes.get(
+                                TopicPartition(topic.name, partition.partition_index),
+                                UnknownTopicOrPartition.code,
+                            ),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        ),
+        position,
+    )
+
+
+def _exists(broker: "Broker", offset: OffsetToCommit) -> bool:
+    topic = broker.lane.state.topics.get(offset.topic)
+    return topic is not None and topic.partition(offset.partition) is not None

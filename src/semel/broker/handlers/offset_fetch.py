@@ -1,0 +1,100 @@
+"""OffsetFetch (api key 9), versions 1-8.
+
+v2  null asks for all topics of the group; v5  leader epoch; v6  flexible encoding
+v7  the client may ask for stable offsets only; v8  several groups at once
+
+Committed and pending offsets are read from one state, and the answer waits until that is durable.
+"""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.groups.commands import FetchedOffset, FetchOffsets
+from semel.types import GroupId, TopicPartition
+from semel.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+SEVERAL_GROUPS_SINCE = 8
+
+
+def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
+    position = broker.lane.journal.end
+    if call.version >= SEVERAL_GROUPS_SINCE:
+        groups = [
+            OffsetFetchResponseGroup(
+                group.group_id,
+                [
+                    OffsetFetchResponseTopics(
+                        topic,
+                        [
+                            OffsetFetchResponsePartitions(
+                                found.partition.partition,
+                                found.offset,
+                                found.leader_epoch,
+                                found.metadata,
+                                found.error_code,
+                            )
+                            for found in offsets
+                        ],
+                    )
+                    for topic, offsets in _fetch(
+                        broker, group.group_id, group.topics, request.require_stable
+                    ).items()
+                ],
+            )
+            for group in request.groups
+        ]
+        return Answer(OffsetFetchResponse(groups=groups), position)
+    by_topic = _fetch(broker, request.group_id, request.topics, request.require_stable)
+    topics = [
+        OffsetFetchResponseTopic(
+            topic,
+            [
+                OffsetFetchResponsePartition(
+                    found.partition.partition,
+                    found.offset,
+                    found.leader_epoch,
+                    found.metadata,
+                    found.error_code,
+                )
+                for found in offsets
+            ],
+        )
+        for topic, offsets in by_topic.items()
+    ]
+    return Answer(OffsetFetchResponse(topics=topics), position)
+
+
+def _fetch(
+    broker: "Broker",
+    group_id: str,
+    topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
+    require_stable: bool,
+) -> dict[str, list[FetchedOffset]]:
+    partitions = None
+    if topics is not None:
+        partitions = tuple(
+            TopicPartition(topic.name, index)
+            for topic in topics
+            for index in topic.partition_indexes
+        )
+    found = broker.lane.state.groups.fetch_offsets(
+        FetchOffsets(GroupId(group_id), partitions, require_stable)
+    )
+    by_topic: defaultdict[str, list[FetchedOffset]] = defaultdict(list)
+    for offset in found:
+        by_topic[offset.partition.topic].append(offset)
+    return by_topic

@@ -1,0 +1,50 @@
+"""OffsetForLeaderEpoch (api key 23), versions 2-4.
+
+v3  the client's leader epoch; v4  flexible encoding
+
+Tells a client where a term ended here, so that after a power loss it notices that records it
+has seen the offsets of are gone.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.errors import RequestError
+from semel.lane.changes import partition_of
+from semel.log.partition import check_leader_epoch
+from semel.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def offset_for_leader_epoch(
+    broker: "Broker", request: OffsetForLeaderEpochRequest, call: Call
+) -> Answer:
+    return Answer(
+        OffsetForLeaderEpochResponse(
+            topics=[
+                OffsetForLeaderTopicResult(
+                    topic.topic, [_look_up(broker, topic.topic, wanted) for wanted in topic.partitions]
+                )
+                for topic in request.topics
+            ]
+        )
+    )
+
+
+def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    term = broker.lane.state.term
+    try:
+        partition = partition_of(broker.lane, topic, wanted.partition)
+        check_leader_epoch(wanted.current_leader_epoch, term)
+    except RequestError as error:
+        return EpochEndOffset(error.code, wanted.partition)
+    end = partition.end_of_term(wanted.leader_epoch, term)
+    return EpochEndOffset(0, wanted.partition, end.term, end.offset)

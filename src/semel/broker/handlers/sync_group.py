@@ -1,0 +1,55 @@
+"""SyncGroup (api key 14), versions 0-5.
+
+v3  static members; v4  flexible encoding; v5  the protocol is named and compared
+
+The answer waits until the leader has sent the assignment of the generation, and leaves when that
+is durable.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call, Handled
+from semel.broker.waiting_room import Replied
+from semel.errors import RequestError
+from semel.groups.commands import Sync, SyncReply
+from semel.types import GroupId, MemberId
+from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handled:
+    command = Sync(
+        group_id=GroupId(request.group_id),
+        generation=request.generation_id,
+        member_id=MemberId(request.member_id),
+        group_instance_id=request.group_instance_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments=tuple(
+            (MemberId(each.member_id), each.assignment) for each in request.assignments
+        ),
+    )
+    try:
+        replied = broker.waiting_room.ask(command)
+    except RequestError as error:
+        return Answer(_response(SyncReply(error.code)))
+    if isinstance(replied, Replied):
+        return Answer(_response(replied.reply), replied.position)
+    return _wait(replied)
+
+
+async def _wait(future: "asyncio.Future[Replied]") -> Answer:
+    replied = await future
+    return Answer(_response(replied.reply), replied.position)
+
+
+def _response(reply: SyncReply) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=reply.error_code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )

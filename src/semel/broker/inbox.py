@@ -1,0 +1,81 @@
+"""Cuts requests from the bytes of one connection, holding no more than one unfinished request.
+
+Bytes are received into a scratch buffer that all connections share; only what is left over of a
+request is kept by the connection. A long request gets a buffer of its own that grows as bytes
+arrive, so that a size that lies costs its sender more than it costs us.
+"""
+
+import struct
+
+from semel.errors import ProtocolError
+
+_SIZE = struct.Struct(">i")
+SCRATCH_SIZE = 256 * 2**10
+
+
+class Inbox:
+    __slots__ = ("_filled", "_partial", "_scratch", "_size_max")
+
+    def __init__(self, scratch: memoryview, request_size_max: int) -> None:
+        self._scratch = scratch
+        self._size_max = request_size_max
+        self._partial = bytearray()
+        self._filled = 0
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory that the unfinished request takes."""
+        return len(self._partial)
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes are to be received."""
+        if not self._filled:
+            return self._scratch
+        if self._filled == len(self._partial):
+            self._grow()
+        return memoryview(self._partial)[self._filled :]
+
+    def received(self, count: int) -> list[memoryview]:
+        """The requests that the `count` bytes just received complete, without their sizes."""
+        if not self._filled:
+            return self._cut(self._scratch[:count])
+        self._filled += count
+        wanted = self._wanted()
+        if self._filled < wanted:
+            return []
+        whole = memoryview(self._partial)[: self._filled]
+        self._partial, self._filled = bytearray(), 0
+        if len(whole) == wanted:
+            return [whole[_SIZE.size :]]
+        return self._cut(whole)
+
+    def _cut(self, received: memoryview) -> list[memoryview]:
+        requests: list[memoryview] = []
+        start, end = 0, len(received)
+        while end - start >= _SIZE.size:
+            size = self._check(_SIZE.unpack_from(received, start)[0])
+            after = start + _SIZE.size + size
+            if after > end:
+                break
+            # The scratch buffer is used again at once; a request must outlive it.
+            requests.append(memoryview(bytes(received[start + _SIZE.size : after])))
+            start = after
+        if start < end:
+            self._partial = bytearray(received[start:])
+            self._filled = end - start
+        return requests
+
+    def _grow(self) -> None:
+        room = min(self._wanted() - self._filled, max(self._filled, SCRATCH_SIZE))
+        self._partial += bytes(room)
+
+    def _wanted(self) -> int:
+        """How many bytes, with the size itself, the unfinished request needs."""
+        if self._filled < _SIZE.size:
+            return _SIZE.size + 1  # Enough to learn the size; no request is shorter.
+        return _SIZE.size + self._check(_SIZE.unpack_from(self._partial)[0])
+
+    def _check(self, size: int) -> int:
+        if not 0 < size <= self._size_max:
+            raise ProtocolError(f"a request of {size} bytes; at most {self._size_max} are taken")
+        return size

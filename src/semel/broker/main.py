@@ -1,0 +1,160 @@
+"""Runs a broker in this process: opens its folder, listens, and ends cleanly on a signal."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from semel.broker.broker import Broker, Storage
+from semel.broker.config import BrokerConfig
+from semel.broker.topic_config import NOT_ENFORCED
+from semel.errors import ConfigError
+from semel.journal.file import FileDevice
+from semel.world import SystemClock, SystemRandomness
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+BACKLOG = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    listen: str = "127.0.0.1:9092"
+    advertise: str | None = None
+    data: Path = Path("semel-data")
+    ephemeral: bool = False
+    config: Path | None = None
+    settings: tuple[str, ...] = ()
+    metrics: str | None = None
+    stop_with_stdin: bool = False
+    """End when standard input does, so that a broker never outlives the process it belongs to."""
+
+
+def serve(options: ServeOptions) -> None:
+    """Returns after SIGTERM or SIGINT. Raises SemelError or OSError with one clear sentence."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    config = BrokerConfig.from_sources(options.config, options.settings)
+    advertised = address(options.advertise) if options.advertise else None
+    with _data_folder(options) as folder:
+        broker = Broker(
+            config,
+            FileDevice(folder, synced=not options.ephemeral),
+            Storage(str(folder.resolve()), lambda: _disk_bytes(folder)),
+            SystemClock(),
+            SystemRandomness(),
+            advertised,
+        )
+        # What has been made so far lives as long as the process; the collector need not look
+        # at it again and again.
+        gc.freeze()
+        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+            try:
+                runner.run(_serve(broker, options))
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+
+
+def address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, with an IPv6 host in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{text!r} is not of the form HOST:PORT")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+async def _serve(broker: Broker, options: ServeOptions) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    if options.stop_with_stdin:
+        loop.add_reader(sys.stdin.fileno(), _read_until_end, loop, stopped)
+    host, port = address(options.listen)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            await broker.start(tasks)
+            listener = await loop.create_server(
+                broker.connection, host, port, backlog=BACKLOG, reuse_address=True
+            )
+            async with listener:
+                _announce(listener.sockets[0].getsockname()[:2], broker, options)
+                await stopped.wait()
+            raise _Stopped
+    except* _Stopped:
+        pass
+    finally:
+        await broker.stop()
+
+
+class _Stopped(Exception):
+    """Ends the tasks of a broker that was asked to stop."""
+
+
+def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions) -> None:
+    log = structlog.get_logger("semel")
+    host, port = listening
+    if host not in LOOPBACK:
+        log.warning(
+            "anyone who can reach this address can read and write: there is no authentication yet",
+            listen=f"{host}:{port}",
+        )
+    if options.metrics is not None:
+        from semel.broker.metrics import serve_metrics
+
+        metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
+        log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
+    where = "a temporary folder" if options.ephemeral else str(options.data)
+    shown = f"[{host}]" if ":" in host else host
+    sys.stdout.write(
+        f"Semel is ready on {shown}:{port}, data in {where} "
+        f"({', '.join(NOT_ENFORCED)} are kept but not enforced yet)\n"
+    )
+    sys.stdout.flush()
+
+
+def _read_until_end(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stopped.set()
+
+
+@contextlib.contextmanager
+def _data_folder(options: ServeOptions) -> Iterator[Path]:
+    if not options.ephemeral:
+        yield options.data
+        return
+    folder = Path(tempfile.mkdtemp(prefix="semel-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _disk_bytes(folder: Path) -> tuple[int, int]:
+    usage = shutil.disk_usage(folder)
+    return usage.total, usage.free
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's loop where that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop  # type: ignore[no-any-return]
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error that ended the tasks of a group; the others only followed it."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

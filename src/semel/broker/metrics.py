@@ -1,0 +1,103 @@
+"""What the broker counts: plain numbers on the hot path, shown to Prometheus when asked."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from semel.wire import apis
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from semel.broker.broker import Broker
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.requests: defaultdict[int, int] = defaultdict(int)
+        self.requests_malformed = 0
+        self.connections_accepted = 0
+        self.connections_refused = 0
+        self.batches_refused = 0
+        self.batches_duplicate = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+
+class Collector:
+    """Reads the numbers when Prometheus asks; nothing is kept twice."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    def collect(self) -> Iterator["Metric"]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        broker = self._broker
+        metrics, journal, state = broker.metrics, broker.lane.journal, broker.lane.state
+
+        requests = CounterMetricFamily(
+            "semel_requests", "Requests by API.", labels=["api"]
+        )
+        for key, count in sorted(metrics.requests.items()):
+            api = apis.lookup(key)
+            requests.add_metric([api.name if api else str(key)], count)
+        yield requests
+        syncs = CounterMetricFamily(
+            "semel_journal_syncs", "Syncs of the journal by reason.", labels=["reason"]
+        )
+        for reason, count in sorted(journal.sync_counts.items()):
+            syncs.add_metric([str(reason)], count)
+        yield syncs
+
+        def counter(name: str, about: str, value: float) -> Any:
+            family = CounterMetricFamily(name, about)
+            family.add_metric([], value)
+            return family
+
+        def gauge(name: str, about: str, value: float) -> Any:
+            family = GaugeMetricFamily(name, about)
+            family.add_metric([], value)
+            return family
+
+        yield counter("semel_bytes_in", "Bytes of stored batches.", metrics.bytes_in)
+        yield counter("semel_bytes_out", "Bytes of fetched batches.", metrics.bytes_out)
+        yield counter(
+            "semel_batches_duplicate", "Retries that were not stored again.", metrics.batches_duplicate
+        )
+        yield counter("semel_batches_refused", "Batches refused.", metrics.batches_refused)
+        yield counter(
+            "semel_requests_malformed",
+            "Connections closed for what they sent.",
+            metrics.requests_malformed,
+        )
+        yield counter(
+            "semel_connections_accepted", "Connections accepted.", metrics.connections_accepted
+        )
+        yield counter(
+            "semel_connections_refused", "Connections over the limit.", metrics.connections_refused
+        )
+        yield counter("semel_journal_frames", "Frames appended.", journal.frames_appended)
+        yield counter("semel_journal_bytes", "Bytes appended.", journal.bytes_appended)
+        yield counter("semel_journal_writes", "Writes of the journal.", journal.writes)
+        yield gauge("semel_connections", "Open connections.", broker.connection_count)
+        yield gauge("semel_topics", "Topics.", len(state.topics))
+        yield gauge("semel_partitions", "Partitions.", len(state.partitions))
+        yield gauge("semel_term", "The term of this lane.", state.term)
+        yield gauge(
+            "semel_journal_unsynced_bytes",
+            "Bytes appended that a power loss would take.",
+            journal.end - journal.durable,
+        )
+
+
+def serve_metrics(broker: "Broker", host: str, port: int) -> tuple[str, int]:
+    """Serve /metrics from a thread of its own; gives the address it listens on."""
+    from prometheus_client import start_http_server
+    from prometheus_client.registry import CollectorRegistry
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collector(broker))
+    server, _ = start_http_server(port, host, registry=registry)
+    address: tuple[str, int] = server.server_address[:2]  # type: ignore[assignment]
+    return address

@@ -1,0 +1,133 @@
+"""Listens, and carries requests to their handlers and answers back.
+
+Replies that become ready in one tick of the loop leave in one write per connection.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from semel.broker.answer import Answer, Call
+from semel.broker.connection import Connection, Reply
+from semel.broker.dispatch import Request, read_request, write_reply
+from semel.broker.inbox import SCRATCH_SIZE
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+log = structlog.get_logger(__name__)
+
+
+class Server:
+    def __init__(self, broker: "Broker", tasks: asyncio.TaskGroup) -> None:
+        self._broker = broker
+        self._tasks = tasks
+        self._journal = broker.lane.journal
+        self.loop = asyncio.get_running_loop()
+        self.scratch = memoryview(bytearray(SCRATCH_SIZE))
+        self.request_size_max = broker.config.socket_request_max_bytes
+        self._connections: set[Connection] = set()
+        self._to_write: list[Connection] = []
+        self._held_bytes = 0
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.create_task(work)
+
+    # Connections
+
+    def connected(self, connection: Connection) -> bool:
+        """False if there are too many already."""
+        self._connections.add(connection)
+        metrics = self._broker.metrics
+        metrics.connections_accepted += 1
+        if len(self._connections) > self._broker.config.max_connections:
+            metrics.connections_refused += 1
+            return False
+        return True
+
+    def disconnected(self, connection: Connection, held_bytes: int) -> None:
+        self._connections.discard(connection)
+        self._held_bytes -= held_bytes
+
+    def hold(self, more_bytes: int) -> None:
+        """Count what unfinished requests hold; over the limit, the largest sender is cut off."""
+        self._held_bytes += more_bytes
+        if self._held_bytes > self._broker.config.queued_max_request_bytes:
+            largest = max(self._connections, key=lambda connection: connection.held_bytes)
+            largest.close("unfinished requests hold too much memory")
+
+    def refused(self, connection: Connection, reason: str) -> None:
+        self._broker.metrics.requests_malformed += 1
+        log.warning("connection closed", client=connection.client_host, reason=reason)
+
+    def close_idle(self) -> None:
+        silent_since = self.loop.time() - self._broker.config.connections_max_idle_ms / 1000
+        for connection in tuple(self._connections):
+            if connection.active_at < silent_since and connection.is_idle:
+                connection.shut()
+
+    def close_all(self) -> None:
+        for connection in tuple(self._connections):
+            connection.shut()
+
+    # Requests
+
+    def dispatch(self, frame: memoryview, connection: Connection) -> None:
+        """Decide one request now; its reply leaves when the journal and its turn allow."""
+        request, handler = read_request(frame)
+        call = Call(
+            request.version, request.client_id, connection.client_host, connection.listener
+        )
+        handled = handler(self._broker, request.body, call)
+        self._broker.metrics.requests[request.api.key] += 1
+        if isinstance(handled, Answer):
+            if handled.response is not None:
+                self._answer(request, handled, connection.expect_reply(), connection)
+        else:
+            connection.wait(handled, request)
+
+    async def answer_later(
+        self,
+        request: Request,
+        answer: Coroutine[Any, Any, Answer],
+        reply: Reply,
+        connection: Connection,
+    ) -> None:
+        self._answer(request, await answer, reply, connection)
+
+    def _answer(
+        self, request: Request, answer: Answer, reply: Reply, connection: Connection
+    ) -> None:
+        reply.parts = write_reply(request, answer)
+        connection.count_unsent(sum(map(len, reply.parts)))
+        if answer.durable:
+            if answer.position <= self._journal.durable:
+                reply.release()
+            else:
+                self._journal.when_durable(answer.position, reply.release)
+        elif answer.position <= self._journal.written:
+            reply.release()
+        else:
+            self._journal.when_written(answer.position, reply.release)
+
+    # Replies
+
+    def write_soon(self, connection: Connection) -> None:
+        to_write = self._to_write
+        if not to_write:
+            self.loop.call_soon(self._write)
+        if not connection.is_to_write:
+            connection.is_to_write = True
+            to_write.append(connection)
+
+    def _write(self) -> None:
+        to_write, self._to_write = self._to_write, []
+        for connection in to_write:
+            connection.is_to_write = False
+            connection.write_ready_replies()

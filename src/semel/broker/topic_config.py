@@ -1,0 +1,163 @@
+"""The settings of a topic: Kafka's names and defaults, which are enforced, which only kept."""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from semel.broker.config import (
+    INT32_MAX,
+    INT64_MAX,
+    BrokerConfig,
+    parse_bool,
+    parse_int,
+    unknown_name,
+)
+from semel.errors import ConfigError, InvalidConfig, InvalidRequest
+from semel.lane.changes import configure_topic, topic_named
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+TOPIC_RESOURCE = 2
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+class TopicSetting(NamedTuple):
+    default: str
+    kind: str  # int, long, boolean, string, list: as DescribeConfigs names them
+    about: str
+    least: int = 0
+    most: int = INT64_MAX
+    choices: tuple[str, ...] = ()
+    broker_setting: str | None = None
+    """The broker's setting that gives the default."""
+
+
+TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
+    "cleanup.policy": TopicSetting(
+        "delete", "list", "Kept, not enforced yet.", choices=("delete", "compact")
+    ),
+    "compression.type": TopicSetting(
+        "producer",
+        "string",
+        "Batches are stored as they were produced.",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    "delete.retention.ms": TopicSetting("86400000", "long", "Kept, not enforced yet."),
+    "file.delete.delay.ms": TopicSetting("60000", "long", "Kept; the journal has its own files."),
+    "flush.messages": TopicSetting(str(INT64_MAX), "long", "Kept; acks=all is always synced."),
+    "flush.ms": TopicSetting(str(INT64_MAX), "long", "Kept; see log.flush.interval.ms."),
+    "index.interval.bytes": TopicSetting("4096", "int", "Kept; every batch is indexed."),
+    "max.compaction.lag.ms": TopicSetting(str(INT64_MAX), "long", "Kept, not enforced yet."),
+    "max.message.bytes": TopicSetting(
+        "1048588",
+        "int",
+        "The largest record batch.",
+        most=2**30,
+        broker_setting="message.max.bytes",
+    ),
+    "message.timestamp.after.max.ms": TopicSetting(
+        str(INT64_MAX), "long", "Kept, not enforced yet."
+    ),
+    "message.timestamp.before.max.ms": TopicSetting(
+        str(INT64_MAX), "long", "Kept, not enforced yet."
+    ),
+    "message.timestamp.type": TopicSetting(
+        "CreateTime",
+        "string",
+        "Whose time a record carries: its producer's or the log's.",
+        choices=("CreateTime", LOG_APPEND_TIME),
+    ),
+    "min.cleanable.dirty.ratio": TopicSetting("0.5", "double", "Kept, not enforced yet."),
+    "min.compaction.lag.ms": TopicSetting("0", "long", "Kept, not enforced yet."),
+    "min.insync.replicas": TopicSetting("1", "int", "The journal is the only copy.", least=1),
+    "preallocate": TopicSetting("false", "boolean", "Kept; the journal always preallocates."),
+    "retention.bytes": TopicSetting("-1", "long", "Kept, not enforced yet.", least=-1),
+    "retention.ms": TopicSetting("604800000", "long", "Kept, not enforced yet.", least=-1),
+    "segment.bytes": TopicSetting(
+        "1073741824", "int", "Kept; see journal.segment.bytes.", least=14, most=INT32_MAX
+    ),
+    "segment.index.bytes": TopicSetting(
+        "10485760", "int", "Kept; every batch is indexed.", least=4, most=INT32_MAX
+    ),
+    "segment.jitter.ms": TopicSetting("0", "long", "Kept; the journal has its own files."),
+    "segment.ms": TopicSetting("604800000", "long", "Kept; the journal has its own files.", least=1),
+    "unclean.leader.election.enable": TopicSetting(
+        "false", "boolean", "Kept; nothing acknowledged is ever given up."
+    ),
+}
+
+NOT_ENFORCED = ("retention.ms", "retention.bytes", "cleanup.policy")
+
+
+def check(config: Mapping[str, str], message_bytes_most: int) -> None:
+    """Refuse an unknown name or a value that it cannot have."""
+    try:
+        for name, value in config.items():
+            setting = TOPIC_SETTINGS.get(name)
+            if setting is None:
+                raise InvalidConfig(unknown_name("topic setting", name, TOPIC_SETTINGS))
+            _check_value(name, setting, value)
+        if int(config.get("max.message.bytes", 0)) > message_bytes_most:
+            raise InvalidConfig(
+                f"max.message.bytes={config['max.message.bytes']}: a journal segment holds batches "
+                f"of at most {message_bytes_most} bytes"
+            )
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from error
+
+
+def _check_value(name: str, setting: TopicSetting, value: str) -> None:
+    if setting.choices:
+        given = [part.strip() for part in value.split(",")] if setting.kind == "list" else [value]
+        for part in given:
+            if part not in setting.choices:
+                raise InvalidConfig(f"{name}={value}: must be of {', '.join(setting.choices)}")
+    elif setting.kind == "boolean":
+        parse_bool(name, value)
+    elif setting.kind == "double":
+        try:
+            float(value)
+        except ValueError:
+            raise InvalidConfig(f"{name}={value}: must be a number") from None
+    else:
+        parse_int(name, value, setting.least, setting.most)
+
+
+class ConfigSource(Enum):
+    """Where a value comes from, with the numbers of DescribeConfigs."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+def shown(
+    config: Mapping[str, str], broker: BrokerConfig
+) -> Iterator[tuple[str, str, ConfigSource]]:
+    """Every setting of a topic with its value and where that comes from."""
+    by_broker = broker.shown()
+    for name, setting in TOPIC_SETTINGS.items():
+        if name in config:
+            yield name, config[name], ConfigSource.TOPIC
+        elif setting.broker_setting and by_broker[setting.broker_setting] != setting.default:
+            yield name, by_broker[setting.broker_setting], ConfigSource.STATIC_BROKER
+        else:
+            yield name, setting.default, ConfigSource.DEFAULT
+
+
+def alter_topic(
+    broker: "Broker",
+    resource_type: int,
+    name: str,
+    change: Callable[[dict[str, str]], dict[str, str]],
+    only_check: bool,
+) -> None:
+    """Give a topic the settings that `change` makes of its present ones."""
+    if resource_type != TOPIC_RESOURCE:
+        raise InvalidRequest("only the settings of topics can be changed while the broker runs")
+    topic = topic_named(broker.lane, name)
+    config = change(topic.config)
+    check(config, broker.batch_size_most)
+    if not only_check:
+        configure_topic(broker.lane, topic, config)

@@ -1,0 +1,110 @@
+"""Where members of groups wait for each other: a ticket for each request, a reply for each ticket."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+from semel.errors import CoordinatorNotAvailable, JournalFull
+from semel.groups import room
+from semel.groups.commands import (
+    CommitOffsets,
+    DeleteGroups,
+    DeleteOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    Reply,
+    Step,
+    Sync,
+    Ticket,
+)
+from semel.lane.group_steps import take_group_step
+from semel.lane.lane import Lane
+from semel.types import Position
+
+Kind = TypeVar("Kind", bound=Reply)
+
+
+class Replied(NamedTuple):
+    reply: Any
+    position: Position
+    """The reply may leave when the journal is durable up to here."""
+
+
+class WaitingRoom:
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._last_ticket = 0
+        self._waiting: dict[Ticket, asyncio.Future[Replied]] = {}
+        self.changed = asyncio.Event()
+        """Set when a step may have brought the groups' next deadline nearer."""
+        groups = lane.state.groups
+        self._decide: dict[type, Callable[[Any, Ticket, int], Step]] = {
+            Join: groups.join,
+            Sync: groups.sync,
+            Heartbeat: groups.heartbeat,
+            Leave: groups.leave,
+            CommitOffsets: groups.commit_offsets,
+            DeleteGroups: groups.delete_groups,
+            DeleteOffsets: groups.delete_offsets,
+        }
+
+    def ask(self, command: room.Command) -> "Replied | asyncio.Future[Replied]":
+        """Decide now. Gives the reply if there is one already, else the future of it.
+
+        Raises CoordinatorNotAvailable, with nothing changed, if the disk has no room.
+        """
+        decide = self._decide[type(command)]
+        size_max = self._lane.state.groups.bytes_max(command)
+        self._last_ticket += 1
+        ticket = Ticket(self._last_ticket)
+        try:
+            step, position = take_group_step(
+                self._lane, lambda now_ms: decide(command, ticket, now_ms), size_max
+            )
+        except JournalFull as error:
+            raise CoordinatorNotAvailable(str(error)) from error
+        own = self._hand_out(step, position, ticket)
+        if own is not None:
+            return own
+        future: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = future
+        future.add_done_callback(lambda done: self._left(ticket, done))
+        return future
+
+    def ask_for(self, command: room.Command, kind: type[Kind]) -> tuple[Kind, Position]:
+        """As `ask`, of a command that never has to wait."""
+        replied = self.ask(command)
+        assert isinstance(replied, Replied), f"{type(command).__name__} was left waiting"
+        return cast(Kind, replied.reply), replied.position
+
+    def expire(self) -> None:
+        """Do what has become due: sessions, rebalances, offsets."""
+        self._unasked(self._lane.state.groups.expire)
+
+    def _unasked(self, decide: Callable[[int], Step]) -> None:
+        step, position = take_group_step(self._lane, decide, room.STEP_BYTES_MAX, urgent=True)
+        self._hand_out(step, position, None)
+
+    def _hand_out(self, step: Step, position: Position, own_ticket: Ticket | None) -> Replied | None:
+        """Give each waiting request its reply; the one just asked gets its own returned."""
+        self.changed.set()
+        own = None
+        for ticket, reply in step.replies:
+            if ticket == own_ticket:
+                own = Replied(reply, position)
+                continue
+            future = self._waiting.pop(ticket, None)
+            if future is not None and not future.done():
+                future.set_result(Replied(reply, position))
+        return own
+
+    def _left(self, ticket: Ticket, future: "asyncio.Future[Replied]") -> None:
+        """A connection that is gone leaves its request behind; nobody waits for that reply."""
+        if future.cancelled():
+            self._waiting.pop(ticket, None)
+            groups = self._lane.state.groups
+            try:
+                self._unasked(lambda now_ms: groups.forget_ticket(ticket, now_ms))
+            except JournalFull:
+                return  # Its session will time out instead.

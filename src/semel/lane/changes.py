@@ -1,0 +1,121 @@
+"""Steps that change topics and producer ids: each is checked, then appended as one frame."""
+
+from semel.errors import (
+    InvalidPartitions,
+    OffsetOutOfRange,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from semel.lane import facts
+from semel.lane.lane import FACT_SIZE_MAX, Lane
+from semel.lane.topics import OFFSETS_TOPIC, Topic, check_name, check_partition_count
+from semel.log.partition import Partition
+from semel.types import Offset, Position, ProducerId
+
+TOPIC_ID_SIZE = 16
+CONFIG_SIZE_MAX = FACT_SIZE_MAX // 2
+
+
+def check_new_topic(lane: Lane, name: str, partition_count: int) -> None:
+    check_name(name)
+    if name in lane.state.topics:
+        raise TopicAlreadyExists(f"topic {name!r} exists already")
+    check_partition_count(partition_count)
+
+
+def create_topic(lane: Lane, name: str, partition_count: int, config: dict[str, str]) -> Topic:
+    check_new_topic(lane, name, partition_count)
+    draft = lane.draft(FACT_SIZE_MAX)
+    draft.add_fact(
+        facts.TopicCreated(
+            name,
+            lane.randomness.token_bytes(TOPIC_ID_SIZE),
+            lane.state.next_partition_number,
+            partition_count,
+            config,
+        )
+    )
+    draft.append()
+    return lane.state.topics[name]
+
+
+def offsets_topic(lane: Lane) -> Topic:
+    """The topic of the groups' offsets, made when the first group needs it."""
+    topic = lane.state.topics.get(OFFSETS_TOPIC)
+    if topic is None:
+        topic = create_topic(
+            lane,
+            OFFSETS_TOPIC,
+            lane.settings.offsets_partition_count,
+            {"cleanup.policy": "compact", "compression.type": "producer"},
+        )
+    return topic
+
+
+def topic_named(lane: Lane, name: str) -> Topic:
+    topic = lane.state.topics.get(name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+    return topic
+
+
+def partition_of(lane: Lane, name: str, index: int) -> Partition:
+    partition = topic_named(lane, name).partition(index)
+    if partition is None:
+        raise UnknownTopicOrPartition(f"topic {name!r} has no partition {index}")
+    return partition
+
+
+def check_more_partitions(topic: Topic, count: int) -> None:
+    if count <= len(topic.partitions):
+        raise InvalidPartitions(
+            f"topic {topic.name!r} has {len(topic.partitions)} partitions already; "
+            f"there can only be more, not {count}"
+        )
+    check_partition_count(count)
+
+
+def add_partitions(lane: Lane, topic: Topic, count: int) -> Position:
+    check_more_partitions(topic, count)
+    draft = lane.draft(FACT_SIZE_MAX)
+    added = count - len(topic.partitions)
+    draft.add_fact(
+        facts.PartitionsAdded(topic.name, lane.state.next_partition_number, added)
+    )
+    return draft.append()
+
+
+def configure_topic(lane: Lane, topic: Topic, config: dict[str, str]) -> Position:
+    draft = lane.draft(FACT_SIZE_MAX)
+    draft.add_fact(facts.TopicConfigured(topic.name, config))
+    return draft.append()
+
+
+def delete_records(lane: Lane, partition: Partition, before_offset: int) -> Position:
+    """Records below `before_offset` (−1: all that are readable) are no longer shown."""
+    before = partition.high_watermark if before_offset == -1 else Offset(before_offset)
+    if not 0 <= before <= partition.high_watermark:
+        raise OffsetOutOfRange(
+            f"offset {before} is not between 0 and the end {partition.high_watermark}"
+        )
+    if before <= partition.log_start_offset:
+        return lane.journal.end
+    draft = lane.draft(FACT_SIZE_MAX, urgent=True)
+    draft.add_fact(facts.RecordsDeleted(partition.number, before))
+    return draft.append()
+
+
+def take_producer_id(lane: Lane) -> tuple[ProducerId, Position]:
+    """A producer id that was never given and never will be again."""
+    producer_id = lane.state.next_producer_id
+    draft = lane.draft(FACT_SIZE_MAX, urgent=True)
+    draft.add_fact(facts.ProducerIdTaken(producer_id))
+    return producer_id, draft.append()
+
+
+def expire_producers(lane: Lane, before_ms: int) -> None:
+    """Forget producers that were silent; does nothing if there are none."""
+    if any(partition.has_silent_producer(before_ms) for partition in lane.state.partitions.values()):
+        draft = lane.draft(FACT_SIZE_MAX, urgent=True)
+        draft.add_fact(facts.ProducersExpired(before_ms))
+        draft.append()

@@ -1,0 +1,66 @@
+"""A frame in the making: batches and facts are applied as they are added, then appended at once.
+
+A draft lives within one synchronous step. Room for it is reserved before anything is decided, so
+that nothing between the first change of state and the append can fail.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.lane import facts, frame
+from semel.log.partition import Partition
+from semel.records.batch import PREFIX_SIZE, BatchHeader, stamp
+from semel.types import Buffer, Offset, Position
+
+if TYPE_CHECKING:
+    from semel.lane.lane import Lane
+
+
+class Draft:
+    __slots__ = ("_batches", "_lane", "_parts", "_size", "now_ms")
+
+    def __init__(self, lane: "Lane", now_ms: int) -> None:
+        self._lane = lane
+        self._parts: list[Buffer] = [frame.pack_time(now_ms)]
+        self._size = frame.TIME_SIZE
+        self._batches: list[tuple[Partition, int, int, int, int]] = []
+        self.now_ms = now_ms
+
+    @property
+    def is_empty(self) -> bool:
+        return len(self._parts) == 1
+
+    def add_batch(
+        self, partition: Partition, header: BatchHeader, fingerprint: int, batch: memoryview
+    ) -> Offset:
+        """Take an admitted batch as the partition's next; gives the offset of its first record."""
+        term = self._lane.state.term
+        base_offset = partition.append(header, fingerprint, term, self.now_ms)
+        size = len(batch)
+        self._parts += (
+            frame.pack_entry(frame.BATCH, partition.number, size)
+            + stamp(header, base_offset, term),
+            batch[PREFIX_SIZE:],
+        )
+        at = self._size + frame.ENTRY_SIZE
+        self._batches.append((partition, base_offset, at, size, header.max_timestamp_ms))
+        self._size = at + size
+        return base_offset
+
+    def add_fact(self, fact: facts.AnyFact) -> None:
+        self._lane.state.apply(fact)
+        body = facts.encode(fact)
+        self._parts += (frame.pack_entry(frame.FACT, 0, len(body)), body)
+        self._size += frame.ENTRY_SIZE + len(body)
+
+    def append(self) -> Position:
+        """Fix the order. What was decided here may leave the lane once this position is durable."""
+        lane = self._lane
+        journal = lane.journal
+        if self.is_empty:
+            return journal.end
+        start = journal.append(self._parts, self._size)
+        end = journal.end
+        for partition, base_offset, at, size, max_timestamp_ms in self._batches:
+            journal.index.add(partition.number, base_offset, start + at, size, max_timestamp_ms)
+            lane.unsettled.append((end, partition, partition.log_end_offset))
+        return end

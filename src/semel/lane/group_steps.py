@@ -1,0 +1,71 @@
+"""Steps of the groups: their records become batches of `__consumer_offsets` in one frame."""
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from semel.groups import records as group_records
+from semel.groups.commands import Step
+from semel.groups.partitioning import partition_for
+from semel.lane import facts
+from semel.lane.changes import offsets_topic
+from semel.lane.draft import Draft
+from semel.lane.lane import FACT_SIZE_MAX, Lane
+from semel.lane.topics import Topic
+from semel.records import batch as record_batch
+from semel.records.records import Record, encode_batch
+from semel.types import Position
+
+BATCHES_OVERHEAD = 64 * 2**10
+"""Bytes. Headers of the batches that the records of one step are put into."""
+
+RECORD_OVERHEAD = 32
+"""Bytes. Lengths, deltas and attributes of one record."""
+
+
+def take_group_step(
+    lane: Lane, decide: Callable[[int], Step], size_max: int, *, urgent: bool = False
+) -> tuple[Step, Position]:
+    """Decide at the present time, append what was decided, apply it, all in one step.
+
+    `size_max` bounds the bytes of the records that the decision may lead to. The replies may
+    leave the lane when the position is durable. Raises JournalFull before anything is decided.
+    """
+    topic = offsets_topic(lane)
+    draft = lane.draft(size_max + BATCHES_OVERHEAD, urgent=urgent)
+    step = decide(draft.now_ms)
+    add_group_records(lane, topic, draft, step)
+    return step, draft.append()
+
+
+def add_group_records(lane: Lane, topic: Topic, draft: Draft, step: Step) -> None:
+    by_partition: dict[int, list[Record]] = defaultdict(list)
+    for record in step.records:
+        key, value = group_records.encode(record)
+        index = partition_for(record.group_id, len(topic.partitions))
+        by_partition[index].append(Record(key, value, draft.now_ms))
+    for index, records in by_partition.items():
+        batch = memoryview(encode_batch(records))
+        header = record_batch.read(batch)
+        draft.add_batch(topic.partitions[index], header, header.checksum, batch)
+    for record in step.records:
+        lane.state.groups.apply(record)
+
+
+def delete_topic(lane: Lane, topic: Topic) -> Position:
+    """Delete a topic and, in the same frame, what groups have committed about it."""
+    step = lane.state.groups.forget_partitions(
+        [partition.topic_partition for partition in topic.partitions]
+    )
+    size = sum(sum(map(len, filter(None, group_records.encode(record)))) for record in step.records)
+    draft = lane.draft(
+        FACT_SIZE_MAX + size + len(step.records) * RECORD_OVERHEAD + BATCHES_OVERHEAD, urgent=True
+    )
+    if step.records:
+        add_group_records(lane, offsets_topic(lane), draft, step)
+    draft.add_fact(facts.TopicDeleted(topic.name))
+    end = draft.append()
+    lane.drop_from_index(topic.partitions)
+    for partition in topic.partitions:
+        for tell in tuple(partition.watchers):
+            tell()
+    return end

@@ -1,0 +1,138 @@
+"""The lane's state as bytes: a checkpoint, from which start-up replays only what follows."""
+
+import msgspec
+
+from semel.errors import CorruptJournal
+from semel.groups.coordinator import Groups
+from semel.groups.snapshot import GroupsSnapshot
+from semel.journal.device import Identity
+from semel.lane.state import LaneState
+from semel.lane.topics import Topic
+from semel.log.partition import Partition, TermStart
+from semel.log.producers import Producer, TakenBatch
+from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term
+
+FORMAT = 1
+
+
+class _Image(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+class ProducerImage(_Image, frozen=True):
+    producer_id: int
+    epoch: int
+    active_at_ms: int
+    taken: list[tuple[int, int, int, int]]
+
+
+class PartitionImage(_Image, frozen=True):
+    number: int
+    log_start_offset: int
+    log_end_offset: int
+    term_starts: list[tuple[int, int]]
+    producers: list[ProducerImage]
+
+
+class TopicImage(_Image, frozen=True):
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    partitions: list[PartitionImage]
+
+
+class LaneImage(_Image, frozen=True):
+    format: int
+    term: int
+    identity: Identity | None
+    cluster_id: bytes
+    next_partition_number: int
+    next_producer_id: int
+    topics: list[TopicImage]
+    groups: GroupsSnapshot
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(LaneImage).decode
+
+
+def take(state: LaneState) -> bytes:
+    return _encode(
+        LaneImage(
+            format=FORMAT,
+            term=state.term,
+            identity=state.identity,
+            cluster_id=state.cluster_id,
+            next_partition_number=state.next_partition_number,
+            next_producer_id=state.next_producer_id,
+            topics=[_topic_image(topic) for topic in state.topics.values()],
+            groups=state.groups.snapshot(),
+        )
+    )
+
+
+def restore(image: bytes, groups: Groups) -> LaneState:
+    try:
+        read = _decode(image)
+    except msgspec.MsgspecError as error:
+        raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
+    if read.format != FORMAT:
+        raise CorruptJournal(f"the checkpoint has format {read.format}, this Semel reads {FORMAT}")
+    groups.restore(read.groups)
+    state = LaneState(groups)
+    state.term = Term(read.term)
+    state.identity = read.identity
+    state.cluster_id = read.cluster_id
+    for topic_image in read.topics:
+        topic = Topic(topic_image.name, topic_image.topic_id, topic_image.config)
+        state.add_topic(topic)
+        for partition_image in topic_image.partitions:
+            _restore_partition(state.add_partition(topic, partition_image.number), partition_image)
+    state.next_partition_number = read.next_partition_number
+    state.next_producer_id = ProducerId(read.next_producer_id)
+    return state
+
+
+def _topic_image(topic: Topic) -> TopicImage:
+    return TopicImage(
+        topic.name,
+        topic.topic_id,
+        topic.config,
+        [_partition_image(partition) for partition in topic.partitions],
+    )
+
+
+def _partition_image(partition: Partition) -> PartitionImage:
+    return PartitionImage(
+        partition.number,
+        partition.log_start_offset,
+        partition.log_end_offset,
+        [(start.term, start.offset) for start in partition.term_starts],
+        [
+            ProducerImage(
+                producer_id,
+                producer.epoch,
+                producer.active_at_ms,
+                [
+                    (batch.first_sequence, batch.last_sequence, batch.base_offset, batch.fingerprint)
+                    for batch in producer.taken
+                ],
+            )
+            for producer_id, producer in partition.producers.items()
+        ],
+    )
+
+
+def _restore_partition(partition: Partition, image: PartitionImage) -> None:
+    partition.log_start_offset = Offset(image.log_start_offset)
+    partition.log_end_offset = Offset(image.log_end_offset)
+    partition.term_starts = [
+        TermStart(Term(term), Offset(offset)) for term, offset in image.term_starts
+    ]
+    for producer_image in image.producers:
+        producer = Producer(ProducerEpoch(producer_image.epoch), producer_image.active_at_ms)
+        producer.taken = [
+            TakenBatch(Sequence(first), Sequence(last), Offset(base), fingerprint)
+            for first, last, base, fingerprint in producer_image.taken
+        ]
+        partition.producers[producer_image.producer_id] = producer
