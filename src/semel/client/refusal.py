@@ -14,7 +14,9 @@ def refusal(code: int, subject: str = "", message: str | None = None) -> Request
     """The error of this code; `subject` is what was asked for, `message` what the broker said."""
     error = BY_CODE.get(code)
     reason = message or (in_words(error) if error else f"error code {code}")
-    sentence = f"{subject}: {reason}" if subject else reason
+    # Some brokers name the subject in their message, others do not.
+    is_named = not subject or subject.rpartition(" ")[2] in (message or "")
+    sentence = reason if is_named else f"{subject}: {reason}"
     return (error or UnknownServerError)(sentence)
 
 

@@ -1,0 +1,27 @@
+"""The commands that talk to a cluster, and the help of all of them."""
+
+from cyclopts import App
+
+from semel import __version__
+from semel.cli import group, topic
+from semel.cli.consume import consume
+from semel.cli.produce import produce
+
+app = App(
+    name="semel",
+    help="A log that speaks Kafka's protocol and delivers exactly once.",
+    version=__version__,
+    version_flags=["--version", "-V"],
+)
+app.command(topic.app)
+app.command(produce)
+app.command(consume)
+app.command(group.app)
+
+
+@app.command
+def serve(*arguments: str) -> int:
+    """Run a broker. `semel serve --help` lists its options."""
+    from semel.cli.serve import main
+
+    return main(list(arguments))

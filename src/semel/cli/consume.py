@@ -1,0 +1,159 @@
+"""`semel consume`: print the records of topics, and wait for more."""
+
+import sys
+from enum import Enum
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from semel.cli.place import offsets_of, parse_range
+from semel.cli.record_format import Printer, as_json, printer
+from semel.cli.target import DEFAULT_TARGET, Target
+from semel.client.cluster import Cluster
+from semel.client.consumer import Chunk, Consumer
+from semel.client.offsets import Isolation, ends_of
+from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.types import TopicPartition
+from semel.world import SystemClock
+
+_FORMAT_DEFAULT = "%s\\n"
+
+
+class IsolationName(Enum):
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+def consume(
+    topic: str,
+    /,
+    *topics: str,
+    offset: Annotated[
+        str,
+        Parameter(
+            name=["-o", "--offset"],
+            help="start, end, N, +N, -N, @TIME, or a range of them as FROM:TO.",
+            allow_leading_hyphen=True,
+        ),
+    ] = "start",
+    exit_at_end: Annotated[
+        bool,
+        Parameter(name=["-e", "--exit-at-end"], negative="", help="Stop at what was the end."),
+    ] = False,
+    count: Annotated[
+        int | None, Parameter(name=["-n", "--count"], help="Stop after this many records.")
+    ] = None,
+    record_format: Annotated[
+        str | None,
+        Parameter(
+            name=["-f", "--format"],
+            help="%%t topic, %%p partition, %%o offset, %%T time, %%k key, %%s value, %%h headers.",
+            allow_leading_hyphen=True,
+        ),
+    ] = None,
+    partitions: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["-p", "--partitions"],
+            negative="",
+            help="Only these, as 0,1,2; repeatable.",
+        ),
+    ] = (),
+    isolation: Annotated[
+        IsolationName, Parameter(help="Whether to see transactions that are not committed.")
+    ] = IsolationName.READ_COMMITTED,
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Print records of topics from the start, and follow them."""
+    if record_format is not None and target.as_json:
+        raise ConfigError("--format and --json exclude each other")
+    if count is not None and count < 1:
+        raise ConfigError("--count must be at least 1")
+    show = as_json if target.as_json else printer(record_format or _FORMAT_DEFAULT)
+    begin, stop = parse_range(offset, SystemClock().now_ms())
+    wanted = _numbers(partitions)
+    level = Isolation[isolation.name]
+
+    async def work(cluster: Cluster) -> None:
+        places = await _places(cluster, (topic, *topics), wanted)
+        starts = await offsets_of(cluster, begin, places)
+        stops: dict[TopicPartition, int] = {}
+        if exit_at_end:
+            stops = await ends_of(cluster, places, level)
+        if stop is not None:
+            range_ends = await offsets_of(cluster, stop, places)
+            stops = {
+                place: min(range_ends[place], stops.get(place, range_ends[place]))
+                for place in places
+            }
+        await _print_all(cluster, starts, stops, level, _Printout(show, count))
+
+    target.run(work)
+    return 0
+
+
+class _Printout:
+    """Writes records until enough are written."""
+
+    def __init__(self, show: Printer, count_max: int | None) -> None:
+        self._show = show
+        self._left = count_max
+
+    def write(self, chunk: Chunk, stop: int | None) -> bool:
+        """Whether more is wanted after this chunk, of which records at `stop` on are left out."""
+        out = sys.stdout.buffer
+        for record in chunk.records:
+            if stop is not None and record.offset >= stop:
+                break
+            if self._left == 0:
+                break
+            out.write(self._show(chunk.partition.topic, chunk.partition.partition, record))
+            if self._left is not None:
+                self._left -= 1
+        out.flush()
+        return self._left != 0
+
+
+async def _print_all(
+    cluster: Cluster,
+    starts: dict[TopicPartition, int],
+    stops: dict[TopicPartition, int],
+    isolation: Isolation,
+    printout: _Printout,
+) -> None:
+    unfinished = {
+        place: offset
+        for place, offset in starts.items()
+        if place not in stops or offset < stops[place]
+    }
+    async with Consumer(cluster, unfinished, isolation=isolation) as consumer:
+        async for chunk in consumer:
+            stop = stops.get(chunk.partition)
+            if not printout.write(chunk, stop):
+                return
+            if stop is not None and chunk.next_offset >= stop:
+                consumer.stop(chunk.partition)
+
+
+async def _places(
+    cluster: Cluster, names: tuple[str, ...], wanted: frozenset[int]
+) -> list[TopicPartition]:
+    places = []
+    for topic in (await cluster.topics(names)).values():
+        numbers = {partition.partition for partition in topic.partitions}
+        missing = wanted - numbers
+        if missing:
+            raise UnknownTopicOrPartition(
+                f"topic {topic.name} has no partition {min(missing)}: it has {len(numbers)}"
+            )
+        places += [TopicPartition(topic.name, number) for number in sorted(wanted or numbers)]
+    return places
+
+
+def _numbers(texts: tuple[str, ...]) -> frozenset[int]:
+    numbers = set()
+    for text in ",".join(texts).split(",") if texts else ():
+        if not text.strip().isdecimal():
+            raise ConfigError(f"{text!r} is not a number of a partition")
+        numbers.add(int(text))
+    return frozenset(numbers)

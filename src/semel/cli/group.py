@@ -1,0 +1,218 @@
+"""`semel group`: list and describe consumer groups, move their offsets, delete them."""
+
+from typing import Annotated, NamedTuple
+
+from cyclopts import App, Parameter
+
+from semel.cli.output import say, say_fields, say_heading, say_json, say_outcomes, say_table
+from semel.cli.place import offsets_of, parse_place
+from semel.cli.target import DEFAULT_TARGET, Target
+from semel.client import groups
+from semel.client.cluster import Cluster
+from semel.client.groups import Group, GroupListing
+from semel.client.offsets import ends_of
+from semel.errors import ConfigError, GroupIdNotFound, RequestError
+from semel.types import TopicPartition
+from semel.world import SystemClock
+
+app = App(name="group", help="List and describe consumer groups, move their offsets, delete them.")
+
+
+@app.command(name="list")
+def list_groups(*, target: Target = DEFAULT_TARGET) -> int:
+    """List all groups."""
+
+    async def work(cluster: Cluster) -> list[GroupListing]:
+        return await groups.list_all(cluster)
+
+    found = target.run(work)
+    if target.as_json:
+        say_json(
+            [
+                {"group": one.group_id, "state": one.state, "protocol_type": one.protocol_type}
+                for one in found
+            ]
+        )
+    else:
+        rows = [(one.group_id, one.state, one.protocol_type) for one in found]
+        say_table(("GROUP", "STATE", "PROTOCOL"), rows)
+    return 0
+
+
+@app.command
+def describe(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
+    """Show groups: members, committed offsets and how far they lag behind."""
+
+    async def work(cluster: Cluster) -> list[_Described]:
+        return [await _describe(cluster, group_id) for group_id in (group, *more)]
+
+    described = target.run(work)
+    if target.as_json:
+        say_json([_as_json(one) for one in described])
+    else:
+        for one in described:
+            _say_described(one)
+    return 0
+
+
+@app.command
+def seek(
+    group: str,
+    /,
+    *,
+    to: Annotated[
+        str, Parameter(help="start, end, an offset, +N, -N or @TIME.", allow_leading_hyphen=True)
+    ],
+    topic: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["-t", "--topic"],
+            negative="",
+            help="Move only in this topic, even if the group has not read it yet; repeatable.",
+        ),
+    ] = (),
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Move the committed offsets of a group that has no members at the moment."""
+    place = parse_place(to, SystemClock().now_ms())
+
+    async def work(cluster: Cluster) -> list[tuple[str, int, int | None, int]]:
+        before = await groups.committed_offsets(cluster, group)
+        partitions = await _partitions(cluster, topic) if topic else sorted(before)
+        if not partitions:
+            raise ConfigError(f"group {group} has no offsets: name the topics with --topic")
+        after = await offsets_of(cluster, place, partitions)
+        await groups.commit_offsets(cluster, group, after)
+        return [(*partition, before.get(partition), after[partition]) for partition in partitions]
+
+    rows = target.run(work)
+    if target.as_json:
+        names = ("topic", "partition", "prior_offset", "offset")
+        say_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        say_table(("TOPIC", "PARTITION", "PRIOR-OFFSET", "OFFSET"), rows)
+    return 0
+
+
+@app.command
+def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
+    """Delete groups without members, and their offsets."""
+
+    async def work(cluster: Cluster) -> dict[str, RequestError | None]:
+        return await groups.delete(cluster, [group, *more])
+
+    return say_outcomes("group", target.run(work), "deleted", as_json=target.as_json)
+
+
+async def _partitions(cluster: Cluster, names: tuple[str, ...]) -> list[TopicPartition]:
+    topics = await cluster.topics(names)
+    return [
+        TopicPartition(topic.name, partition.partition)
+        for topic in topics.values()
+        for partition in topic.partitions
+    ]
+
+
+class _Progress(NamedTuple):
+    """How far a group is in one partition, and who of it reads there."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    end: int
+    lag: int | None
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+
+
+class _Described(NamedTuple):
+    group: Group
+    progress: list[_Progress]
+
+    @property
+    def lag(self) -> int:
+        return sum(one.lag or 0 for one in self.progress)
+
+
+async def _describe(cluster: Cluster, group_id: str) -> _Described:
+    group = await groups.describe(cluster, group_id)
+    offsets = await groups.committed_offsets(cluster, group_id)
+    if group.state == groups.DEAD and not offsets:
+        raise GroupIdNotFound(f"group {group_id} does not exist")
+    owners = groups.owners(group.members)
+    places = sorted(offsets.keys() | owners.keys())
+    ends = await _ends(cluster, places)
+    progress = []
+    for place in places:
+        owner = owners.get(place)
+        offset = offsets.get(place)
+        end = ends.get(place)
+        if end is None:
+            continue
+        progress.append(
+            _Progress(
+                *place,
+                offset=offset,
+                end=end,
+                lag=None if offset is None else max(end - offset, 0),
+                member_id=owner.member_id if owner else None,
+                client_id=owner.client_id if owner else None,
+                client_host=owner.client_host if owner else None,
+            )
+        )
+    return _Described(group, progress)
+
+
+async def _ends(cluster: Cluster, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """The ends of those partitions that still exist: offsets outlive a deleted topic."""
+    topics = (await cluster.describe({place.topic for place in places})).topics
+    return await ends_of(
+        cluster,
+        [
+            place
+            for place in places
+            if place.topic in topics and place.partition < len(topics[place.topic].partitions)
+        ],
+    )
+
+
+def _say_described(one: _Described) -> None:
+    group = one.group
+    say_heading(group.group_id)
+    say_fields(
+        {
+            "state": group.state,
+            "coordinator": group.coordinator_id,
+            "assignor": group.assignor,
+            "members": len(group.members),
+            "lag": one.lag,
+        }
+    )
+    if one.progress:
+        say("")
+        columns = "TOPIC PARTITION OFFSET END LAG MEMBER CLIENT HOST"
+        say_table(columns.split(), one.progress)
+
+
+def _as_json(one: _Described) -> dict[str, object]:
+    group = one.group
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "coordinator": group.coordinator_id,
+        "protocol_type": group.protocol_type,
+        "assignor": group.assignor,
+        "lag": one.lag,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "partitions": [list(partition) for partition in sorted(member.partitions)],
+            }
+            for member in group.members
+        ],
+        "partitions": [progress._asdict() for progress in one.progress],
+    }

@@ -1,0 +1,66 @@
+"""The entry of `semel`: picks the command, and turns failures into a sentence and an exit code.
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted, 141 nobody reads.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from semel.errors import ConfigError, SemelError
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+PIPE_BROKEN = 141
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    # A broker must be up at once, and has no use for what the other commands import.
+    run = _serve if tokens[:1] == ["serve"] else _dispatch
+    return _guarded(run, tokens)
+
+
+def _guarded(run: Callable[[list[str]], int], tokens: list[str]) -> int:
+    try:
+        code = run(tokens)
+        sys.stdout.flush()
+    except ConfigError as error:
+        return _complain(error, USAGE)
+    except (SemelError, OSError) as error:
+        if isinstance(error, BrokenPipeError):
+            # Python would complain once more when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return PIPE_BROKEN
+        return _complain(error, FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _complain(error: Exception, code: int) -> int:
+    sys.stderr.write(f"semel: {error}\n")
+    return code
+
+
+def _serve(tokens: list[str]) -> int:
+    from semel.cli.serve import main as serve
+
+    return serve(tokens[1:])
+
+
+def _dispatch(tokens: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    from semel.cli.app import app
+
+    try:
+        command, bound, _ = app.parse_args(tokens, print_error=False, exit_on_error=False)
+    except CycloptsError as error:
+        raise ConfigError(" ".join(str(error).split())) from None
+    return int(command(*bound.args, **bound.kwargs) or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

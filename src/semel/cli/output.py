@@ -1,0 +1,93 @@
+"""Printing: tables with colour for a terminal, plain columns for a pipe, JSON on demand."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+
+from semel.errors import RequestError
+
+Cell = str | int | None
+
+_GAP = "  "
+_MISSING = "-"
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def say_json(value: object) -> None:
+    say(json.dumps(value, ensure_ascii=False))
+
+
+def complain(text: str) -> None:
+    """One sentence on standard error."""
+    sys.stderr.write(f"semel: {text}\n")
+
+
+def say_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    if sys.stdout.isatty():
+        _say_coloured(columns, rows)
+    else:
+        _say_plain(columns, rows)
+
+
+def say_fields(fields: Mapping[str, Cell]) -> None:
+    """One name and value per line."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        say(f"{name:<{width}}{_GAP}{_text(value)}")
+
+
+def say_heading(text: str) -> None:
+    if sys.stdout.isatty():
+        from rich.console import Console
+
+        Console(highlight=False).print(f"\n[bold]{text}[/bold]")
+    else:
+        say(f"\n{text}")
+
+
+def say_outcomes(
+    subject: str, outcomes: Mapping[str, RequestError | None], done: str, *, as_json: bool
+) -> int:
+    """What became of each subject; the exit code is 1 if any was refused."""
+    if as_json:
+        say_json(
+            [
+                {subject: name, "error": str(error) if error else None}
+                for name, error in outcomes.items()
+            ]
+        )
+    else:
+        for name, error in outcomes.items():
+            if error is None:
+                say(f"{done} {subject} {name}")
+            else:
+                complain(str(error))
+    return int(any(outcomes.values()))
+
+
+def _text(cell: Cell) -> str:
+    return _MISSING if cell is None or cell == "" else str(cell)
+
+
+def _say_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    lines = [list(columns), *([_text(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    for line in lines:
+        padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        say(_GAP.join(padded).rstrip())
+
+
+def _say_coloured(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold cyan", pad_edge=False)
+    for index, column in enumerate(columns):
+        is_number = any(isinstance(row[index], int) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(cell) for cell in row))
+    Console().print(table)

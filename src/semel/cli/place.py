@@ -1,0 +1,114 @@
+"""Places in a partition as users name them: its start or end, an offset, a moment.
+
+start | end                 also beginning, earliest, oldest; latest, newest
+42                          this offset
++10 | -10                   ten behind the start; ten before the end
+@1700000000000              the first record at or after this moment: milliseconds or seconds
+@2024-05-01T12:00:00        since 1970, a date with or without a time (UTC if it names no
+@-1h                        zone), or an age in s, m, h, d
+FROM:TO | :TO               a range; TO is not read any more
+"""
+
+import enum
+import re
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from semel.client.cluster import Cluster
+from semel.client.offsets import beginnings_of, ends_of, offsets_at_or_end
+from semel.errors import ConfigError
+from semel.types import TopicPartition
+
+_STARTS = frozenset({"start", "beginning", "earliest", "oldest"})
+_ENDS = frozenset({"end", "latest", "newest"})
+_AGE = re.compile(r"-(\d+)(ms|s|m|h|d)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SECONDS_DIGITS_MAX = 11  # With more digits a number of seconds would lie beyond the year 5000.
+
+
+class Kind(enum.Enum):
+    START = "start"
+    END = "end"
+    OFFSET = "offset"
+    MOMENT = "moment"
+
+
+class Place(NamedTuple):
+    kind: Kind
+    number: int = 0
+    """Records behind the start or, if negative, before the end; the offset; milliseconds."""
+
+
+START = Place(Kind.START)
+END = Place(Kind.END)
+
+
+def parse_place(text: str, now_ms: int) -> Place:
+    place = _parse(text, now_ms)
+    if place is None:
+        raise ConfigError(f"{text!r} is not a place: give start, end, an offset or @TIME")
+    return place
+
+
+def parse_range(text: str, now_ms: int) -> tuple[Place, Place | None]:
+    """Where to begin, and where to stop if that is said too."""
+    place = _parse(text, now_ms)
+    if place is not None:
+        return place, None
+    # Times have colons too, so the one that parts the range is found by trying.
+    for colon in (match.start() for match in re.finditer(":", text)):
+        left, right = text[:colon], text[colon + 1 :]
+        if left.startswith("@") and not right.startswith("@") and right not in _ENDS:
+            right = f"@{right}"
+        begin, stop = _parse(left, now_ms) if left else START, _parse(right, now_ms)
+        if begin is not None and stop is not None:
+            return begin, stop
+    raise ConfigError(f"{text!r} is not a place or a range: give start, end, N, -N, @TIME or A:B")
+
+
+async def offsets_of(
+    cluster: Cluster, place: Place, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The offset of this place in each partition, within what the partition holds."""
+    if place.kind == Kind.MOMENT:
+        return await offsets_at_or_end(cluster, partitions, place.number)
+    starts = await beginnings_of(cluster, partitions)
+    ends = await ends_of(cluster, partitions)
+    origins = {
+        Kind.START: starts,
+        Kind.END: ends,
+        Kind.OFFSET: dict.fromkeys(partitions, 0),
+    }[place.kind]
+    return {
+        partition: min(max(origins[partition] + place.number, starts[partition]), ends[partition])
+        for partition in partitions
+    }
+
+
+def _parse(text: str, now_ms: int) -> Place | None:
+    if text in _STARTS:
+        return START
+    if text in _ENDS:
+        return END
+    if text.startswith("@"):
+        moment_ms = _parse_moment(text[1:], now_ms)
+        return None if moment_ms is None else Place(Kind.MOMENT, moment_ms)
+    if not re.fullmatch(r"[+-]?\d+", text):
+        return None
+    kind = {"+": Kind.START, "-": Kind.END}.get(text[0], Kind.OFFSET)
+    return Place(kind, int(text))
+
+
+def _parse_moment(text: str, now_ms: int) -> int | None:
+    if text.isdecimal():
+        return int(text) * (1000 if len(text) <= _SECONDS_DIGITS_MAX else 1)
+    if age := _AGE.fullmatch(text):
+        return now_ms - int(age[1]) * _UNIT_MS[age[2]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)

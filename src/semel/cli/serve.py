@@ -1,0 +1,87 @@
+"""`semel serve`: run a broker. Parsed without the other commands' library, to start at once."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from semel.errors import ConfigError
+
+_EXAMPLES = """\
+examples:
+  semel serve                                    on 127.0.0.1:9092, data in ./semel-data
+  semel serve --ephemeral --listen 127.0.0.1:0   for a test: a free port, nothing is kept
+  semel serve --set num.partitions=8 --set log.flush.interval.ms=2
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    from semel.broker.main import ServeOptions, serve
+
+    serve(ServeOptions(**vars(options)))
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; `{self.prog} --help` lists the options")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="semel serve",
+        description="Run a broker: a durable log that Kafka clients use.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9092",
+        help="where to listen (default: %(default)s; port 0 picks a free one)",
+    )
+    add(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="the address told to clients (default: the one they connected to)",
+    )
+    add(
+        "--data",
+        metavar="DIR",
+        type=Path,
+        default=Path("semel-data"),
+        help="the folder that holds everything (default: ./%(default)s)",
+    )
+    add(
+        "--ephemeral",
+        action="store_true",
+        help="a temporary folder, gone at the end and not synced, instead of --data",
+    )
+    add("--config", metavar="FILE", type=Path, help="settings in a TOML file")
+    add(
+        "--set",
+        metavar="NAME=VALUE",
+        dest="settings",
+        action=_Collect,
+        default=(),
+        help="a setting by Kafka's name, over those in the file; repeatable",
+    )
+    add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here")
+    add("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+class _Collect(argparse.Action):
+    """Gathers the values of a repeated option in a tuple."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), values))

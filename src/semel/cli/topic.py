@@ -1,0 +1,249 @@
+"""`semel topic`: create, list, describe, delete and enlarge topics, and change their settings."""
+
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+from cyclopts import App, Parameter
+
+from semel.cli.output import say, say_fields, say_heading, say_json, say_outcomes, say_table
+from semel.cli.pairs import parse_pairs
+from semel.cli.target import DEFAULT_TARGET, Target
+from semel.client import admin
+from semel.client.admin import CLUSTER_DEFAULT, ConfigEntry, ConfigSource
+from semel.client.cluster import Cluster
+from semel.client.metadata import Topic
+from semel.client.offsets import beginnings_of, ends_of
+from semel.errors import ConfigError, TopicAlreadyExists
+from semel.types import TopicPartition
+
+app = App(name="topic", help="Create, list, describe, delete and enlarge topics.")
+
+_Settings = Annotated[
+    tuple[str, ...],
+    Parameter(name=["-c", "--config"], help="A setting as KEY=VALUE; repeatable.", negative=""),
+]
+
+
+@app.command
+def create(
+    name: str,
+    /,
+    *names: str,
+    partitions: Annotated[
+        int, Parameter(name=["-p", "--partitions"], help="-1: as the cluster has set.")
+    ] = CLUSTER_DEFAULT,
+    replicas: Annotated[
+        int, Parameter(name=["-r", "--replicas"], help="-1: as the cluster has set.")
+    ] = CLUSTER_DEFAULT,
+    config: _Settings = (),
+    if_not_exists: Annotated[
+        bool, Parameter(negative="", help="It is no failure if the topic is there already.")
+    ] = False,
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Create topics."""
+    configs = dict(parse_pairs(config))
+
+    async def work(cluster: Cluster) -> admin.Outcomes:
+        return await admin.create(
+            cluster,
+            [name, *names],
+            partition_count=partitions,
+            replication_factor=replicas,
+            configs=configs,
+        )
+
+    outcomes = target.run(work)
+    if if_not_exists:
+        outcomes = {
+            topic: None if isinstance(error, TopicAlreadyExists) else error
+            for topic, error in outcomes.items()
+        }
+    return say_outcomes("topic", outcomes, "created", as_json=target.as_json)
+
+
+@app.command
+def delete(name: str, /, *names: str, target: Target = DEFAULT_TARGET) -> int:
+    """Delete topics and all their records."""
+
+    async def work(cluster: Cluster) -> admin.Outcomes:
+        return await admin.delete(cluster, [name, *names])
+
+    return say_outcomes("topic", target.run(work), "deleted", as_json=target.as_json)
+
+
+@app.command(name="add-partitions")
+def add_partitions(
+    name: str,
+    /,
+    *names: str,
+    more: Annotated[
+        int | None, Parameter(name=["-n", "--num"], help="How many to add to each topic.")
+    ] = None,
+    partitions: Annotated[
+        int | None, Parameter(name=["-p", "--partitions"], help="How many each shall have in all.")
+    ] = None,
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Add partitions to topics, by --num or up to --partitions."""
+    if (more is None) == (partitions is None):
+        raise ConfigError("say either how many to add (--num) or how many in all (--partitions)")
+
+    async def work(cluster: Cluster) -> admin.Outcomes:
+        topics = await cluster.topics([name, *names])
+        return await admin.enlarge(
+            cluster,
+            {
+                topic.name: len(topic.partitions) + more if more is not None else partitions or 0
+                for topic in topics.values()
+            },
+        )
+
+    return say_outcomes("topic", target.run(work), "enlarged", as_json=target.as_json)
+
+
+@app.command(name="alter-config")
+def alter_config(
+    name: str,
+    /,
+    *,
+    config: _Settings = (),
+    unset: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["-d", "--delete"],
+            help="A setting to put back to the cluster's; repeatable.",
+            negative="",
+        ),
+    ] = (),
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Change settings of a topic."""
+    changes: dict[str, str | None] = {**dict(parse_pairs(config)), **dict.fromkeys(unset)}
+    if not changes:
+        raise ConfigError("say what to set (--config) or to put back (--delete)")
+
+    async def work(cluster: Cluster) -> None:
+        await admin.alter_topic_configs(cluster, name, changes)
+
+    target.run(work)
+    return say_outcomes("topic", {name: None}, "changed", as_json=target.as_json)
+
+
+@app.command(name="list")
+def list_topics(
+    *names: str,
+    internal: Annotated[
+        bool, Parameter(name=["-i", "--internal"], negative="", help="Internal ones too.")
+    ] = False,
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """List topics: all, or those named."""
+
+    async def work(cluster: Cluster) -> Mapping[str, Topic]:
+        return await cluster.topics(names) if names else (await cluster.describe()).topics
+
+    found = target.run(work)
+    topics = sorted(topic for topic in found.values() if internal or names or not topic.is_internal)
+    rows = [(topic.name, len(topic.partitions), _replica_count(topic)) for topic in topics]
+    if target.as_json:
+        say_json([dict(zip(("name", "partitions", "replicas"), row, strict=True)) for row in rows])
+    else:
+        say_table(("NAME", "PARTITIONS", "REPLICAS"), rows)
+    return 0
+
+
+@app.command
+def describe(
+    name: str,
+    /,
+    *names: str,
+    every: Annotated[
+        bool, Parameter(name=["-a", "--all"], negative="", help="Also settings left as they were.")
+    ] = False,
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Show topics: their partitions with offsets, and their settings."""
+
+    async def work(cluster: Cluster) -> list[_Described]:
+        topics = await cluster.topics([name, *names])
+        configs = await admin.topic_configs(cluster, topics.keys())
+        places = [
+            TopicPartition(topic.name, partition.partition)
+            for topic in topics.values()
+            for partition in topic.partitions
+        ]
+        starts, ends = await beginnings_of(cluster, places), await ends_of(cluster, places)
+        return [
+            _Described(topic, _shown(configs[topic.name], every=every), starts, ends)
+            for topic in topics.values()
+        ]
+
+    described = target.run(work)
+    if target.as_json:
+        say_json([_as_json(one) for one in described])
+    else:
+        for one in described:
+            _say_described(one)
+    return 0
+
+
+class _Described(NamedTuple):
+    topic: Topic
+    configs: list[ConfigEntry]
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+
+    def rows(self) -> list[tuple[int, int, int, str, str, int, int]]:
+        return [
+            (
+                partition.partition,
+                partition.leader_id,
+                partition.leader_epoch,
+                _listed(partition.replica_ids),
+                _listed(partition.in_sync_replica_ids),
+                self.starts[TopicPartition(self.topic.name, partition.partition)],
+                self.ends[TopicPartition(self.topic.name, partition.partition)],
+            )
+            for partition in self.topic.partitions
+        ]
+
+
+def _shown(configs: tuple[ConfigEntry, ...], *, every: bool) -> list[ConfigEntry]:
+    return sorted(
+        entry for entry in configs if every or entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+    )
+
+
+def _say_described(one: _Described) -> None:
+    topic = one.topic
+    say_heading(topic.name)
+    say_fields(
+        {
+            "partitions": len(topic.partitions),
+            "replicas": _replica_count(topic),
+            "internal": "yes" if topic.is_internal else "no",
+            **{entry.name: entry.value for entry in one.configs},
+        }
+    )
+    say("")
+    say_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN-SYNC", "START", "END"), one.rows())
+
+
+def _as_json(one: _Described) -> dict[str, object]:
+    names = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end")
+    return {
+        "name": one.topic.name,
+        "internal": one.topic.is_internal,
+        "replicas": _replica_count(one.topic),
+        "configs": {entry.name: entry.value for entry in one.configs},
+        "partitions": [dict(zip(names, row, strict=True)) for row in one.rows()],
+    }
+
+
+def _replica_count(topic: Topic) -> int:
+    return max((len(partition.replica_ids) for partition in topic.partitions), default=0)
+
+
+def _listed(node_ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, node_ids))
