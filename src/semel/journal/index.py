@@ -43,12 +43,14 @@ class BatchIndex:
         if rows is None:
             rows = self._partitions[partition] = Rows()
         # The running maximum rises, so that a time is found by halving.
-        rows.timestamp_max = max(rows.timestamp_max, max_timestamp)
-        rows.timestamps.append(rows.timestamp_max)
+        if max_timestamp < rows.timestamp_max:
+            max_timestamp = rows.timestamp_max
+        else:
+            rows.timestamp_max = max_timestamp
+        rows.timestamps.append(max_timestamp)
         rows.base_offsets.append(base_offset)
         rows.positions.append(position)
         rows.sizes.append(size)
-        rows.byte_count += size
 
     def drop(self, partition: int) -> None:
         """The partition is deleted; its handle is never used again."""
@@ -62,7 +64,11 @@ class BatchIndex:
 
     def bytes_of(self, partition: int) -> int:
         rows = self._partitions.get(partition)
-        return 0 if rows is None else rows.byte_count
+        return 0 if rows is None else rows.byte_count()
+
+    def timestamp_max(self, partition: int) -> int | None:
+        rows = self._partitions.get(partition)
+        return None if rows is None else rows.timestamp_max
 
     def find(self, partition: int, offset: int) -> Location | None:
         """The batch that holds this offset: the last to begin at or before it, else the first."""

@@ -7,6 +7,7 @@ killed process can no longer lose it.
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from semel.errors import CorruptJournal, JournalFailed
@@ -133,6 +134,14 @@ class Journal:
     def failure(self) -> JournalFailed | None:
         return self._commit.failure
 
+    @property
+    def writes(self) -> int:
+        return self._commit.write_count
+
+    @property
+    def sync_counts(self) -> Counter[SyncReason]:
+        return self._commit.sync_counts
+
     def reserve(self, size: int, urgent: bool = False) -> None:
         """Raises JournalFull unless a payload of this size can be appended now.
 
@@ -184,7 +193,7 @@ class Journal:
     def batches(
         self, partition: int, from_offset: int, below_offset: int, size_max: int
     ) -> list[memoryview]:
-        """Whole stored batches from the one that holds `from_offset`, all beginning below the bound.
+        """Whole stored batches from the one that holds `from_offset`, each beginning below the end.
 
         At least one if there is any, and then as many as fit into `size_max` bytes.
         """

@@ -1,8 +1,8 @@
 """A disk in memory, for simulation: it loses, tears, reorders and fails on command.
 
-It takes seeded time for all it does. The law of the model: synced bytes stay, unless a bit is flipped on purpose. A kill loses what the
-process had not handed over; a power loss also takes any part of what was not synced, in any order,
-by the page.
+It takes seeded time for all it does. The law of the model: synced bytes stay, unless a bit is
+flipped on purpose. A kill loses what the process had not handed over; a power loss also takes any
+part of what was not synced, in any order, by the page.
 """
 
 import asyncio

@@ -49,18 +49,27 @@ class Rows:
     """The batches of one partition in one segment, and the partition's summary before them."""
 
     __slots__ = (
-        "base_offsets", "byte_count", "last", "positions", "sizes", "timestamp_max", "timestamps",
-    )  # fmt: skip
+        "base_offsets",
+        "earlier_byte_count",
+        "last",
+        "positions",
+        "sizes",
+        "timestamp_max",
+        "timestamps",
+    )
 
     def __init__(self) -> None:
         self.base_offsets = array("q")
         self.positions = array("q")
         self.timestamps = array("q")
         self.sizes = array("i")
-        self.byte_count = 0
+        self.earlier_byte_count = 0
         self.timestamp_max = TIMESTAMP_MIN
         self.last: Location | None = None
         """The last batch before these rows, if there are no rows."""
+
+    def byte_count(self) -> int:
+        return self.earlier_byte_count + sum(self.sizes)
 
     def newest(self) -> Location | None:
         if not self.base_offsets:
@@ -70,7 +79,7 @@ class Rows:
     def successor(self) -> "Rows":
         """Empty rows for the next segment."""
         rows = Rows()
-        rows.byte_count = self.byte_count
+        rows.earlier_byte_count = self.byte_count()
         rows.timestamp_max = self.timestamp_max
         rows.last = self.newest()
         return rows
@@ -89,7 +98,7 @@ def encode(partitions: Mapping[int, Rows], base: int, end: int) -> bytes:
         fields = (
             *(partition, row_count, len(rows.base_offsets)),
             *last,
-            *(rows.byte_count, rows.timestamp_max),
+            *(rows.byte_count(), rows.timestamp_max),
         )
         for column, field in zip(directory, fields, strict=True):
             column.append(field)
@@ -175,7 +184,7 @@ class SealedIndex:
         rows.positions.frombytes(self.positions[chosen].tobytes())
         rows.timestamps.frombytes(self.timestamps[chosen].tobytes())
         rows.sizes.frombytes(self.sizes[chosen].tobytes())
-        rows.byte_count = summary.byte_count
+        rows.earlier_byte_count = summary.byte_count - sum(rows.sizes)
         rows.timestamp_max = summary.timestamp_max
         rows.last = summary.last
         return rows
