@@ -1,9 +1,16 @@
 """The table of APIs, against the schemas that kafka-python carries and against kio."""
 
+import inspect
+import pkgutil
 import subprocess
 import sys
+from importlib import import_module
+from typing import Any
 
+import aiokafka.protocol
 import pytest
+from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol.broker_version_data import BrokerVersionData
 from kio.schema.index import api_key_map
 
 from semel.wire.apis import APIS, BY_KEY, Api, lookup, served
@@ -42,6 +49,42 @@ def test_produce_is_advertised_from_zero_and_known_from_three() -> None:
 
 def test_only_what_is_marked_is_served() -> None:
     assert {api.key for api in served()} == {api.key for api in APIS if api.served}
+
+
+def classes_of(module: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if inspect.isclass(value)}
+
+
+def requests_of_kafka_python() -> list[Any]:
+    return [
+        value
+        for module in (admin, consumer, metadata, producer)
+        for name, value in classes_of(module).items()
+        if name.endswith("Request")
+    ]
+
+
+def test_kafka_python_finds_a_version_of_every_served_api() -> None:
+    offered = {api.key: (api.advertised_version_min, api.version_max) for api in served()}
+    negotiated = BrokerVersionData(api_versions=offered)
+    assert negotiated.broker_version == (3, 8)
+    requests = requests_of_kafka_python()
+    assert {request.API_KEY for request in requests} >= set(offered)
+    for request in requests:
+        if request.API_KEY in offered:
+            assert BY_KEY[request.API_KEY].knows(negotiated.api_version(request))
+
+
+def test_aiokafka_finds_a_version_of_every_served_api_that_it_calls() -> None:
+    versions: dict[int, set[int]] = {}
+    for module in pkgutil.iter_modules(aiokafka.protocol.__path__):
+        for value in classes_of(import_module(f"aiokafka.protocol.{module.name}")).values():
+            if isinstance(vars(value).get("API_VERSION"), int):
+                versions.setdefault(value.API_KEY, set()).add(value.API_VERSION)
+    for api in served():
+        if api.key in versions:
+            assert any(map(api.knows, versions[api.key])), api
+    assert versions[0] & {3, 4, 5, 6, 7, 8}
 
 
 def test_the_table_imports_no_messages() -> None:

@@ -25,7 +25,7 @@ class Api:
         flexible: int,
         *,
         note: str = "",
-        served: bool = True,
+        unserved: str = "",
         advertised_min: int | None = None,
     ) -> None:
         self.key = key
@@ -34,13 +34,16 @@ class Api:
         self.version_min, self.version_max = versions
         self.flexible_version_min = flexible
         self.note = note
-        self.served = served
+        self.unserved = unserved
+        """Why this broker does not answer it; empty if it does."""
+        self.served = not unserved
         self.advertised_version_min = self.version_min if advertised_min is None else advertised_min
 
     def __repr__(self) -> str:
         return f"<{self.name} {self.key}: {self.version_min}-{self.version_max}>"
 
     def knows(self, version: int) -> bool:
+        """Whether a request of this version can be read, which is less than what is advertised."""
         return self.version_min <= version <= self.version_max
 
     def request_header_version(self, version: int) -> int:
@@ -75,6 +78,9 @@ class Api:
         return self.messages.encode_response  # type: ignore[no-any-return]
 
 
+TRANSACTIONS: Final = "transactions are not served yet"
+AUTHENTICATION: Final = "there is no authentication yet"
+
 APIS: Final[tuple[Api, ...]] = (
     Api(
         0,
@@ -83,8 +89,7 @@ APIS: Final[tuple[Api, ...]] = (
         (3, 12),
         9,
         advertised_min=0,
-        note="0-2 are advertised, since librdkafka before 2.8 needs to see them (KAFKA-18659), "
-        "and refused",
+        note="0-2 are advertised, because librdkafka wants to see them (KAFKA-18659), and refused",
     ),
     Api(1, "Fetch", "fetch", (4, 12), 12, note="topic ids (13 and later) are not served"),
     Api(2, "ListOffsets", "list_offsets", (1, 7), 6),
@@ -98,30 +103,30 @@ APIS: Final[tuple[Api, ...]] = (
     Api(14, "SyncGroup", "sync_group", (0, 5), 4),
     Api(15, "DescribeGroups", "describe_groups", (0, 5), 5),
     Api(16, "ListGroups", "list_groups", (0, 4), 3),
-    Api(17, "SaslHandshake", "sasl_handshake", (0, 1), NEVER, served=False),
+    Api(17, "SaslHandshake", "sasl_handshake", (0, 1), NEVER, unserved=AUTHENTICATION),
     Api(18, "ApiVersions", "api_versions", (0, 4), 3),
     Api(19, "CreateTopics", "create_topics", (2, 7), 5),
     Api(20, "DeleteTopics", "delete_topics", (1, 6), 4),
-    Api(21, "DeleteRecords", "delete_records", (0, 2), 2, served=False),
-    Api(22, "InitProducerId", "init_producer_id", (0, 5), 2),
+    Api(21, "DeleteRecords", "delete_records", (0, 2), 2),
+    Api(22, "InitProducerId", "init_producer_id", (0, 5), 2, note="without a transactional id"),
     Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), 4),
-    Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", (0, 3), 3, served=False),
-    Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3, served=False),
-    Api(26, "EndTxn", "end_txn", (0, 5), 3, served=False),
-    Api(27, "WriteTxnMarkers", "write_txn_markers", (1, 2), 1, served=False),
-    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 5), 3, served=False),
+    Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", (0, 3), 3, unserved=TRANSACTIONS),
+    Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3, unserved=TRANSACTIONS),
+    Api(26, "EndTxn", "end_txn", (0, 5), 3, unserved=TRANSACTIONS),
+    Api(27, "WriteTxnMarkers", "write_txn_markers", (1, 2), 1, unserved=TRANSACTIONS),
+    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 5), 3, unserved=TRANSACTIONS),
     Api(32, "DescribeConfigs", "describe_configs", (1, 4), 4),
     Api(33, "AlterConfigs", "alter_configs", (0, 2), 2),
     Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), 2),
-    Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2, served=False),
+    Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2, unserved=AUTHENTICATION),
     Api(37, "CreatePartitions", "create_partitions", (0, 3), 2),
     Api(42, "DeleteGroups", "delete_groups", (0, 2), 2),
     Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), 1),
     Api(47, "OffsetDelete", "offset_delete", (0, 0), NEVER),
     Api(60, "DescribeCluster", "describe_cluster", (0, 1), 0),
-    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0, served=False),
-    Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0, served=False),
-    Api(66, "ListTransactions", "list_transactions", (0, 2), 0, served=False),
+    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0, unserved=TRANSACTIONS),
+    Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0, unserved=TRANSACTIONS),
+    Api(66, "ListTransactions", "list_transactions", (0, 2), 0, unserved=TRANSACTIONS),
 )
 
 BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}
