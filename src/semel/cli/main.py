@@ -27,21 +27,27 @@ def _guarded(run: Callable[[list[str]], int], tokens: list[str]) -> int:
         code = run(tokens)
         sys.stdout.flush()
     except ConfigError as error:
-        return _complain(error, USAGE)
+        return _complain(str(error), USAGE)
     except (SemelError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             # Python would complain once more when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_BROKEN
-        return _complain(error, FAILED)
+        return _complain(_in_words(error), FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
 
 
-def _complain(error: Exception, code: int) -> int:
-    sys.stderr.write(f"semel: {error}\n")
+def _complain(sentence: str, code: int) -> int:
+    sys.stderr.write(f"semel: {sentence}\n")
     return code
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {(error.strerror or '').lower()}"
+    return str(error)
 
 
 def _serve(tokens: list[str]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from semel.errors import RequestError
 
-Cell = str | int | None
+Cell = str | int | tuple[int, ...] | None
 
 _GAP = "  "
 _MISSING = "-"
@@ -69,7 +69,10 @@ def say_outcomes(
 
 
 def _text(cell: Cell) -> str:
-    return _MISSING if cell is None or cell == "" else str(cell)
+    text = (
+        ",".join(map(str, cell)) if isinstance(cell, tuple) else "" if cell is None else str(cell)
+    )
+    return text or _MISSING
 
 
 def _say_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:

@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -82,28 +81,20 @@ def produce(
     )
     lines = lines_of_files(files) if files else lines_of(sys.stdin.buffer)
 
-    async def work(cluster: Cluster) -> list[Delivery]:
+    report = _Report(topic, as_json=target.as_json, at_once=not files and sys.stdin.isatty())
+
+    async def work(cluster: Cluster) -> None:
         producer = Producer(
             cluster,
             acks=_ACKS[acks],
             compression=Compression[compression.name],
             is_idempotent=idempotent and _ACKS[acks] == ACKS_ALL,
         )
-        return await _send(producer, topic, lines, make, partition)
+        async for some in lines:
+            report.add(await producer.send(topic, make.records(some), partition))
 
-    deliveries = target.run(work)
-    if target.as_json:
-        for delivery in deliveries:
-            say_json(
-                {
-                    "topic": delivery.partition.topic,
-                    "partition": delivery.partition.partition,
-                    "offset": delivery.base_offset,
-                    "count": delivery.record_count,
-                }
-            )
-    else:
-        _say_summary(topic, deliveries)
+    target.run(work)
+    report.finish()
     return 0
 
 
@@ -136,28 +127,39 @@ class _RecordMaker:
         return Record(key, None if is_null else value, now_ms, self._headers)
 
 
-async def _send(
-    producer: Producer,
-    topic: str,
-    lines: AsyncIterator[list[bytes]],
-    make: _RecordMaker,
-    partition: int | None,
-) -> list[Delivery]:
-    deliveries: list[Delivery] = []
-    async for some in lines:
-        deliveries += await producer.send(topic, make.records(some), partition)
-    return deliveries
+class _Report:
+    """Says where records went: as they go, or in sum when there may be millions."""
 
+    def __init__(self, topic: str, *, as_json: bool, at_once: bool) -> None:
+        self._topic = topic
+        self._as_json = as_json
+        self._at_once = at_once
+        self._counts: Counter[int] = Counter()
+        self._first_offsets: dict[int, int] = {}
 
-def _say_summary(topic: str, deliveries: list[Delivery]) -> None:
-    counts: Counter[int] = Counter()
-    first_offsets: dict[int, int] = {}
-    for delivery in deliveries:
-        number = delivery.partition.partition
-        counts[number] += delivery.record_count
-        first_offsets.setdefault(number, delivery.base_offset)
-    for number, count in sorted(counts.items()):
+    def add(self, deliveries: list[Delivery]) -> None:
+        for delivery in deliveries:
+            number, offset = delivery.partition.partition, delivery.base_offset
+            if self._as_json:
+                say_json(
+                    {
+                        "topic": self._topic,
+                        "partition": number,
+                        "offset": offset,
+                        "count": delivery.record_count,
+                    }
+                )
+            elif self._at_once:
+                self._say(number, offset, delivery.record_count)
+            else:
+                self._counts[number] += delivery.record_count
+                self._first_offsets.setdefault(number, offset)
+
+    def finish(self) -> None:
+        for number, count in sorted(self._counts.items()):
+            self._say(number, self._first_offsets[number], count)
+
+    def _say(self, number: int, offset: int, count: int) -> None:
         noun = "record" if count == 1 else "records"
-        offset = first_offsets[number]
         place = f"from offset {offset}" if offset >= 0 else "unconfirmed"
-        say(f"{count} {noun} to {topic} partition {number}, {place}")
+        say(f"{count} {noun} to {self._topic} partition {number}, {place}")

@@ -194,14 +194,14 @@ class _Described(NamedTuple):
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
 
-    def rows(self) -> list[tuple[int, int, int, str, str, int, int]]:
+    def rows(self) -> list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int]]:
         return [
             (
                 partition.partition,
                 partition.leader_id,
                 partition.leader_epoch,
-                _listed(partition.replica_ids),
-                _listed(partition.in_sync_replica_ids),
+                partition.replica_ids,
+                partition.in_sync_replica_ids,
                 self.starts[TopicPartition(self.topic.name, partition.partition)],
                 self.ends[TopicPartition(self.topic.name, partition.partition)],
             )
@@ -243,7 +243,3 @@ def _as_json(one: _Described) -> dict[str, object]:
 
 def _replica_count(topic: Topic) -> int:
     return max((len(partition.replica_ids) for partition in topic.partitions), default=0)
-
-
-def _listed(node_ids: tuple[int, ...]) -> str:
-    return ",".join(map(str, node_ids))

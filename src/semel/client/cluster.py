@@ -17,7 +17,7 @@ from semel.client.link import Link, open_link
 from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
 from semel.client.refusal import raise_for
 from semel.client.retry import retrying
-from semel.errors import BrokerNotAvailable, NetworkException, NotController, RequestError
+from semel.errors import BrokerNotAvailable, NetworkException, NotController
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
 from semel.wire.messages import metadata as metadata_messages
@@ -156,7 +156,7 @@ class Cluster:
             between=self._relearn,
         )
 
-    async def _relearn(self, _: RequestError) -> None:
+    async def _relearn(self) -> None:
         """Forget who was responsible for what: the refusal says that it has changed."""
         self._coordinators.clear()
         self._controller_id = NO_NODE

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from semel.client.assignment import assigned_partitions
 from semel.client.cluster import Cluster
 from semel.client.refusal import raise_for, refusal
-from semel.errors import NONE, RequestError, UnknownMemberId
+from semel.errors import NONE, GroupIdNotFound, NonEmptyGroup, RequestError, UnknownMemberId
 from semel.types import TopicPartition
 from semel.wire.messages import (
     delete_groups,
@@ -20,6 +20,7 @@ from semel.wire.messages import (
 DEAD = "Dead"
 _NO_OFFSET = -1
 _CONSUMER_PROTOCOL = "consumer"
+_REASONS = {GroupIdNotFound.code: "it does not exist", NonEmptyGroup.code: "it has members"}
 
 
 class GroupListing(NamedTuple):
@@ -167,7 +168,7 @@ async def _delete_one(cluster: Cluster, group_id: str) -> RequestError | None:
         (result,) = reply.results
         if result.error_code == NONE:
             return None
-        error = refusal(result.error_code, f"group {group_id}")
+        error = refusal(result.error_code, f"group {group_id}", _REASONS.get(result.error_code))
         if error.retriable:
             raise error
         return error

@@ -14,7 +14,7 @@ from semel.client.cluster import Cluster
 from semel.client.partitioner import partition_of
 from semel.client.refusal import raise_for
 from semel.client.together import together
-from semel.errors import ConfigError, MessageTooLarge, ProtocolError
+from semel.errors import ConfigError, MessageTooLarge, ProtocolError, UnknownTopicOrPartition
 from semel.records.batch import HEADER_SIZE
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
@@ -78,6 +78,10 @@ class Producer:
         if self._is_idempotent:
             await self._initialise()
         partition_count = len((await self._cluster.topic_to_write(topic)).partitions)
+        if partition is not None and not 0 <= partition < partition_count:
+            raise UnknownTopicOrPartition(
+                f"topic {topic} has no partition {partition}: it has {partition_count}"
+            )
         by_partition: dict[TopicPartition, list[Record]] = defaultdict(list)
         for record in records:
             number = self._place(record, partition_count) if partition is None else partition

@@ -16,22 +16,24 @@ async def retrying(
     attempt: Callable[[], Awaitable[_Result]],
     *,
     timeout_ms: int,
-    between: Callable[[RequestError], Awaitable[object]] | None = None,
+    between: Callable[[], Awaitable[object]] | None = None,
 ) -> _Result:
     """The result of the first attempt that is not refused for a passing reason.
 
-    `between` runs before each further attempt, to learn what has changed.
+    `between` runs before each further attempt, to learn what has changed; it may be refused too.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
     pause_s = _PAUSE_FIRST_S
+    is_refused = False
     while True:
         try:
+            if is_refused and between is not None:
+                await between()
             return await attempt()
         except RequestError as error:
             if not error.retriable or loop.time() + pause_s > deadline:
                 raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
-            if between is not None:
-                await between(error)
+        is_refused = True
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, _PAUSE_MAX_S)

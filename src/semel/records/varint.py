@@ -19,6 +19,9 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     number = 0
     shift = 0
     try:
+        first = buffer[position]
+        if first < 0x80:  # Nearly all of them: lengths and deltas are small.
+            return (first >> 1) ^ -(first & 1), position + 1
         for next_position in range(position + 1, position + _SIZE_MAX + 1):
             byte = buffer[next_position - 1]
             number |= (byte & 0x7F) << shift
