@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -54,18 +55,21 @@ class Broker:
         command += ["--data", str(self._data)] if self._data else ["--ephemeral"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
+        # A file and not a pipe: nobody reads it, and a full pipe would stop the broker.
+        self._complaints = tempfile.TemporaryFile("w+")
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._complaints,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(_READY):
-            said = line + self._said()
+            self._running().wait()
+            said = line + self.complaints()
             self._wait()
             raise BrokerDidNotStart(said.strip() or "the broker ended without a word")
         self.port = int(line.removeprefix(_READY).partition(",")[0].rpartition(":")[2])
@@ -96,18 +100,20 @@ class Broker:
         assert self._process is not None, "the broker is not running"
         return self._process
 
-    def _said(self) -> str:
-        process = self._running()
-        assert process.stderr is not None
-        return process.stderr.read()
+    def complaints(self) -> str:
+        """What the running broker has logged so far."""
+        self._complaints.flush()
+        self._complaints.seek(0)
+        return self._complaints.read()
 
     def _wait(self) -> None:
         process = self._running()
         self._process = None
-        for stream in (process.stdin, process.stdout, process.stderr):
+        for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
         process.wait()
+        self._complaints.close()
 
     def __enter__(self) -> Self:
         self.start()

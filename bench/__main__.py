@@ -1,0 +1,63 @@
+"""`python -m bench [--quick] [NAME …]`: run the measurements, print a table, keep the results as JSON."""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.measures import MEASURES, Figure, Plan, folder_of_results, interpreter_start_s
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=", ".join(each.__name__ for each in MEASURES))
+    parser.add_argument("--quick", action="store_true", help="short loads, rough figures")
+    options = parser.parse_args()
+    plan = Plan(seconds=0.7, repeats=1) if options.quick else Plan(seconds=3.0, repeats=3)
+    console = Console()
+    table = Table("figure", "value", "limit", "", "detail")
+    figures: list[Figure] = []
+    for measure in MEASURES:
+        if options.names and measure.__name__ not in options.names:
+            continue
+        console.print(f"[dim]{measure.__name__} …[/dim]")
+        for figure in measure(plan):
+            figures.append(figure)
+            detail = ", ".join(f"{name} {value:,.3g}" for name, value in figure.detail.items())
+            mark = "[green]holds[/green]" if figure.holds else "[red]missed[/red]"
+            table.add_row(figure.name, f"{figure.value:.3g}", figure.limit, mark, detail)
+    console.print(table)
+    _keep(figures, plan)
+    return 0 if all(figure.holds for figure in figures) else 1
+
+
+def _keep(figures: list[Figure], plan: Plan) -> None:
+    result = {
+        "command": "python -m bench " + " ".join(sys.argv[1:]),
+        "commit": _output("git", "rev-parse", "HEAD"),
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.processor() or platform.machine(),
+            "python": platform.python_version(),
+            "interpreter_start_s": interpreter_start_s(),
+        },
+        "plan": plan._asdict(),
+        "figures": [{**figure._asdict(), "holds": figure.holds} for figure in figures],
+    }
+    name = time.strftime("%Y-%m-%dT%H%M%S") + ".json"
+    file = folder_of_results() / name
+    file.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
