@@ -26,7 +26,12 @@ from semel.groups.commands import (
     Ticket,
 )
 from semel.groups.group import Group
-from semel.groups.records import NO_TIMESTAMP, OffsetCommitted, OffsetForgotten
+from semel.groups.records import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    OffsetCommitted,
+    OffsetForgotten,
+)
 from semel.groups.settings import STRING_BYTES_MAX, TOPIC_NAME_SIZE_MAX, GroupSettings
 from semel.groups.states import State
 from semel.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -60,10 +65,8 @@ def check_commit(group: Group | None, command: CommitOffsets, in_transaction: bo
 
 
 def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
-    if command.retention_ms == DEFAULT_RETENTION_MS:
-        expire_timestamp_ms = NO_TIMESTAMP
-    else:
-        expire_timestamp_ms = turn.now_ms + command.retention_ms
+    has_own_retention = command.retention_ms != DEFAULT_RETENTION_MS
+    expire_timestamp_ms = turn.now_ms + command.retention_ms if has_own_retention else NO_TIMESTAMP
     partitions = []
     for asked in command.offsets:
         error_code = _refusal_code(asked, turn.settings)
@@ -77,7 +80,8 @@ def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
                     asked.topic,
                     asked.partition,
                     asked.offset,
-                    asked.leader_epoch,
+                    # The stored format has room for a leader epoch or an expiry, not for both.
+                    NO_LEADER_EPOCH if has_own_retention else asked.leader_epoch,
                     asked.metadata,
                     turn.now_ms,
                     expire_timestamp_ms,

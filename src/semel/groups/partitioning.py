@@ -4,9 +4,16 @@ from semel.types import GroupId
 
 
 def partition_for(group_id: GroupId, partition_count: int) -> int:
-    """Java's `String.hashCode` over UTF-16 units, without its sign, modulo the count."""
+    """The absolute value of Java's `String.hashCode`, modulo the count.
+
+    Java counts in UTF-16 units and 32 bits; the one value whose negation does not fit is 0.
+    """
     units = group_id.encode("utf-16-be")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF
-    return (hashed & 0x7FFFFFFF) % partition_count
+    if hashed == 2**31:
+        hashed = 0
+    elif hashed > 2**31:
+        hashed = 2**32 - hashed
+    return hashed % partition_count

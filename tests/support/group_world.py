@@ -1,0 +1,281 @@
+"""Consumer groups as a lane would run them: records applied through their bytes, time by hand."""
+
+import random
+from typing import Any, TypeVar
+
+import msgspec
+
+from semel.errors import NONE
+from semel.groups.commands import (
+    CommitOffsets,
+    CommitReply,
+    DeleteGroups,
+    DeleteGroupsReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    FetchOffsets,
+    Heartbeat,
+    HeartbeatReply,
+    Join,
+    JoinReply,
+    Leave,
+    LeaveReply,
+    MemberIdentity,
+    OffsetToCommit,
+    Protocol,
+    Reply,
+    Step,
+    Sync,
+    SyncReply,
+    Ticket,
+)
+from semel.groups.coordinator import Groups
+from semel.groups.records import GroupRecord, decode, encode
+from semel.groups.room import STEP_BYTES_MAX, Command
+from semel.groups.settings import GroupSettings
+from semel.groups.snapshot import GroupsSnapshot
+from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
+
+START_MS = 1_700_000_000_000
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+GROUP = GroupId("g")
+NOBODY = MemberId("")
+RECORD_FRAMING_BYTES_MAX = 32
+"""Length, attributes, deltas, sizes of key and value, count of headers, each a varint."""
+
+Expected = TypeVar("Expected", bound=Reply)
+Entry = tuple[bytes, bytes | None, ProducerId]
+Marker = tuple[ProducerId, bool]
+
+
+class Dice:
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def token_bytes(self, size: int) -> bytes:
+        return self._random.randbytes(size)
+
+
+def subscription(*topics: str, owned: bytes = b"") -> bytes:
+    """A consumer's subscription, version 1, as Java writes it."""
+    body = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
+    return b"\x00\x01" + len(topics).to_bytes(4, "big") + body + b"\xff\xff\xff\xff" + owned
+
+
+class GroupWorld:
+    """Checks on every step what must hold of any: one reply per ticket, records within bounds."""
+
+    def __init__(self, settings: GroupSettings | None = None, seed: int = 0) -> None:
+        self.settings = settings or GroupSettings()
+        self.dice = Dice(seed)
+        self.now_ms = START_MS
+        self.groups = Groups(self.settings, self.dice)
+        self.groups.recovered(self.now_ms)
+        self.log: list[Entry | Marker] = []
+        self.replies: dict[Ticket, Reply] = {}
+        self.records: list[GroupRecord] = []
+        self._tickets = 0
+
+    def ticket(self) -> Ticket:
+        self._tickets += 1
+        return Ticket(self._tickets)
+
+    def take(self, step: Step, bytes_max: int, producer_id: ProducerId = NO_PRODUCER_ID) -> Step:
+        size = 0
+        for record in step.records:
+            key, value = encode(record)
+            size += RECORD_FRAMING_BYTES_MAX + len(key) + len(value or b"")
+            stored = decode(key, value)
+            assert stored == record
+            assert stored is not None
+            self.log.append((key, value, producer_id))
+            self.groups.apply(stored, producer_id)
+            self.records.append(record)
+        assert size <= bytes_max
+        for ticket, reply in step.replies:
+            assert ticket not in self.replies, f"ticket {ticket} answered twice"
+            self.replies[ticket] = reply
+        return step
+
+    def room(self, command: Command) -> int:
+        return self.groups.bytes_max(command)
+
+    def reply(self, ticket: Ticket, kind: type[Expected]) -> Expected:
+        reply = self.replies[ticket]
+        assert isinstance(reply, kind)
+        return reply
+
+    # Commands, with what most tests do not care about filled in
+
+    def join(
+        self, member_id: MemberId = NOBODY, group_id: GroupId = GROUP, **changes: Any
+    ) -> Ticket:
+        command = Join(
+            group_id,
+            member_id,
+            None,
+            "client",
+            "/127.0.0.1",
+            SESSION_MS,
+            REBALANCE_MS,
+            "consumer",
+            (Protocol("range", subscription("t")),),
+        )._replace(**changes)
+        ticket = self.ticket()
+        bytes_max = self.room(command)
+        self.take(self.groups.join(command, ticket, self.now_ms), bytes_max)
+        return ticket
+
+    def joined(self, ticket: Ticket) -> JoinReply:
+        return self.reply(ticket, JoinReply)
+
+    def enter(self, **changes: Any) -> tuple[MemberId, Ticket]:
+        """Both steps of a new dynamic member; it then waits for the rebalance."""
+        member_id = self.joined(self.join(**changes)).member_id
+        return member_id, self.join(member_id, **changes)
+
+    def sync(
+        self,
+        member_id: MemberId,
+        generation: int,
+        assignments: dict[MemberId, bytes] | None = None,
+        **changes: Any,
+    ) -> Ticket:
+        command = Sync(
+            GROUP, generation, member_id, None, None, None, tuple((assignments or {}).items())
+        )._replace(**changes)
+        ticket = self.ticket()
+        bytes_max = self.room(command)
+        self.take(self.groups.sync(command, ticket, self.now_ms), bytes_max)
+        return ticket
+
+    def synced(self, ticket: Ticket) -> SyncReply:
+        return self.reply(ticket, SyncReply)
+
+    def heartbeat(self, member_id: MemberId, generation: int, instance: str | None = None) -> int:
+        ticket = self.ticket()
+        command = Heartbeat(GROUP, generation, member_id, instance)
+        self.take(self.groups.heartbeat(command, ticket, self.now_ms), 0)
+        return self.reply(ticket, HeartbeatReply).error_code
+
+    def leave(self, *members: tuple[str, str | None], group_id: GroupId = GROUP) -> LeaveReply:
+        ticket = self.ticket()
+        command = Leave(group_id, tuple(MemberIdentity(MemberId(m), i) for m, i in members))
+        bytes_max = self.room(command)
+        self.take(self.groups.leave(command, ticket, self.now_ms), bytes_max)
+        return self.reply(ticket, LeaveReply)
+
+    def commit(
+        self,
+        offset: int,
+        member_id: MemberId = NOBODY,
+        generation: int = -1,
+        topic: str = "t",
+        producer_id: ProducerId = NO_PRODUCER_ID,
+        **changes: Any,
+    ) -> int:
+        asked = OffsetToCommit(topic, 0, offset, 0)
+        command = CommitOffsets(GROUP, generation, member_id, None, (asked,))._replace(**changes)
+        ticket = self.ticket()
+        bytes_max = self.room(command)
+        if producer_id == NO_PRODUCER_ID:
+            step = self.groups.commit_offsets(command, ticket, self.now_ms)
+        else:
+            step = self.groups.commit_offsets_in_transaction(command, ticket, self.now_ms)
+        self.take(step, bytes_max, producer_id)
+        return self.reply(ticket, CommitReply).partitions[0].error_code
+
+    def end_transaction(self, producer_id: ProducerId, committed: bool) -> None:
+        self.log.append((producer_id, committed))
+        self.groups.apply_marker(producer_id, committed)
+
+    def fetch(self, topic: str = "t", require_stable: bool = False) -> tuple[int, int]:
+        """The offset and the error code."""
+        command = FetchOffsets(GROUP, (TopicPartition(topic, 0),), require_stable)
+        (fetched,) = self.groups.fetch_offsets(command)
+        return fetched.offset, fetched.error_code
+
+    def delete(self, *group_ids: GroupId) -> list[int]:
+        ticket = self.ticket()
+        command = DeleteGroups(group_ids)
+        bytes_max = self.room(command)
+        self.take(self.groups.delete_groups(command, ticket, self.now_ms), bytes_max)
+        return [group.error_code for group in self.reply(ticket, DeleteGroupsReply).groups]
+
+    def delete_offsets(self, *topics: str) -> DeleteOffsetsReply:
+        ticket = self.ticket()
+        command = DeleteOffsets(GROUP, tuple(TopicPartition(topic, 0) for topic in topics))
+        bytes_max = self.room(command)
+        self.take(self.groups.delete_offsets(command, ticket, self.now_ms), bytes_max)
+        return self.reply(ticket, DeleteOffsetsReply)
+
+    def forget(self, ticket: Ticket) -> None:
+        self.take(self.groups.forget_ticket(ticket, self.now_ms), STEP_BYTES_MAX)
+
+    # Time and death
+
+    def pass_time(self, duration_ms: int) -> None:
+        """As a lane does: sleep until the next deadline, expire, again."""
+        end_ms = self.now_ms + duration_ms
+        while (deadline_ms := self.groups.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, deadline_ms)
+            self.take(self.groups.expire(self.now_ms), STEP_BYTES_MAX)
+        self.now_ms = end_ms
+
+    def replayed(self) -> Groups:
+        groups = Groups(self.settings, self.dice)
+        for entry in self.log:
+            if len(entry) == 2:
+                groups.apply_marker(*entry)
+            else:
+                key, value, producer_id = entry
+                record = decode(key, value)
+                assert record is not None
+                groups.apply(record, producer_id)
+        return groups
+
+    def restart(self) -> None:
+        self.groups = self.replayed()
+        self.groups.recovered(self.now_ms)
+
+    def restart_from_snapshot(self) -> None:
+        snapshot = msgspec.msgpack.decode(
+            msgspec.msgpack.encode(self.groups.snapshot()), type=GroupsSnapshot
+        )
+        self.groups = Groups(self.settings, self.dice)
+        self.groups.restore(snapshot)
+        self.groups.recovered(self.now_ms)
+
+    # Longer ways
+
+    def stable(self, count: int = 1, **changes: Any) -> tuple[list[MemberId], int]:
+        """A stable group of so many members, the leader first, and its generation."""
+        entered = [self.enter(**changes) for _ in range(count)]
+        while entered[0][1] not in self.replies:
+            self.pass_time(100)
+        reply = self.joined(entered[0][1])
+        members = sorted((m for m, _ in entered), key=lambda m: m != reply.leader)
+        self.assign(members, reply.generation)
+        return members, reply.generation
+
+    def assign(self, members: list[MemberId], generation: int) -> None:
+        """Followers first, then the leader, who stands first, with `for <member>` for each."""
+        assignments = {member: f"for {member}".encode() for member in members}
+        tickets = [self.sync(member, generation) for member in members[1:]]
+        tickets.append(self.sync(members[0], generation, assignments))
+        assert [self.synced(ticket).error_code for ticket in tickets] == [NONE] * len(members)
+
+    def state(self, group_id: GroupId = GROUP) -> str:
+        description = self.groups.describe(group_id)
+        return "Dead" if description is None else description.state
+
+
+def everything(groups: Groups) -> str:
+    """All state, lasting and volatile, as text that is equal only if nothing changed."""
+    lines = [repr(groups.snapshot()), repr(sorted(groups._waiting.items()))]
+    for group in groups._groups.values():
+        for slot in sorted(group.__slots__):
+            value = getattr(group, slot)
+            lines.append(f"{slot}={value!r}" if slot != "offsets" else repr(vars(value)))
+    return "\n".join(lines)
