@@ -102,9 +102,9 @@ class Broker:
 
     def complaints(self) -> str:
         """What the running broker has logged so far."""
-        self._complaints.flush()
-        self._complaints.seek(0)
-        return self._complaints.read()
+        # Not by seek and read: the broker writes wherever this open file stands.
+        size = os.fstat(self._complaints.fileno()).st_size
+        return os.pread(self._complaints.fileno(), size, 0).decode()
 
     def _wait(self) -> None:
         process = self._running()
