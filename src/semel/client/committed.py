@@ -21,14 +21,16 @@ def readable_records(
     records: list[Record] = []
     next_offset = fetch_offset
     transactions = _AbortedTransactions(aborted)
+    is_any_whole = False
     for header, batch in split(batches):
+        is_any_whole = True
         next_offset = max(next_offset, header.last_offset + 1)
-        if header.last_offset < fetch_offset or transactions.hides(header, batch):
+        if transactions.hides(header, batch):
             continue
         decoded = decode_batch(batch)
         # A fetch into the middle of a batch gets the whole batch.
         records += (record for record in decoded if record.offset >= fetch_offset)
-    if len(batches) > 0 and next_offset == fetch_offset:
+    if len(batches) > 0 and not is_any_whole:
         raise RecordListTooLarge(f"a batch does not fit into the {len(batches)} bytes asked for")
     return records, next_offset
 

@@ -15,8 +15,9 @@ def refusal(code: int, subject: str = "", message: str | None = None) -> Request
     error = BY_CODE.get(code)
     reason = message or (in_words(error) if error else f"error code {code}")
     # Some brokers name the subject in their message, others do not.
-    is_named = not subject or subject.rpartition(" ")[2] in (message or "")
-    sentence = reason if is_named else f"{subject}: {reason}"
+    name = re.escape(subject.rpartition(" ")[2])
+    is_named = re.search(rf"(?<![\w-]){name}(?![\w-])", message or "") is not None
+    sentence = reason if is_named or not subject else f"{subject}: {reason}"
     return (error or UnknownServerError)(sentence)
 
 

@@ -1,0 +1,224 @@
+"""The client against a Semel broker, also while that is killed and started again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from semel.client import admin, groups
+from semel.client.address import parse_bootstrap_servers
+from semel.client.cluster import Cluster
+from semel.client.consumer import Consumer
+from semel.client.offsets import beginnings_of, ends_of, offsets_at, offsets_at_or_end
+from semel.client.producer import ACKS_NONE, Delivery, Producer
+from semel.errors import (
+    ConfigError,
+    GroupIdNotFound,
+    InvalidPartitions,
+    MessageTooLarge,
+    NetworkException,
+    OffsetOutOfRange,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from semel.records.compression import Compression
+from semel.records.records import Record
+from semel.testing import Broker
+from semel.types import TopicPartition
+
+T = TypeVar("T")
+
+
+def with_cluster(broker: Broker, scenario: Callable[[Cluster], Awaitable[T]]) -> T:
+    async def connected() -> T:
+        async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as cluster:
+            return await scenario(cluster)
+
+    return asyncio.run(connected())
+
+
+async def values_from(cluster: Cluster, place: TopicPartition, count: int) -> list[bytes | None]:
+    values: list[bytes | None] = []
+    async with Consumer(cluster, {place: 0}) as consumer:
+        async for chunk in consumer:
+            values += (record.value for record in chunk.records)
+            if len(values) >= count:
+                break
+    return values
+
+
+def test_a_topic_is_created_described_enlarged_and_deleted(semel_broker: Broker) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        created = await admin.create(
+            cluster, ["life"], partition_count=2, configs={"retention.ms": "1000"}
+        )
+        assert created == {"life": None}
+        again = await admin.create(cluster, ["life"], partition_count=2)
+        assert isinstance(again["life"], TopicAlreadyExists)
+        assert len((await cluster.topics(["life"]))["life"].partitions) == 2
+        assert await admin.enlarge(cluster, {"life": 3}) == {"life": None}
+        smaller = await admin.enlarge(cluster, {"life": 1})
+        assert isinstance(smaller["life"], InvalidPartitions)
+        assert len((await cluster.topics(["life"]))["life"].partitions) == 3
+        configs = (await admin.topic_configs(cluster, ["life"]))["life"]
+        assert {entry.name: entry.value for entry in configs}["retention.ms"] == "1000"
+        await admin.alter_topic_configs(cluster, "life", {"retention.ms": "2000"})
+        configs = (await admin.topic_configs(cluster, ["life"]))["life"]
+        assert {entry.name: entry.value for entry in configs}["retention.ms"] == "2000"
+        assert await admin.delete(cluster, ["life"]) == {"life": None}
+        with pytest.raises(UnknownTopicOrPartition, match="topic life does not exist"):
+            await cluster.topics(["life"])
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_offsets_are_found_by_place_and_by_time(semel_broker: Broker) -> None:
+    place = TopicPartition("times", 0)
+
+    async def scenario(cluster: Cluster) -> None:
+        await admin.create(cluster, ["times"], partition_count=1)
+        for i in range(5):
+            await Producer(cluster).send("times", [Record(None, b"", 1000 * i)])
+        assert await beginnings_of(cluster, [place]) == {place: 0}
+        assert await ends_of(cluster, [place]) == {place: 5}
+        assert await offsets_at(cluster, {place: 2500}) == {place: 3}
+        assert await offsets_at(cluster, {place: 9000}) == {place: -1}
+        assert await offsets_at_or_end(cluster, [place], 9000) == {place: 5}
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_large_sends_are_cut_into_batches_in_order(semel_broker: Broker) -> None:
+    place = TopicPartition("large", 0)
+
+    async def scenario(cluster: Cluster) -> tuple[list[Delivery], list[bytes | None]]:
+        await admin.create(cluster, ["large"], partition_count=1)
+        producer = Producer(cluster, batch_size_max=10_000)
+        records = [Record(None, b"%05d" % i + b"." * 500, 0) for i in range(200)]
+        deliveries = await producer.send("large", records)
+        return deliveries, await values_from(cluster, place, 200)
+
+    deliveries, values = with_cluster(semel_broker, scenario)
+    assert len(deliveries) > 5
+    assert [delivery.base_offset for delivery in deliveries] == [
+        sum(earlier.record_count for earlier in deliveries[:index])
+        for index in range(len(deliveries))
+    ]
+    assert [int((value or b"")[:5]) for value in values] == list(range(200))
+
+
+def test_records_without_key_take_turns_and_no_answer_is_waited_for_with_acks_0(
+    semel_broker: Broker,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await admin.create(cluster, ["turns"], partition_count=3)
+        producer = Producer(cluster, acks=ACKS_NONE, is_idempotent=False)
+        sent = await producer.send("turns", [Record(None, b"x", 0)] * 9)
+        assert sorted((d.partition.partition, d.record_count) for d in sent) == [
+            (0, 3),
+            (1, 3),
+            (2, 3),
+        ]
+        assert {delivery.base_offset for delivery in sent} == {-1}
+        for number in range(3):
+            values = await values_from(cluster, TopicPartition("turns", number), 3)
+            assert values == [b"x"] * 3
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_what_cannot_be_sent_is_refused_in_words(semel_broker: Broker) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await admin.create(cluster, ["refused"], partition_count=1)
+        producer = Producer(cluster)
+        with pytest.raises(UnknownTopicOrPartition, match="no partition 5: it has 1"):
+            await producer.send("refused", [Record(None, b"", 0)], 5)
+        with pytest.raises(MessageTooLarge, match="larger than the topic takes"):
+            await producer.send("refused", [Record(None, bytes(5_000_000), 0)])
+        with pytest.raises(ConfigError):
+            Producer(cluster, acks=1, is_idempotent=True)
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_an_offset_beyond_the_end_is_refused(semel_broker: Broker) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await admin.create(cluster, ["short"], partition_count=1)
+        async with Consumer(cluster, {TopicPartition("short", 0): 99}) as consumer:
+            with pytest.raises(OffsetOutOfRange, match="offset 99"):
+                await anext(consumer)
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_a_follower_gets_what_is_written_while_it_waits(semel_broker: Broker) -> None:
+    place = TopicPartition("followed", 0)
+
+    async def scenario(cluster: Cluster) -> list[bytes | None]:
+        await admin.create(cluster, ["followed"], partition_count=1)
+        # Of its own, since a broker answers the requests of a connection in order.
+        async with Cluster(parse_bootstrap_servers(semel_broker.bootstrap_servers)) as writing:
+            producer = Producer(writing, compression=Compression.ZSTD)
+            seen: list[bytes | None] = []
+            async with Consumer(cluster, {place: 0}, wait_ms_max=20_000) as consumer:
+                for i in range(5):
+                    await producer.send("followed", [Record(None, b"%d" % i, 0)])
+                    seen += (record.value for record in (await anext(consumer)).records)
+            return seen
+
+    assert with_cluster(semel_broker, scenario) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_offsets_of_a_group_are_set_shown_and_deleted(semel_broker: Broker) -> None:
+    places = [TopicPartition("grouped", number) for number in range(2)]
+
+    async def scenario(cluster: Cluster) -> None:
+        await admin.create(cluster, ["grouped"], partition_count=2)
+        assert await groups.committed_offsets(cluster, "moved") == {}
+        await groups.commit_offsets(cluster, "moved", {places[0]: 0, places[1]: 0})
+        assert await groups.committed_offsets(cluster, "moved") == dict.fromkeys(places, 0)
+        assert "moved" in [listing.group_id for listing in await groups.list_all(cluster)]
+        described = await groups.describe(cluster, "moved")
+        assert (described.state, described.members) == ("Empty", ())
+        outcomes = await groups.delete(cluster, ["moved", "never"])
+        assert outcomes["moved"] is None
+        assert isinstance(outcomes["never"], GroupIdNotFound)
+        assert await groups.committed_offsets(cluster, "moved") == {}
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_a_producer_and_a_follower_outlive_kills_of_the_broker(tmp_path: Path) -> None:
+    place = TopicPartition("t", 0)
+    with Broker(data=tmp_path / "data", settings={"num.partitions": 1}) as broker:
+
+        async def scenario(cluster: Cluster) -> list[bytes | None]:
+            seen: list[bytes | None] = []
+            async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as writing:
+                producer = Producer(writing)
+                await producer.send("t", [Record(None, b"0", 0)])
+                async with Consumer(cluster, {place: 0}) as consumer:
+                    for i in range(1, 4):
+                        broker.kill()
+                        broker.start()
+                        await producer.send("t", [Record(None, b"%d" % i, 0)])
+                    async for chunk in consumer:
+                        seen += (record.value for record in chunk.records)
+                        if len(seen) == 4:
+                            break
+            return seen
+
+        assert with_cluster(broker, scenario) == [b"0", b"1", b"2", b"3"]
+
+
+def test_nobody_listening_is_said_with_the_address(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Cluster(parse_bootstrap_servers("127.0.0.1:1")):
+            pass
+
+    with pytest.raises(
+        NetworkException, match=r"127.0.0.1:1 cannot be reached: connection refused"
+    ):
+        asyncio.run(scenario())
