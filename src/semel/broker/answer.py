@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
 from semel.types import Position
+from semel.wire.apis import Api
 
 
 class Answer(NamedTuple):
@@ -23,13 +24,26 @@ a member for its group), it returns the coroutine that waits."""
 class Call:
     """The circumstances of one request."""
 
-    __slots__ = ("client_host", "client_id", "listener", "version")
+    __slots__ = ("_client_id", "api", "client_host", "correlation_id", "listener", "version")
 
-    def __init__(
-        self, version: int, client_id: str | None, client_host: str, listener: tuple[str, int]
+    def __init__(  # noqa: PLR0917 - made for every request, where keywords cost time.
+        self,
+        api: Api,
+        version: int,
+        correlation_id: int,
+        client_id: memoryview | None,
+        client_host: str,
+        listener: tuple[str, int],
     ) -> None:
+        self.api = api
         self.version = version
-        self.client_id = client_id
+        self.correlation_id = correlation_id
+        self._client_id = client_id
         self.client_host = client_host
         self.listener = listener
         """The address that the client connected to."""
+
+    @property
+    def client_id(self) -> str:
+        """Read only where it is wanted, as every request brings it."""
+        return str(self._client_id or b"", "utf-8", "replace")

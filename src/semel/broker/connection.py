@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from semel.broker.answer import Answer
-from semel.broker.dispatch import Request
+from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
 from semel.types import Buffer
@@ -26,11 +25,12 @@ UNSENT_BYTES_MAX = 1 * 2**20
 class Reply:
     """The place of one reply in the order of its connection."""
 
-    __slots__ = ("_connection", "parts", "is_ready")
+    __slots__ = ("_connection", "is_ready", "parts", "size")
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self.parts: list[Buffer] = []
+        self.size = 0
         self.is_ready = False
 
     def release(self) -> None:
@@ -45,7 +45,8 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = Inbox(server.scratch, server.request_size_max)
         self._requests: deque[memoryview] = deque()
         self._replies: deque[Reply] = deque()
-        self._unsent_bytes = 0
+        self.unsent_bytes = 0
+        """Of replies that are encoded and wait for their turn; the transport counts the others."""
         self._may_write = True
         self._may_read = True
         self._is_closing = False
@@ -117,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
     def _is_keeping_up(self) -> bool:
         return (
             self._may_write
-            and self._unsent_bytes < UNSENT_BYTES_MAX
+            and self.unsent_bytes < UNSENT_BYTES_MAX
             and len(self._replies) < REPLIES_AWAITED_MAX
         )
 
@@ -138,9 +139,9 @@ class Connection(asyncio.BufferedProtocol):
         self._replies.append(reply)
         return reply
 
-    def wait(self, answer: Coroutine[Any, Any, Answer], request: Request) -> None:
+    def wait(self, answer: Coroutine[Any, Any, Answer], call: Call) -> None:
         """Answer later, in a task that ends with this connection."""
-        later = self._server.answer_later(request, answer, self.expect_reply(), self)
+        later = self._server.answer_later(call, answer, self.expect_reply(), self)
         task = self._server.start_task(later)
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
@@ -155,19 +156,17 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         parts: list[Buffer] = []
         while replies and replies[0].is_ready:
-            parts += replies.popleft().parts
+            reply = replies.popleft()
+            parts += reply.parts
+            self.unsent_bytes -= reply.size
         if not parts or self._is_closing:
             return
         if len(parts) == 1:
             self._transport.write(parts[0])
         else:
             self._transport.writelines(parts)
-        self._unsent_bytes = 0
         if self._requests or not self._may_read:
             self._decide()
-
-    def count_unsent(self, size: int) -> None:
-        self._unsent_bytes += size
 
     @property
     def is_idle(self) -> bool:

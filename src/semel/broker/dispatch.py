@@ -9,24 +9,17 @@ from semel.broker.answer import Answer, Call, Handled
 from semel.errors import ProtocolError, UnsupportedVersion
 from semel.types import Buffer
 from semel.wire import apis
-from semel.wire.primitives import skip_tags
+from semel.wire.primitives import DECODING_ERRORS, skip_tags
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+    from semel.broker.connection import Connection
 
 _HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
-_UNTAGGED = b"\0"
+_SIZE_CORRELATION_AND_NO_TAGS = struct.Struct(">iib")
 
 Handler = Callable[["Broker", Any, Call], Handled]
-
-
-class Request(NamedTuple):
-    api: apis.Api
-    version: int
-    correlation_id: int
-    client_id: str | None
-    body: Any
 
 
 class Route(NamedTuple):
@@ -50,33 +43,30 @@ def route(key: int) -> Route:
     return known
 
 
-def read_request(frame: memoryview) -> tuple[Request, Handler]:
+def read_request(frame: memoryview, connection: "Connection") -> tuple[Call, Any, Handler]:
     """Decode a request whole. Raises ProtocolError if that cannot be done."""
     if len(frame) < _HEADER.size:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
     key, version, correlation_id, client_id_size = _HEADER.unpack_from(frame)
     api, decode, handler = route(key)
-    if not api.knows(version):
+    host, listener = connection.client_host, connection.listener
+    if not api.version_min <= version <= api.version_max:
         if key != apis.API_VERSIONS_KEY:
             raise ProtocolError(f"{api.name} v{version} is not served")
         # The client does not know yet what is served; it is told in the one
         # version that every client can read.
-        return Request(api, 0, correlation_id, None, UnsupportedVersion()), handler
+        return Call(api, 0, correlation_id, None, host, listener), UnsupportedVersion(), handler
     position = _HEADER.size
     client_id = None
     if client_id_size > 0:
-        end = position + client_id_size
-        try:
-            client_id = str(frame[position:end], "utf-8")
-        except UnicodeDecodeError:
-            raise ProtocolError("the client id is not UTF-8") from None
-        position = end
+        position += client_id_size
+        client_id = frame[_HEADER.size : position]
     if version >= api.flexible_version_min:
         position = _after_tags(frame, position)
-    body, end = decode(frame, position, version)
-    if end != len(frame):
-        raise ProtocolError(f"{api.name} v{version}: {len(frame) - end} bytes too many")
-    return Request(api, version, correlation_id, client_id, body), handler
+    # Bytes behind the message are ignored, as Kafka does: librdkafka leaves three behind a
+    # Metadata request for all topics.
+    body, _ = decode(frame, position, version)
+    return Call(api, version, correlation_id, client_id, host, listener), body, handler
 
 
 def _after_tags(frame: memoryview, position: int) -> int:
@@ -84,16 +74,18 @@ def _after_tags(frame: memoryview, position: int) -> int:
         if frame[position] == 0:
             return position + 1
         return skip_tags(frame, position)
-    except Exception as error:
+    except DECODING_ERRORS as error:
         raise ProtocolError(f"the request header is cut at byte {position}") from error
 
 
-def write_reply(request: Request, answer: Answer) -> list[Buffer]:
-    """The reply with its size and header in front, in as few parts as it has."""
-    api, version = request.api, request.version
+def write_reply(call: Call, answer: Answer) -> tuple[list[Buffer], int]:
+    """The reply with its size and header in front, in as few parts as it has, and its bytes."""
+    api, version = call.api, call.version
     parts = api.encode_response(answer.response, version)
-    tags = _UNTAGGED if api.response_header_version(version) else b""
-    size = 4 + len(tags) + sum(map(len, parts))
-    head = _SIZE_AND_CORRELATION.pack(size, request.correlation_id) + tags
+    size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+    if version >= api.flexible_version_min and api.key != apis.API_VERSIONS_KEY:
+        head = _SIZE_CORRELATION_AND_NO_TAGS.pack(size + 5, call.correlation_id, 0)
+    else:
+        head = _SIZE_AND_CORRELATION.pack(size + 4, call.correlation_id)
     parts[0] = head + parts[0]
-    return parts
+    return parts, size

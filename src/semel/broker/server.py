@@ -11,7 +11,7 @@ import structlog
 
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
-from semel.broker.dispatch import Request, read_request, write_reply
+from semel.broker.dispatch import read_request, write_reply
 from semel.broker.inbox import SCRATCH_SIZE
 
 if TYPE_CHECKING:
@@ -80,32 +80,30 @@ class Server:
 
     def dispatch(self, frame: memoryview, connection: Connection) -> None:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
-        request, handler = read_request(frame)
-        call = Call(
-            request.version, request.client_id, connection.client_host, connection.listener
-        )
-        handled = handler(self._broker, request.body, call)
-        self._broker.metrics.requests[request.api.key] += 1
+        broker = self._broker
+        call, body, handler = read_request(frame, connection)
+        handled = handler(broker, body, call)
+        broker.metrics.requests[call.api.key] += 1
         if isinstance(handled, Answer):
             if handled.response is not None:
-                self._answer(request, handled, connection.expect_reply(), connection)
+                self._answer(call, handled, connection.expect_reply(), connection)
         else:
-            connection.wait(handled, request)
+            connection.wait(handled, call)
 
     async def answer_later(
         self,
-        request: Request,
+        call: Call,
         answer: Coroutine[Any, Any, Answer],
         reply: Reply,
         connection: Connection,
     ) -> None:
-        self._answer(request, await answer, reply, connection)
+        self._answer(call, await answer, reply, connection)
 
     def _answer(
-        self, request: Request, answer: Answer, reply: Reply, connection: Connection
+        self, call: Call, answer: Answer, reply: Reply, connection: Connection
     ) -> None:
-        reply.parts = write_reply(request, answer)
-        connection.count_unsent(sum(map(len, reply.parts)))
+        reply.parts, reply.size = write_reply(call, answer)
+        connection.unsent_bytes += reply.size
         if answer.durable:
             if answer.position <= self._journal.durable:
                 reply.release()

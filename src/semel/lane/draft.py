@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    __slots__ = ("_batches", "_lane", "_parts", "_size", "now_ms")
+    __slots__ = ("_batches", "_lane", "_parts", "_size", "_small", "now_ms")
 
     def __init__(self, lane: "Lane", now_ms: int) -> None:
         self._lane = lane
-        self._parts: list[Buffer] = [frame.pack_time(now_ms)]
+        self._parts: list[Buffer] = []
+        # Small pieces are joined: each part costs the checksum and the write a call of its own.
+        self._small = frame.pack_time(now_ms)
         self._size = frame.TIME_SIZE
         self._batches: list[tuple[Partition, int, int, int, int]] = []
         self.now_ms = now_ms
 
     @property
     def is_empty(self) -> bool:
-        return len(self._parts) == 1
+        return self._size == frame.TIME_SIZE
 
     def add_batch(
         self, partition: Partition, header: BatchHeader, fingerprint: int, batch: memoryview
@@ -37,10 +39,12 @@ class Draft:
         base_offset = partition.append(header, fingerprint, term, self.now_ms)
         size = len(batch)
         self._parts += (
-            frame.pack_entry(frame.BATCH, partition.number, size)
+            self._small
+            + frame.pack_entry(frame.BATCH, partition.number, size)
             + stamp(header, base_offset, term),
             batch[PREFIX_SIZE:],
         )
+        self._small = b""
         at = self._size + frame.ENTRY_SIZE
         self._batches.append((partition, base_offset, at, size, header.max_timestamp_ms))
         self._size = at + size
@@ -49,7 +53,7 @@ class Draft:
     def add_fact(self, fact: facts.AnyFact) -> None:
         self._lane.state.apply(fact)
         body = facts.encode(fact)
-        self._parts += (frame.pack_entry(frame.FACT, 0, len(body)), body)
+        self._small += frame.pack_entry(frame.FACT, 0, len(body)) + body
         self._size += frame.ENTRY_SIZE + len(body)
 
     def append(self) -> Position:
@@ -58,6 +62,8 @@ class Draft:
         journal = lane.journal
         if self.is_empty:
             return journal.end
+        if self._small:
+            self._parts.append(self._small)
         start = journal.append(self._parts, self._size)
         end = journal.end
         for partition, base_offset, at, size, max_timestamp_ms in self._batches:

@@ -29,7 +29,7 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),
         group_instance_id=request.group_instance_id,
-        client_id=call.client_id or "",
+        client_id=call.client_id,
         client_host=call.client_host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=(
