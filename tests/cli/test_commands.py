@@ -1,0 +1,288 @@
+"""The commands, run in this process against a broker."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from semel.cli.main import main
+from semel.testing import Broker
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(
+    semel_broker: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Runs a command and gives its exit code, output and errors."""
+    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", semel_broker.bootstrap_servers)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def lines(file: Path, *texts: str) -> str:
+    file.write_text("".join(f"{text}\n" for text in texts))
+    return str(file)
+
+
+def rows(out: str) -> list[list[str]]:
+    return [line.split() for line in out.splitlines()]
+
+
+def test_topics_are_created_listed_and_deleted(run: Run) -> None:
+    assert run("topic", "create", "cli-a", "cli-b", "-p", "2") == (
+        0,
+        "created topic cli-a\ncreated topic cli-b\n",
+        "",
+    )
+    code, out, err = run("topic", "create", "cli-a")
+    assert (code, out) == (1, "")
+    assert err.startswith("semel: ")
+    assert "cli-a" in err
+    assert run("topic", "create", "cli-a", "--if-not-exists")[0] == 0
+    _, out, _ = run("topic", "list")
+    assert rows(out)[0] == ["NAME", "PARTITIONS", "REPLICAS"]
+    assert ["cli-a", "2", "1"] in rows(out)
+    _, out, _ = run("topic", "list", "--json", "cli-b")
+    assert json.loads(out) == [{"name": "cli-b", "partitions": 2, "replicas": 1}]
+    assert run("topic", "delete", "cli-a", "cli-b")[0] == 0
+    code, out, err = run("topic", "describe", "cli-a")
+    assert (code, out, err) == (1, "", "semel: topic cli-a does not exist\n")
+
+
+def test_a_topic_is_described_with_its_settings_and_offsets(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "cli-d", "-p", "1", "-c", "retention.ms=1234", "-c", "segment.ms=99")
+    run("produce", "cli-d", lines(tmp_path / "in", "one", "two"))
+    code, out, _ = run("topic", "describe", "cli-d")
+    assert code == 0
+    assert ["retention.ms", "1234"] in rows(out)
+    assert rows(out)[-1][0] == "0"
+    assert rows(out)[-1][-2:] == ["0", "2"]
+    _, out, _ = run("topic", "describe", "cli-d", "--json")
+    (described,) = json.loads(out)
+    assert described["configs"]["retention.ms"] == "1234"
+    assert described["partitions"][0] == {
+        "partition": 0,
+        "leader": described["partitions"][0]["leader"],
+        "epoch": 0,
+        "replicas": [1],
+        "in_sync": [1],
+        "start": 0,
+        "end": 2,
+    }
+    assert run("topic", "alter-config", "cli-d", "-c", "retention.ms=77")[0] == 0
+    _, out, _ = run("topic", "describe", "cli-d", "-a")
+    assert ["retention.ms", "77"] in rows(out)
+
+
+def test_partitions_are_added_by_number_or_up_to_one(run: Run) -> None:
+    run("topic", "create", "cli-p", "-p", "1")
+    assert run("topic", "add-partitions", "cli-p", "-n", "2")[0] == 0
+    assert run("topic", "add-partitions", "cli-p", "--partitions", "5")[0] == 0
+    assert ["cli-p", "5", "1"] in rows(run("topic", "list")[1])
+    assert run("topic", "add-partitions", "cli-p", "-p", "2")[0] == 1
+    assert run("topic", "add-partitions", "cli-p")[0] == 2
+    assert run("topic", "add-partitions", "cli-p", "-p", "9", "-n", "1")[0] == 2
+
+
+def test_produced_lines_are_read_by_another_client(
+    run: Run, semel_broker: Broker, tmp_path: Path
+) -> None:
+    run("topic", "create", "cli-out", "-p", "1")
+    file = lines(tmp_path / "in", "k1=v1", "no delimiter", "k2=")
+    code, out, _ = run(
+        "produce", "cli-out", file, "-K", "=", "-H", "h=x", "-z", "gzip", "--tombstone"
+    )
+    assert (code, out) == (0, "3 records to cli-out partition 0, from offset 0\n")
+    consumer = KafkaConsumer(
+        bootstrap_servers=semel_broker.bootstrap_servers, consumer_timeout_ms=20_000
+    )
+    try:
+        consumer.assign([KafkaTopicPartition("cli-out", 0)])
+        consumer.seek_to_beginning()
+        records = [next(consumer) for _ in range(3)]
+    finally:
+        consumer.close()
+    assert [(record.key, record.value) for record in records] == [
+        (b"k1", b"v1"),
+        (None, b"no delimiter"),
+        (b"k2", None),
+    ]
+    assert [list(record.headers) for record in records] == [[("h", b"x")]] * 3
+
+
+def test_standard_input_is_read_to_its_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("topic", "create", "cli-stdin", "-p", "1")
+    reading, writing = os.pipe()
+    os.write(writing, b"first\r\nsecond\nwithout end")
+    os.close(writing)
+    with open(reading) as stdin:  # noqa: PTH123 - a descriptor has no path.
+        monkeypatch.setattr(sys, "stdin", stdin)
+        code, out, _ = run("produce", "cli-stdin", "--json", "-k", "same")
+    assert code == 0
+    sent = [json.loads(line) for line in out.splitlines()]
+    assert sum(delivery["count"] for delivery in sent) == 3
+    _, out, _ = run("consume", "cli-stdin", "-e", "-f", "%o:%k:%s\\n")
+    assert out == "0:same:first\n1:same:second\n2:same:without end\n"
+
+
+@pytest.fixture(scope="module")
+def numbers(semel_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A topic of one partition that holds the numbers from 0 to 9."""
+    servers = semel_broker.bootstrap_servers
+    file = lines(tmp_path_factory.mktemp("numbers") / "in", *map(str, range(10)))
+    assert main(["topic", "create", "cli-numbers", "-p", "1", "-b", servers]) == 0
+    assert main(["produce", "cli-numbers", file, "-b", servers]) == 0
+    return "cli-numbers"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-e"], "0123456789"),
+        (["-n", "3"], "012"),
+        (["-e", "-o", "7"], "789"),
+        (["-e", "-o", "-2"], "89"),
+        (["-o", "end:end"], ""),
+        (["-o", "2:5"], "234"),
+        (["-o", "+8:end"], "89"),
+        (["-e", "-o", "2:5"], "234"),
+        (["-o", "2:5", "-n", "1"], "2"),
+        (["-e", "-o", "@0"], "0123456789"),
+        (["-e", "-o", "@2100-01-01"], ""),
+        (["-e", "-p", "0", "--isolation", "read_uncommitted"], "0123456789"),
+    ],
+)
+def test_consume_begins_and_ends_where_it_is_told(
+    run: Run, numbers: str, options: list[str], expected: str
+) -> None:
+    code, out, err = run("consume", numbers, "-f", "%s", *options)
+    assert (code, out, err) == (0, expected, "")
+
+
+def test_consume_as_json_gives_one_object_per_record(run: Run, numbers: str) -> None:
+    _, out, _ = run("consume", numbers, "--json", "-o", "3:5")
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [(record["offset"], record["value"]) for record in records] == [(3, "3"), (4, "4")]
+
+
+def test_a_group_is_moved_described_and_deleted(run: Run, numbers: str) -> None:
+    code, out, _ = run("group", "seek", "cli-group", "--to", "4", "-t", numbers, "--json")
+    assert code == 0
+    assert json.loads(out) == [
+        {"topic": numbers, "partition": 0, "prior_offset": None, "offset": 4}
+    ]
+    _, out, _ = run("group", "seek", "cli-group", "--to", "-1")
+    assert rows(out)[-1] == [numbers, "0", "4", "9"]
+    _, out, _ = run("group", "describe", "cli-group", "--json")
+    (described,) = json.loads(out)
+    assert (described["state"], described["lag"]) == ("Empty", 1)
+    _, out, _ = run("group", "describe", "cli-group")
+    assert rows(out)[-1][:5] == [numbers, "0", "9", "10", "1"]
+    assert "cli-group" in [row[0] for row in rows(run("group", "list")[1])]
+    assert run("group", "delete", "cli-group")[:2] == (0, "deleted group cli-group\n")
+    assert run("group", "delete", "cli-group")[0] == 1
+    code, _, err = run("group", "describe", "cli-group")
+    assert (code, err) == (1, "semel: group cli-group does not exist\n")
+
+
+def test_a_living_group_shows_its_members_and_cannot_be_moved(
+    run: Run, numbers: str, semel_broker: Broker
+) -> None:
+    consumer = KafkaConsumer(
+        numbers,
+        bootstrap_servers=semel_broker.bootstrap_servers,
+        group_id="cli-living",
+        client_id="me",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )
+    try:
+        next(consumer)
+        _, out, _ = run("group", "describe", "cli-living", "--json")
+        (described,) = json.loads(out)
+        assert described["state"] == "Stable"
+        (member,) = described["members"]
+        assert member["client_id"] == "me"
+        assert member["partitions"] == [[numbers, 0]]
+        code, _, err = run("group", "seek", "cli-living", "--to", "start", "-t", numbers)
+        assert code == 1
+        assert "has members" in err
+    finally:
+        consumer.close()
+
+
+USAGE_ERRORS: list[list[str]] = [
+    ["frobnicate"],
+    ["topic", "create"],
+    ["topic", "create", "x", "--partition", "2", "--nonsense"],
+    ["topic", "create", "x", "-c", "no-equals-sign"],
+    ["topic", "create", "x", "-p", "many"],
+    ["produce", "x", "-z", "brotli"],
+    ["produce", "x", "--acks", "2"],
+    ["produce", "x", "-k", "a", "-K", ":"],
+    ["consume", "x", "-o", "nowhere"],
+    ["consume", "x", "-f", "%y"],
+    ["consume", "x", "-f", "%s", "--json"],
+    ["consume", "x", "-n", "0"],
+    ["consume", "x", "-p", "one"],
+    ["group", "seek", "x"],
+    ["group", "seek", "x", "--to", "there"],
+    ["topic", "list", "-b", "host:port"],
+    ["serve", "--nonsense"],
+    ["serve", "--listen"],
+    ["serve", "--set", "no.such.setting=1"],
+    ["serve", "--listen", "nowhere"],
+]
+
+
+@pytest.mark.parametrize("arguments", USAGE_ERRORS, ids=" ".join)
+def test_wrong_usage_is_one_sentence_and_exit_code_2(
+    run: Run, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err.startswith("semel: ")
+    assert err.count("\n") == 1
+
+
+def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing")
+    failures: list[tuple[list[str], str]] = [
+        (["consume", "cli-nowhere"], "topic cli-nowhere does not exist"),
+        (["produce", "cli-x", missing], f"{missing}: no such file or directory"),
+        (
+            ["topic", "list", "-b", "127.0.0.1:1"],
+            "127.0.0.1:1 cannot be reached: connection refused",
+        ),
+    ]
+    for arguments, sentence in failures:
+        assert run(*arguments) == (1, "", f"semel: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["topic"], ["topic", "create"], ["produce"], ["consume"], ["group", "seek"]]
+)
+def test_every_command_has_help(run: Run, command: list[str]) -> None:
+    code, out, _ = run(*command, "--help")
+    assert code == 0
+    assert "Usage: semel" in out
+
+
+def test_the_version_is_told(run: Run) -> None:
+    from semel import __version__
+
+    assert run("--version") == (0, f"{__version__}\n", "")
