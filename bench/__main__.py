@@ -1,4 +1,4 @@
-"""`python -m bench [--quick] [NAME …]`: run the measurements, print a table, keep the results as JSON."""
+"""`python -m bench [--quick] [NAME …]`: measure, print a table, keep the results as JSON."""
 
 import argparse
 import json

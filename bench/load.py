@@ -56,11 +56,12 @@ def produce_request(
 
 def fetch_request(topic: str, partitions: Sequence[int], size: int) -> bytes:
     wanted = [
-        fetch.FetchPartition(index, -1, 0, -1, -1, size // len(partitions))
-        for index in partitions
+        fetch.FetchPartition(index, -1, 0, -1, -1, size // len(partitions)) for index in partitions
     ]
     return request(
-        1, 11, fetch.FetchRequest(None, -1, 500, 1, size, 0, 0, -1, [fetch.FetchTopic(topic, wanted)])
+        1,
+        11,
+        fetch.FetchRequest(None, -1, 500, 1, size, 0, 0, -1, [fetch.FetchTopic(topic, wanted)]),
     )
 
 

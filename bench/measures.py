@@ -1,4 +1,4 @@
-"""The measurements of the log, each a ratio within one run or a size, with the limit it must keep."""
+"""The measurements of the log: ratios within one run and sizes, with the limits they must keep."""
 
 import itertools
 import statistics
@@ -20,7 +20,7 @@ SYNCS = "semel_journal_syncs_total"
 
 
 class Figure(NamedTuple):
-    """One line of the result. `limit` is what the figure is held to, with `<=` or `>=` before it."""
+    """One line of the result. `limit` is what it is held to, with `<=` or `>=` before it."""
 
     name: str
     value: float
@@ -73,7 +73,7 @@ def _cpu_us(port: int, process_id: int, frame: bytes, plan: Plan) -> float:
 
 
 def group_commit(plan: Plan) -> Iterator[Figure]:
-    """64 producers with acks=all, one request each: requests per sync, and what grouping is worth."""
+    """64 producers with acks=all, one request each: requests per sync; what grouping is worth."""
     frame = load.produce_request(TOPIC, 0, KB, acks=-1)
     rates = {}
     per_sync = 0.0
@@ -99,7 +99,7 @@ def group_commit(plan: Plan) -> Iterator[Figure]:
 
 
 def fetch_rate(plan: Plan) -> Iterator[Figure]:
-    """Bytes per second of 1 MB fetches from 1 and from 100 partitions, over a bare pread-and-send."""
+    """Bytes per second of 1 MB fetches from 1 and from 100 partitions, over a bare server's."""
     wanted = 1 << 20
     with durable_broker(num_partitions=100) as broker, processes.bare_server("fetch") as (port, _):
         load.wait_for_topic(broker.port, TOPIC)
@@ -182,7 +182,9 @@ def memory(plan: Plan) -> Iterator[Figure]:
     batches = 1_000_000
     with durable_broker(num_partitions=100) as broker:
         load.wait_for_topic(broker.port, TOPIC)
-        yield Figure("resident memory, idle, MB", processes.resident_mb(broker.process_id), "<= 80", {})
+        yield Figure(
+            "resident memory, idle, MB", processes.resident_mb(broker.process_id), "<= 80", {}
+        )
         turn = itertools.cycle(
             load.produce_request(TOPIC, index, 200, acks=1, partition_count=10)
             for index in range(0, 100, 10)

@@ -26,7 +26,7 @@ class Call:
 
     __slots__ = ("_client_id", "api", "client_host", "correlation_id", "listener", "version")
 
-    def __init__(  # noqa: PLR0917 - made for every request, where keywords cost time.
+    def __init__(
         self,
         api: Api,
         version: int,

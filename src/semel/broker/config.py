@@ -68,7 +68,10 @@ class BrokerConfig:
         5, "With no one waiting, unsynced bytes are synced after this time.", least=1, most=60_000
     )
     journal_segment_bytes: int = _setting(
-        64 * 2**20, "Size of a journal file; a checkpoint is taken at its end.", least=2**20, most=2**32
+        64 * 2**20,
+        "Size of a journal file; a checkpoint is taken at its end.",
+        least=2**20,
+        most=2**32,
     )
     journal_group_commit: bool = _setting(
         default=True, about="One sync for all who wait; off only to measure what that is worth."
@@ -111,7 +114,7 @@ class BrokerConfig:
 
     @classmethod
     def from_sources(cls, file: Path | None, settings: Iterable[str]) -> Self:
-        """From a TOML file (names with dots, quoted or nested) and `NAME=VALUE` texts, later wins."""
+        """From a TOML file (names quoted or nested) and `NAME=VALUE` texts; the later wins."""
         values: dict[str, object] = {}
         if file is not None:
             values.update(_flatten(_read_toml(file)))

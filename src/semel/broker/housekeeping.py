@@ -1,4 +1,4 @@
-"""What happens because time passes: sessions end, producers and offsets expire, connections idle."""
+"""What happens because time passes: sessions end, producers, offsets and connections expire."""
 
 import asyncio
 from typing import TYPE_CHECKING

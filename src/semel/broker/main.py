@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 
@@ -87,7 +88,7 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
             async with listener:
                 _announce(listener.sockets[0].getsockname()[:2], broker, options)
                 await stopped.wait()
-            raise _Stopped
+            _end_tasks()
     except* _Stopped:
         pass
     finally:
@@ -96,6 +97,10 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
 
 class _Stopped(Exception):
     """Ends the tasks of a broker that was asked to stop."""
+
+
+def _end_tasks() -> NoReturn:
+    raise _Stopped
 
 
 def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions) -> None:

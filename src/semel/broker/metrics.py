@@ -36,9 +36,7 @@ class Collector:
         broker = self._broker
         metrics, journal, state = broker.metrics, broker.lane.journal, broker.lane.state
 
-        requests = CounterMetricFamily(
-            "semel_requests", "Requests by API.", labels=["api"]
-        )
+        requests = CounterMetricFamily("semel_requests", "Requests by API.", labels=["api"])
         for key, count in sorted(metrics.requests.items()):
             api = apis.lookup(key)
             requests.add_metric([api.name if api else str(key)], count)
@@ -63,7 +61,9 @@ class Collector:
         yield counter("semel_bytes_in", "Bytes of stored batches.", metrics.bytes_in)
         yield counter("semel_bytes_out", "Bytes of fetched batches.", metrics.bytes_out)
         yield counter(
-            "semel_batches_duplicate", "Retries that were not stored again.", metrics.batches_duplicate
+            "semel_batches_duplicate",
+            "Retries that were not stored again.",
+            metrics.batches_duplicate,
         )
         yield counter("semel_batches_refused", "Batches refused.", metrics.batches_refused)
         yield counter(

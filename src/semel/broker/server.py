@@ -99,9 +99,7 @@ class Server:
     ) -> None:
         self._answer(call, await answer, reply, connection)
 
-    def _answer(
-        self, call: Call, answer: Answer, reply: Reply, connection: Connection
-    ) -> None:
+    def _answer(self, call: Call, answer: Answer, reply: Reply, connection: Connection) -> None:
         reply.parts, reply.size = write_reply(call, answer)
         connection.unsent_bytes += reply.size
         if answer.durable:

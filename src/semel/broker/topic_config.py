@@ -81,7 +81,9 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         "10485760", "int", "Kept; every batch is indexed.", least=4, most=INT32_MAX
     ),
     "segment.jitter.ms": TopicSetting("0", "long", "Kept; the journal has its own files."),
-    "segment.ms": TopicSetting("604800000", "long", "Kept; the journal has its own files.", least=1),
+    "segment.ms": TopicSetting(
+        "604800000", "long", "Kept; the journal has its own files.", least=1
+    ),
     "unclean.leader.election.enable": TopicSetting(
         "false", "boolean", "Kept; nothing acknowledged is ever given up."
     ),

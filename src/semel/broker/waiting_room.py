@@ -1,4 +1,4 @@
-"""Where members of groups wait for each other: a ticket for each request, a reply for each ticket."""
+"""Where members of groups wait for each other: a ticket for each request, a reply for each."""
 
 import asyncio
 from collections.abc import Callable
@@ -86,7 +86,9 @@ class WaitingRoom:
         step, position = take_group_step(self._lane, decide, room.STEP_BYTES_MAX, urgent=True)
         self._hand_out(step, position, None)
 
-    def _hand_out(self, step: Step, position: Position, own_ticket: Ticket | None) -> Replied | None:
+    def _hand_out(
+        self, step: Step, position: Position, own_ticket: Ticket | None
+    ) -> Replied | None:
         """Give each waiting request its reply; the one just asked gets its own returned."""
         self.changed.set()
         own = None

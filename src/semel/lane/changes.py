@@ -79,9 +79,7 @@ def add_partitions(lane: Lane, topic: Topic, count: int) -> Position:
     check_more_partitions(topic, count)
     draft = lane.draft(FACT_SIZE_MAX)
     added = count - len(topic.partitions)
-    draft.add_fact(
-        facts.PartitionsAdded(topic.name, lane.state.next_partition_number, added)
-    )
+    draft.add_fact(facts.PartitionsAdded(topic.name, lane.state.next_partition_number, added))
     return draft.append()
 
 
@@ -92,7 +90,7 @@ def configure_topic(lane: Lane, topic: Topic, config: dict[str, str]) -> Positio
 
 
 def delete_records(lane: Lane, partition: Partition, before_offset: int) -> Position:
-    """Records below `before_offset` (−1: all that are readable) are no longer shown."""
+    """Records below `before_offset` (-1: all that are readable) are no longer shown."""
     before = partition.high_watermark if before_offset == -1 else Offset(before_offset)
     if not 0 <= before <= partition.high_watermark:
         raise OffsetOutOfRange(
@@ -115,7 +113,9 @@ def take_producer_id(lane: Lane) -> tuple[ProducerId, Position]:
 
 def expire_producers(lane: Lane, before_ms: int) -> None:
     """Forget producers that were silent; does nothing if there are none."""
-    if any(partition.has_silent_producer(before_ms) for partition in lane.state.partitions.values()):
+    if any(
+        partition.has_silent_producer(before_ms) for partition in lane.state.partitions.values()
+    ):
         draft = lane.draft(FACT_SIZE_MAX, urgent=True)
         draft.add_fact(facts.ProducersExpired(before_ms))
         draft.append()

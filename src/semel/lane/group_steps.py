@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from semel.groups import records as group_records
 from semel.groups.commands import Step
-from semel.groups.partitioning import partition_for
 from semel.lane import facts
 from semel.lane.changes import offsets_topic
 from semel.lane.draft import Draft
 from semel.lane.lane import FACT_SIZE_MAX, Lane
 from semel.lane.topics import Topic
 from semel.records import batch as record_batch
+from semel.records.partitioning import partition_for
 from semel.records.records import Record, encode_batch
 from semel.types import Position
 

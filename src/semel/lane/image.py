@@ -114,7 +114,12 @@ def _partition_image(partition: Partition) -> PartitionImage:
                 producer.epoch,
                 producer.active_at_ms,
                 [
-                    (batch.first_sequence, batch.last_sequence, batch.base_offset, batch.fingerprint)
+                    (
+                        batch.first_sequence,
+                        batch.last_sequence,
+                        batch.base_offset,
+                        batch.fingerprint,
+                    )
                     for batch in producer.taken
                 ],
             )

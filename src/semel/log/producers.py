@@ -75,4 +75,3 @@ class Producer:
 
 def sequence_after(sequence: Sequence) -> Sequence:
     return Sequence((sequence + 1) % SEQUENCE_COUNT)
-

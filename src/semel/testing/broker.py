@@ -56,7 +56,7 @@ class Broker:
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         # A file and not a pipe: nobody reads it, and a full pipe would stop the broker.
-        self._complaints = tempfile.TemporaryFile("w+")
+        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when it ends.
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             stdin=subprocess.PIPE,

@@ -16,9 +16,7 @@ from semel.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, Api
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-SERVED = [
-    ApiVersion(api.key, api.advertised_version_min, api.version_max) for api in apis.served()
-]
+SERVED = [ApiVersion(api.key, api.advertised_version_min, api.version_max) for api in apis.served()]
 
 
 def api_versions(

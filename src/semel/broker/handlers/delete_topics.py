@@ -45,13 +45,9 @@ def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
             raise InvalidRequest(f"topic {topic.name!r} belongs to the broker")
         delete_topic(broker.lane, topic)
     except RequestError as error:
-        return DeletableTopicResult(
-            wanted.name, wanted.topic_id, error.code, str(error) or None
-        )
+        return DeletableTopicResult(wanted.name, wanted.topic_id, error.code, str(error) or None)
     except JournalFull as error:
-        return DeletableTopicResult(
-            wanted.name, wanted.topic_id, PolicyViolation.code, str(error)
-        )
+        return DeletableTopicResult(wanted.name, wanted.topic_id, PolicyViolation.code, str(error))
     return DeletableTopicResult(topic.name, topic.topic_id)
 
 

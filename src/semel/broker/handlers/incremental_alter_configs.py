@@ -43,9 +43,7 @@ def _alter(
         return config
 
     try:
-        alter_topic(
-            broker, resource.resource_type, resource.resource_name, changed, only_check
-        )
+        alter_topic(broker, resource.resource_type, resource.resource_name, changed, only_check)
     except RequestError as error:
         code, message = error.code, str(error) or None
     except JournalFull as error:

@@ -43,7 +43,8 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> A
         ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
-                    topic.name, [_look_up(broker, topic.name, wanted) for wanted in topic.partitions]
+                    topic.name,
+                    [_look_up(broker, topic.name, wanted) for wanted in topic.partitions],
                 )
                 for topic in request.topics
             ]

@@ -56,7 +56,9 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
     )
 
 
-def _find(broker: "Broker", wanted: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
+def _find(
+    broker: "Broker", wanted: MetadataRequestTopic, may_create: bool
+) -> MetadataResponseTopic:
     state = broker.lane.state
     name = wanted.name
     try:

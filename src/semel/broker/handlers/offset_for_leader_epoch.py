@@ -31,7 +31,8 @@ def offset_for_leader_epoch(
         OffsetForLeaderEpochResponse(
             topics=[
                 OffsetForLeaderTopicResult(
-                    topic.topic, [_look_up(broker, topic.topic, wanted) for wanted in topic.partitions]
+                    topic.topic,
+                    [_look_up(broker, topic.topic, wanted) for wanted in topic.partitions],
                 )
                 for topic in request.topics
             ]

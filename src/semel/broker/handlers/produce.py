@@ -25,9 +25,7 @@ from semel.errors import (
 )
 from semel.lane.draft import Draft
 from semel.lane.frame import ENTRY_SIZE
-from semel.lane.topics import Topic
 from semel.records import batch as record_batch
-from semel.types import Buffer
 from semel.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
