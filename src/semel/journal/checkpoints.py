@@ -7,6 +7,7 @@ files of the sealed segments before it: temporary file, sync, rename, sync of th
 import struct
 from array import array
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
@@ -81,8 +82,7 @@ def read(device: Device, position: int) -> Checkpoint | None:
 
 def has_indexes(device: Device, checkpoint: Checkpoint, open_base: int) -> bool:
     """True if every sealed segment before the checkpoint has its whole index file."""
-    ends = (*checkpoint.sealed_bases[1:], open_base)
-    for base, end in zip(checkpoint.sealed_bases, ends, strict=True):
+    for base, end in pairwise((*checkpoint.sealed_bases, open_base)):
         name = names.index(base)
         try:
             header = device.read(name, 0, sealed.HEADER_SIZE)

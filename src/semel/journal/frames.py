@@ -45,7 +45,7 @@ class FrameHeader(NamedTuple):
         return self.position + HEADER_SIZE + self.size
 
 
-def head(  # noqa: PLR0917 - called for every frame, where keywords cost time.
+def head(
     parts: list[Buffer], size: int, previous: int, position: int, incarnation: int, durable: int
 ) -> tuple[bytes, int]:
     """The header of a frame and its checksum."""

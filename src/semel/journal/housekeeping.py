@@ -24,6 +24,7 @@ class Housekeeping:
     def __init__(self, device: Device, index: BatchIndex, positions: Sequence[int]) -> None:
         self.checkpoint_count = 0
         self.failure_count = 0
+        self.on_warning: Callable[[str], None] = _log
         self._device = device
         self._index = index
         self._positions = list(positions)
@@ -92,12 +93,14 @@ class Housekeeping:
             self._index.published(base)
 
     def _warn(self, error: Exception) -> None:
-        import structlog
-
         self.failure_count += 1
-        structlog.get_logger().warning(
-            "no checkpoint; the next start replays more", error=str(error)
-        )
+        self.on_warning(f"no checkpoint, so the next start replays more: {error}")
+
+
+def _log(warning: str) -> None:
+    import structlog
+
+    structlog.get_logger().warning(warning)
 
 
 def _run(

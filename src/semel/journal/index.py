@@ -187,6 +187,10 @@ class BatchIndex:
 
     # Sealing.
 
+    @property
+    def sealed_count(self) -> int:
+        return len(self._sealed_bases)
+
     def seal(self, base: int, end: int) -> None:
         """The segment [base, end) is complete."""
         self._unpublished[base] = sealed.encode(self._partitions, base, end)

@@ -43,7 +43,6 @@ class Journal:
         self.segments = Segments(device, settings, found.bases, found.limit)
         self.index = BatchIndex(device.map)
         self._device = device
-        self._found = found
         self._checksum = found.checksum
         self._commit = GroupCommit(
             device, found.end, settings.flush_interval_ms, settings.group_commit
@@ -56,6 +55,7 @@ class Journal:
         checkpoint = found.start.checkpoint
         self.checkpoint = None if checkpoint is None else checkpoint.state
         self._checkpoint_position = 0 if checkpoint is None else checkpoint.position
+        self._checkpoint_checksum = 0 if checkpoint is None else checkpoint.checksum
         self._replayed = False
         self._sealed_in_replay = False
         self._in_doubt = not found.certain
@@ -68,35 +68,34 @@ class Journal:
     def open(cls, device: Device, settings: JournalSettings) -> "Journal":
         """Takes the folder, recovers what is there and makes it durable. Blocking.
 
-        Raises CorruptJournal and FolderInUse.
+        Raises FolderInUse, CorruptJournal, and JournalFailed if the device refuses.
         """
-        device.acquire()
         try:
-            return cls(device, settings, recover(device, settings.segment_bytes))
-        except BaseException:
-            device.stop()
-            raise
+            device.acquire()
+            try:
+                return cls(device, settings, recover(device, settings.segment_bytes))
+            except BaseException:
+                device.stop()
+                raise
+        except OSError as error:
+            raise JournalFailed(f"the journal cannot be opened: {error}") from error
 
     def replay(self) -> Iterator[tuple[Position, memoryview]]:
         """The payload of each frame behind the checkpoint, and where its first byte stands.
 
         Its batches must be added to `index` before the next is asked for. Once, before `start`.
         """
-        checkpoint = self._found.start.checkpoint
-        checksum = 0 if checkpoint is None else checkpoint.checksum
         bases = self.segments.bases
-        walk = Walk(self._device, bases, self._checkpoint_position, checksum)
-        sealed_count = 0 if checkpoint is None else len(checkpoint.sealed_bases)
+        walk = Walk(self._device, bases, self._checkpoint_position, self._checkpoint_checksum)
         for frame in walk:
-            while sealed_count < walk.segment:
-                self._seal_replayed(sealed_count)
-                sealed_count += 1
+            while self.index.sealed_count < walk.segment:
+                self._seal_replayed()
             yield Position(frame.header.position + HEADER_SIZE), frame.payload
         if walk.end != self.end:
             name, offset = self.segments.locate(walk.end)
             raise CorruptJournal(f"{name}, byte {offset}: {walk.reason}; it changed since the open")
-        for place in range(sealed_count, len(bases) - 1):
-            self._seal_replayed(place)
+        while self.index.sealed_count < len(bases) - 1:
+            self._seal_replayed()
         self._replayed = True
 
     def start(
@@ -105,8 +104,9 @@ class Journal:
         on_durable: Callable[[Position], None],
         snapshot: Callable[[], bytes],
         on_failure: Callable[[BaseException], None],
+        on_warning: Callable[[str], None] | None = None,
     ) -> None:
-        """From here on frames may be appended.
+        """From here on frames may be appended. Warnings are logged unless someone takes them.
 
         `snapshot` gives the lane's state as of all frames appended so far. It is called while a
         frame is being appended, before that frame is applied.
@@ -116,6 +116,8 @@ class Journal:
         self._snapshot = snapshot
         self._tell_failure = on_failure
         self.checkpoint = None
+        if on_warning is not None:
+            self._housekeeping.on_warning = on_warning
         self._device.start(loop)
         self._commit.start(loop, on_durable, self._on_failure)
         self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
@@ -218,17 +220,20 @@ class Journal:
 
     async def close(self) -> None:
         """Makes all of it durable, leaves a checkpoint and gives the folder free."""
-        if self._loop is not None:
-            self._commit.flush()
-            await self._wait(
-                lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE)
-            )
-            await self.checkpoint_now()
-            await self._wait(self._housekeeping.when_idle)
-            self.segments.settle()
-            if self._commit.failure is None:
-                note.write(self._device, Note(self.incarnation, self.end, failed=self._in_doubt))
-        self._device.stop()
+        try:
+            if self._loop is not None:
+                await self._settle()
+        finally:
+            self._device.stop()
+
+    async def _settle(self) -> None:
+        self._commit.flush()
+        await self._wait(lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE))
+        await self.checkpoint_now()
+        await self._wait(self._housekeeping.when_idle)
+        self.segments.settle()
+        if self._commit.failure is None:
+            note.write(self._device, Note(self.incarnation, self.end))
 
     async def _wait(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Until it calls back, or the journal has failed and never will."""
@@ -276,7 +281,8 @@ class Journal:
         self._checkpoint_position = draft.position
         self._commit.when_durable(draft.position, lambda: self._housekeeping.publish(draft), reason)
 
-    def _seal_replayed(self, place: int) -> None:
+    def _seal_replayed(self) -> None:
+        place = self.index.sealed_count
         bases = self.segments.bases
         self.index.seal(bases[place], bases[place + 1])
         self._housekeeping.write_indexes_now()

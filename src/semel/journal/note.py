@@ -1,8 +1,9 @@
 """The note: what one opening of the journal leaves for the next.
 
-It is replaced at every open and clean close. Its last byte lies outside the checksum, so that a
-dying process can set it in place: a failing disk may refuse anything that needs a new block, and
-the kernel's copy is enough, because a reboot is seen by the boot id.
+It is written at every open and clean close, in place and in two slots in turn, so that a torn write
+loses only itself and a full disk refuses nothing. A byte behind the slots says that the process
+ended on an I/O error. That byte is not synced: the kernel's copy is enough, because a reboot is
+seen by the boot id.
 """
 
 import struct
@@ -13,46 +14,66 @@ from fastcrc.crc32 import iscsi as crc32c
 from semel.journal import names
 from semel.journal.device import Device
 
-_NOTE = struct.Struct("<8sIQ")
+_SLOT = struct.Struct("<8sIQ")
 _CHECKSUM = struct.Struct("<I")
 _MAGIC = b"SEMELNO1"
-_FAILED_AT = _NOTE.size + _CHECKSUM.size
-_SIZE = _FAILED_AT + 1
+_SLOT_OFFSETS = (0, 4096)
+_FAILED_OFFSET = 8192
+_SIZE = _FAILED_OFFSET + 1
 
 
 class Note(NamedTuple):
     incarnation: int
     durable: int
     """Everything before this position was synced."""
-    failed: bool = False
-    """The last process ended on an I/O error."""
 
 
-def write(device: Device, note: Note) -> None:
-    body = _NOTE.pack(_MAGIC, note.incarnation, note.durable)
-    temporary = names.NOTE + names.TEMPORARY
-    device.create(temporary)
-    device.write(temporary, 0, [body + _CHECKSUM.pack(crc32c(body)) + bytes([note.failed])])
-    device.sync(temporary)
-    device.rename(temporary, names.NOTE)
-    device.sync_folder()
+class LastNote(NamedTuple):
+    note: Note
+    failed: bool
+    """The process ended on an I/O error."""
 
 
-def read(device: Device) -> Note | None:
+def read(device: Device) -> LastNote | None:
     """None if there is no note, or none that can be trusted."""
     try:
         stored = device.read(names.NOTE, 0, _SIZE)
     except FileNotFoundError:
         return None
-    if len(stored) < _SIZE:
+    found = [note for note in _slots(stored) if note is not None]
+    if not found or len(stored) < _SIZE:
         return None
-    magic, incarnation, durable = _NOTE.unpack_from(stored)
-    (checksum,) = _CHECKSUM.unpack_from(stored, _NOTE.size)
-    if magic != _MAGIC or checksum != crc32c(stored[: _NOTE.size]):
-        return None
-    return Note(incarnation, durable, failed=stored[_FAILED_AT] != 0)
+    return LastNote(max(found), failed=stored[_FAILED_OFFSET] != 0)
+
+
+def make(device: Device) -> None:
+    """Gives the note its room, if it has none yet."""
+    device.allocate(names.NOTE, _SIZE)
+
+
+def write(device: Device, note: Note) -> None:
+    """Lasting when it returns."""
+    slots = _slots(device.read(names.NOTE, 0, _SIZE))
+    newest = max((slot for slot in slots if slot is not None), default=None)
+    offset = _SLOT_OFFSETS[1] if newest is not None and newest == slots[0] else _SLOT_OFFSETS[0]
+    body = _SLOT.pack(_MAGIC, *note)
+    device.write(names.NOTE, offset, [body + _CHECKSUM.pack(crc32c(body))])
+    device.sync(names.NOTE)
 
 
 def mark(device: Device, *, failed: bool) -> None:
-    """In place and unsynced; see above."""
-    device.write(names.NOTE, _FAILED_AT, [bytes([failed])])
+    device.write(names.NOTE, _FAILED_OFFSET, [bytes([failed])])
+
+
+def _slots(stored: bytes) -> list[Note | None]:
+    return [_slot(stored[offset : offset + _SLOT.size + 4]) for offset in _SLOT_OFFSETS]
+
+
+def _slot(stored: bytes) -> Note | None:
+    if len(stored) < _SLOT.size + _CHECKSUM.size:
+        return None
+    magic, incarnation, durable = _SLOT.unpack_from(stored)
+    (checksum,) = _CHECKSUM.unpack_from(stored, _SLOT.size)
+    if magic != _MAGIC or checksum != crc32c(stored[: _SLOT.size]):
+        return None
+    return Note(incarnation, durable)

@@ -49,10 +49,10 @@ class StartingPoint(NamedTuple):
 
 def recover(device: Device, segment_bytes: int) -> Recovered:
     found = _tidy(device)
-    last_note = note.read(device)
+    last = note.read(device)
+    noted = Note(0, 0) if last is None else last.note
     bases = names.positions(found, names.SEGMENT)
     start = _starting_point(device, names.positions(found, names.CHECKPOINT))
-    noted = last_note or Note(incarnation=0, durable=0)
     if not bases and not noted.durable and not start.durable:
         device.allocate(names.segment(0), segment_bytes)
         device.sync(names.segment(0))
@@ -81,11 +81,14 @@ def recover(device: Device, segment_bytes: int) -> Recovered:
     limit = _extend(device, bases[-1], segment_bytes)
     for position in start.rejected:
         device.remove(names.checkpoint(position))
-    device.sync_folder()
     incarnation = 1 + max(walk.incarnation, behind.incarnation, noted.incarnation)
-    certain = not noted.failed if last_note is not None else walk.end == 0
-    # Doubt is noted again until a frame that answers it is durable.
-    note.write(device, Note(incarnation, walk.end, failed=not certain))
+    certain = walk.end == 0 if last is None else not last.failed
+    note.make(device)
+    if not certain:
+        # Until a frame that answers the doubt is durable, the next open must share it.
+        note.mark(device, failed=True)
+    note.write(device, Note(incarnation, walk.end))
+    device.sync_folder()
     return Recovered(bases, limit, Position(walk.end), walk.previous, incarnation, certain, start)
 
 

@@ -1,0 +1,176 @@
+"""Each rule of the journal is left out in turn; the random crashes must find its absence."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from semel.errors import CorruptJournal
+from semel.journal import checkpoints, frames, journal, names, note, recovery, walk
+from semel.journal.commit import GroupCommit
+from semel.journal.housekeeping import Housekeeping
+from semel.journal.memory import MemoryDevice
+from semel.journal.memory_file import MemoryFile
+from support.journal_lives import crash_again_and_again
+
+SEEDS_MAX = 120
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_disk_that_lies_about_its_syncs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MemoryFile, "sync", lambda self, count: None)
+
+
+def the_suffix_is_not_cut(patch: pytest.MonkeyPatch) -> None:
+    """The walk jumps over what is bad, to the next whole frame."""
+
+    def leap(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.Frame | None:
+        for offset in range(self.end - reader.base, reader.size):
+            frame, self.reason = walk.frame_at(reader, offset, limit)
+            if frame is not None:
+                return frame
+        return None
+
+    patch.setattr(walk.Walk, "_next", leap)
+
+
+def frames_are_not_chained_and_not_wiped(patch: pytest.MonkeyPatch) -> None:
+    def unchained(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.Frame | None:
+        frame, self.reason = walk.frame_at(reader, self.end - reader.base, limit)
+        return frame
+
+    def unwiped(device: MemoryDevice, bases: list[int], segment: int, end: int) -> None:
+        for base in bases[segment + 1 :]:
+            device.remove(names.segment(base))
+
+    patch.setattr(walk.Walk, "_next", unchained)
+    patch.setattr(recovery, "_wipe", unwiped)
+
+
+def damage_is_cut_like_a_torn_write(patch: pytest.MonkeyPatch) -> None:
+    """No durable position is recorded, and the disk loses a synced byte."""
+    patch.setattr(frames.FrameHeader, "durable", 0)
+    patch.setattr(note.Note, "durable", 0)
+    patch.setattr(Housekeeping, "publish", lambda self, draft: None)
+    keep = MemoryFile.lose_power
+
+    def lose(self: MemoryFile, rng: Any) -> None:
+        keep(self, rng)
+        if len(self.disk) > 100:
+            self.flip_bit(rng.randrange(100), 0)
+
+    patch.setattr(MemoryFile, "lose_power", lose)
+
+
+def the_tail_is_not_written_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "_rewrite", lambda device, bases, durable, end: None)
+
+
+def an_io_error_is_not_noted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(note, "mark", lambda device, failed: None)
+
+
+def doubt_is_forgotten_by_the_next_open(patch: pytest.MonkeyPatch) -> None:
+    write = note.write
+
+    def forget(device: MemoryDevice, written: note.Note) -> None:
+        write(device, written)
+        note.mark(device, failed=False)
+
+    patch.setattr(note, "write", forget)
+
+
+def a_rename_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    submit = MemoryDevice.submit_sync
+
+    def without_folder(self: MemoryDevice, names: Sequence[str], folder: bool, done: Any) -> None:
+        submit(self, names, False, done)
+
+    patch.setattr(MemoryDevice, "submit_sync", without_folder)
+
+
+def the_segment_before_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    submit = MemoryDevice.submit_sync
+
+    def newest_only(self: MemoryDevice, names: Sequence[str], folder: bool, done: Any) -> None:
+        submit(self, names[-1:], folder, done)
+
+    patch.setattr(MemoryDevice, "submit_sync", newest_only)
+
+
+def a_checkpoint_precedes_its_frames(patch: pytest.MonkeyPatch) -> None:
+    def early(self: journal.Journal, draft: Any, reason: Any = None) -> None:
+        self._checkpoint_position = draft.position
+        self._housekeeping.publish(draft)
+
+    patch.setattr(journal.Journal, "_publish_checkpoint", early)
+
+
+def a_checkpoint_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """Renamed at once, and the older one removed."""
+
+    def careless(device: MemoryDevice, name: str, content: bytes) -> Any:
+        device.create(name)
+        yield
+        device.write(name, 0, [content])
+
+    patch.setattr(checkpoints, "_write_whole", careless)
+    patch.setattr(checkpoints, "decode", _trusting_decode(checkpoints.decode))
+
+
+def _trusting_decode(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def trust(stored: bytes) -> Any:
+        found = decode(stored)
+        assert found is not None, "a torn checkpoint was published"
+        return found
+
+    return trust
+
+
+def an_index_is_not_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(checkpoints, "write_indexes", lambda device, indexes: iter(()))
+    patch.setattr(checkpoints, "has_indexes", lambda device, checkpoint, base: True)
+
+
+def a_sync_counts_for_what_is_written_meanwhile(patch: pytest.MonkeyPatch) -> None:
+    landed = GroupCommit._on_synced
+
+    def generous(self: GroupCommit, target: Any, names: list[str], error: Any) -> None:
+        landed(self, self.written, names, error)
+
+    patch.setattr(GroupCommit, "_on_synced", generous)
+
+
+GONE = "a durable frame is gone"
+GHOST = "a hole, a ghost or altered bytes"
+FORGOTTEN = "an I/O error was forgotten"
+ALTERED = "a batch is not what was appended"
+LOST = f"{GONE}|{ALTERED}|though the journal was durable"
+
+PLANTS: list[tuple[Plant, str]] = [
+    (a_disk_that_lies_about_its_syncs, LOST),
+    (the_suffix_is_not_cut, GHOST),
+    (frames_are_not_chained_and_not_wiped, GHOST),
+    (damage_is_cut_like_a_torn_write, GONE),
+    (the_tail_is_not_written_again, LOST),
+    (an_io_error_is_not_noted, FORGOTTEN),
+    (doubt_is_forgotten_by_the_next_open, FORGOTTEN),
+    (a_rename_is_not_synced, LOST),
+    (the_segment_before_is_not_synced, LOST),
+    (a_checkpoint_precedes_its_frames, ALTERED),
+    (a_checkpoint_is_not_synced, "a torn checkpoint was published"),
+    (an_index_is_not_written, "No such file"),
+    (a_sync_counts_for_what_is_written_meanwhile, LOST),
+]
+
+
+@pytest.mark.parametrize(("plant", "death"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+def test_a_planted_bug_dies(plant: Plant, death: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, CorruptJournal, OSError), match=death):
+        _crash_all()
+
+
+def _crash_all() -> None:
+    for seed in range(SEEDS_MAX):
+        crash_again_and_again(seed)

@@ -1,0 +1,85 @@
+"""A lane that only remembers: drives a journal through crashes and holds it to what it promised."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from semel.journal.journal import Journal
+from semel.journal.memory import MemoryDevice
+from semel.journal.settings import JournalSettings
+from semel.types import Position
+
+SEGMENT_BYTES = 8192
+SETTINGS = JournalSettings(segment_bytes=SEGMENT_BYTES)
+SEPARATOR = b"\n"
+
+
+class Remembering:
+    """The state is the list of payloads; a checkpoint holds all of them."""
+
+    def __init__(self, device: MemoryDevice, settings: JournalSettings = SETTINGS) -> None:
+        self.journal = Journal.open(device, settings)
+        self.failures: list[BaseException] = []
+        self.warnings: list[str] = []
+        self._events: list[asyncio.Event] = []
+        self.durable_calls: list[Position] = []
+        stored = self.journal.checkpoint
+        self.checkpoint_count = 0 if not stored else stored.count(SEPARATOR)
+        self.payloads = stored.split(SEPARATOR)[:-1] if stored else []
+        for position, payload in self.journal.replay():
+            self.apply(position, bytes(payload))
+        self.replayed = list(self.payloads)
+
+    def start(self) -> None:
+        self.journal.start(
+            asyncio.get_running_loop(),
+            self.durable_calls.append,
+            lambda: b"".join(payload + SEPARATOR for payload in self.payloads),
+            self._fail,
+            self.warnings.append,
+        )
+
+    def append(self, payload: bytes, *, urgent: bool = False) -> Position:
+        """Returns the position to wait for."""
+        assert SEPARATOR not in payload
+        self.journal.reserve(len(payload), urgent)
+        middle = len(payload) // 2
+        position = self.journal.append([payload[:middle], payload[middle:]], len(payload))
+        self.apply(position, payload)
+        return self.journal.end
+
+    def apply(self, position: Position, payload: bytes) -> None:
+        partition, offset = 0, len(self.payloads)
+        self.journal.index.add(partition, offset, position, len(payload), offset * 10)
+        self.payloads.append(payload)
+
+    async def durable(self, position: Position) -> bool:
+        """False if the journal failed before."""
+        return await self._reached(lambda done: self.journal.when_durable(position, done))
+
+    async def written(self, position: Position) -> bool:
+        return await self._reached(lambda done: self.journal.when_written(position, done))
+
+    async def _reached(self, ask: Callable[[Callable[[], None]], None]) -> bool:
+        event = asyncio.Event()
+        reached = False
+
+        def reach() -> None:
+            nonlocal reached
+            reached = True
+            event.set()
+
+        self._events.append(event)
+        ask(reach)
+        await event.wait()
+        return reached
+
+    def _fail(self, failure: BaseException) -> None:
+        self.failures.append(failure)
+        for event in self._events:
+            event.set()
+
+
+def payload_of(rng: Random, number: int, size_max: int = 900) -> bytes:
+    """Hardly like any other, but often of the same size, so that frames fit where others were."""
+    return b"%06d:" % number + b"x" * rng.choice((0, 20, 20, 20, 100, rng.randint(0, size_max)))
