@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.errors import CorruptJournal
-from semel.groups.partitioning import partition_for
 from semel.groups.records import (
     GenerationRecorded,
     GroupForgotten,
@@ -19,6 +18,7 @@ from semel.groups.records import (
     decode,
     encode,
 )
+from semel.records.partitioning import partition_for
 from semel.types import GroupId, MemberId
 
 GROUP = GroupId("grp")

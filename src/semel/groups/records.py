@@ -12,7 +12,7 @@ import struct
 import msgspec
 
 from semel.errors import CorruptJournal
-from semel.groups.fields import FieldReader, data_field, nullable_string_field, string_field
+from semel.records.fields import FieldReader, data_field, nullable_string_field, string_field
 from semel.types import Buffer, GroupId, MemberId, TopicPartition
 
 OFFSET_KEY_VERSION = 1

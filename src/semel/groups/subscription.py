@@ -1,7 +1,7 @@
 """The topics named in a consumer's subscription: all that the broker reads of its metadata."""
 
 from semel.errors import ProtocolError
-from semel.groups.fields import FieldReader
+from semel.records.fields import FieldReader
 from semel.types import Buffer
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

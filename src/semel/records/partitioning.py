@@ -1,14 +1,12 @@
-"""Which partition of `__consumer_offsets` holds a group, by Kafka's hash."""
-
-from semel.types import GroupId
+"""Which partition of an internal topic holds a group or a transactional id, by Kafka's hash."""
 
 
-def partition_for(group_id: GroupId, partition_count: int) -> int:
+def partition_for(key: str, partition_count: int) -> int:
     """The absolute value of Java's `String.hashCode`, modulo the count.
 
     Java counts in UTF-16 units and 32 bits; the one value whose negation does not fit is 0.
     """
-    units = group_id.encode("utf-16-be")
+    units = key.encode("utf-16-be")
     hashed = 0
     for high, low in zip(units[::2], units[1::2], strict=True):
         hashed = (31 * hashed + (high << 8 | low)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The primitive fields of the values stored in `__consumer_offsets`."""
+"""The primitive fields of the keys and values that coordinators store in internal topics."""
 
 import struct
 
@@ -26,6 +26,9 @@ class FieldReader:
         taken = self._bytes[self._position : end]
         self._position = end
         return taken
+
+    def int8(self) -> int:
+        return int.from_bytes(self._take(1), "big", signed=True)
 
     def int16(self) -> int:
         return int.from_bytes(self._take(2), "big", signed=True)
@@ -71,11 +74,17 @@ class FieldReader:
         return max(count, 0)
 
     def skip_tags(self) -> None:
+        self.tags()
+
+    def tags(self) -> dict[int, bytes]:
+        """The tagged fields that stand here, by their numbers; none in versions without them."""
         if not self.flexible:
-            return
+            return {}
+        tagged = {}
         for _ in range(self.unsigned_varint()):
-            self.unsigned_varint()
-            self._take(self.unsigned_varint())
+            tag = self.unsigned_varint()
+            tagged[tag] = self._take(self.unsigned_varint())
+        return tagged
 
 
 def string_field(text: str) -> bytes:
