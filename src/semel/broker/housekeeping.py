@@ -3,16 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-import structlog
-
+from semel.broker import log
 from semel.errors import JournalFull
 from semel.lane.changes import expire_producers
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.server import Server
-
-log = structlog.get_logger(__name__)
 
 ROUND_MS = 1_000
 """The longest pause between two looks at the clock."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import structlog
-
+from semel.broker import log
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.topic_config import NOT_ENFORCED
@@ -41,7 +40,6 @@ class ServeOptions:
 
 def serve(options: ServeOptions) -> None:
     """Returns after SIGTERM or SIGINT. Raises SemelError or OSError with one clear sentence."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     config = BrokerConfig.from_sources(options.config, options.settings)
     advertised = address(options.advertise) if options.advertise else None
     with _data_folder(options) as folder:
@@ -104,7 +102,6 @@ def _end_tasks() -> NoReturn:
 
 
 def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions) -> None:
-    log = structlog.get_logger("semel")
     host, port = listening
     if host not in LOOPBACK:
         log.warning(

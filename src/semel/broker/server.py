@@ -7,8 +7,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
+from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
 from semel.broker.dispatch import read_request, write_reply
@@ -16,8 +15,6 @@ from semel.broker.inbox import SCRATCH_SIZE
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
-
-log = structlog.get_logger(__name__)
 
 
 class Server:
