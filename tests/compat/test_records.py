@@ -1,6 +1,7 @@
 """What each client writes, every client reads: the same bytes, in the same order."""
 
 import pytest
+
 from support.clients import CLIENTS, COMPRESSIONS, Client, Found, Sent
 
 RECORDS = (

@@ -5,8 +5,9 @@ Each is used with its own defaults; only what a test asks for is set.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import confluent_kafka
@@ -60,9 +61,9 @@ class Client(Protocol):
     def stream(
         self, servers: str, topic: str, values: Sequence[bytes], on_acked: Callable[[], None]
     ) -> None:
-        """Send the values to partition 0 with idempotence on, each as soon as the client takes it.
+        """Send the values to partition 0 with idempotence on, and return when all are acknowledged.
 
-        Returns when all are acknowledged.
+        Batches are small, so that there are always several under way.
         """
 
 
@@ -115,7 +116,7 @@ class Confluent:
         return [-1 if offset is None else offset for offset in offsets]
 
     def read(self, servers: str, topic: str, partitions: Sequence[int], count: int) -> list[Found]:
-        with confluent_consumer(servers, **{"enable.auto.commit": False}) as consumer:
+        with confluent_consumer(servers, options={"enable.auto.commit": False}) as consumer:
             consumer.assign(
                 [
                     confluent_kafka.TopicPartition(topic, index, confluent_kafka.OFFSET_BEGINNING)
@@ -128,7 +129,13 @@ class Confluent:
         self, servers: str, topic: str, values: Sequence[bytes], on_acked: Callable[[], None]
     ) -> None:
         producer = confluent_kafka.Producer(
-            {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 1, **QUIET}
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "batch.num.messages": 5,
+                **QUIET,
+            }
         )
         errors: list[Any] = []
 
@@ -152,7 +159,7 @@ class Confluent:
 
 @contextmanager
 def confluent_consumer(
-    servers: str, group: str = "unused", **options: Any
+    servers: str, group: str = "unused", options: Mapping[str, Any] = MappingProxyType({})
 ) -> Iterator[confluent_kafka.Consumer]:
     consumer = confluent_kafka.Consumer(
         {
@@ -237,7 +244,7 @@ class KafkaPython:
     def stream(
         self, servers: str, topic: str, values: Sequence[bytes], on_acked: Callable[[], None]
     ) -> None:
-        producer = kafka.KafkaProducer(bootstrap_servers=servers, linger_ms=1)
+        producer = kafka.KafkaProducer(bootstrap_servers=servers, linger_ms=1, batch_size=256)
         try:
             futures = []
             for value in values:
@@ -329,11 +336,8 @@ class AioKafka:
                 bootstrap_servers=servers, auto_offset_reset="earliest"
             ) as consumer:
                 consumer.assign([AioTopicPartition(topic, index) for index in partitions])
-                found = []
                 async with asyncio.timeout(DEADLINE_S):
-                    for _ in range(count):
-                        found.append(found_by_kafka_python(await consumer.getone()))
-                return found
+                    return [found_by_kafka_python(await consumer.getone()) for _ in range(count)]
 
         return run_async(run())
 
@@ -342,7 +346,7 @@ class AioKafka:
     ) -> None:
         async def run() -> None:
             producer = AIOKafkaProducer(
-                bootstrap_servers=servers, enable_idempotence=True, linger_ms=1
+                bootstrap_servers=servers, enable_idempotence=True, linger_ms=1, max_batch_size=256
             )
             async with producer:
                 futures = []
