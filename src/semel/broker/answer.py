@@ -1,7 +1,7 @@
 """What a handler returns: a response, and the point of the journal it has to wait for."""
 
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from semel.types import Position
 from semel.wire.apis import Api
@@ -21,10 +21,20 @@ Handled = Answer | Coroutine[Any, Any, Answer]
 a member for its group), it returns the coroutine that waits."""
 
 
+class Peer(Protocol):
+    """What a handler may know of the connection that a request came on."""
+
+    number: int
+    """Connections are numbered as they are accepted."""
+    client_host: str
+    listener: tuple[str, int]
+    """The address that the client connected to."""
+
+
 class Call:
     """The circumstances of one request."""
 
-    __slots__ = ("_client_id", "api", "client_host", "correlation_id", "listener", "version")
+    __slots__ = ("_client_id", "api", "correlation_id", "peer", "version")
 
     def __init__(
         self,
@@ -32,16 +42,13 @@ class Call:
         version: int,
         correlation_id: int,
         client_id: memoryview | None,
-        client_host: str,
-        listener: tuple[str, int],
+        peer: Peer,
     ) -> None:
         self.api = api
         self.version = version
         self.correlation_id = correlation_id
         self._client_id = client_id
-        self.client_host = client_host
-        self.listener = listener
-        """The address that the client connected to."""
+        self.peer = peer
 
     @property
     def client_id(self) -> str:

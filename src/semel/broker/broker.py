@@ -95,7 +95,7 @@ class Broker:
 
     def address_for(self, call: Call) -> tuple[str, int]:
         """Where this client finds the broker: the address it came to, unless one is advertised."""
-        return self._advertised or call.listener
+        return self._advertised or call.peer.listener
 
     def _on_failure(self, error: BaseException) -> None:
         assert self._failed is not None

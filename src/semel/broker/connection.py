@@ -54,6 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         self.held_bytes = 0
         self.is_to_write = False
         self.active_at = 0.0
+        self.number = 0
         self.client_host = ""
         self.listener = ("", 0)
 
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = f"/{peer[0]}" if peer else "/"
         self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self.active_at = self._server.loop.time()
+        self.number = self._server.next_connection_number()
         if not self._server.connected(self):
             self._transport.abort()
 

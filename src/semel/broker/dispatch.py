@@ -49,13 +49,12 @@ def read_request(frame: memoryview, connection: "Connection") -> tuple[Call, Any
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
     key, version, correlation_id, client_id_size = _HEADER.unpack_from(frame)
     api, decode, handler = route(key)
-    host, listener = connection.client_host, connection.listener
     if not api.version_min <= version <= api.version_max:
         if key != apis.API_VERSIONS_KEY:
             raise ProtocolError(f"{api.name} v{version} is not served")
         # The client does not know yet what is served; it is told in the one
         # version that every client can read.
-        return Call(api, 0, correlation_id, None, host, listener), UnsupportedVersion(), handler
+        return Call(api, 0, correlation_id, None, connection), UnsupportedVersion(), handler
     position = _HEADER.size
     client_id = None
     if client_id_size > 0:
@@ -66,7 +65,7 @@ def read_request(frame: memoryview, connection: "Connection") -> tuple[Call, Any
     # Bytes behind the message are ignored, as Kafka does: librdkafka leaves three behind a
     # Metadata request for all topics.
     body, _ = decode(frame, position, version)
-    return Call(api, version, correlation_id, client_id, host, listener), body, handler
+    return Call(api, version, correlation_id, client_id, connection), body, handler
 
 
 def _after_tags(frame: memoryview, position: int) -> int:

@@ -38,6 +38,9 @@ class Server:
 
     # Connections
 
+    def next_connection_number(self) -> int:
+        return self._broker.metrics.connections_accepted
+
     def connected(self, connection: Connection) -> bool:
         """False if there are too many already."""
         self._connections.add(connection)

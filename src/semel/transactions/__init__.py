@@ -1,0 +1,1 @@
+"""The transaction coordinator: pure decisions about transactions, and the values they lead to."""

@@ -30,7 +30,7 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         member_id=MemberId(request.member_id),
         group_instance_id=request.group_instance_id,
         client_id=call.client_id,
-        client_host=call.client_host,
+        client_host=call.peer.client_host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=(
             request.rebalance_timeout_ms if call.version >= 1 else request.session_timeout_ms
