@@ -1,0 +1,1 @@
+"""A small client for any cluster that speaks Kafka's protocol, on asyncio."""
