@@ -42,8 +42,9 @@ def say_fields(fields: Mapping[str, Cell]) -> None:
 def say_heading(text: str) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
+        from rich.text import Text
 
-        Console(highlight=False).print(f"\n[bold]{text}[/bold]")
+        Console().print("\n", Text(text, style="bold"), sep="")
     else:
         say(f"\n{text}")
 
@@ -86,11 +87,13 @@ def _say_plain(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
 def _say_coloured(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold cyan", pad_edge=False)
     for index, column in enumerate(columns):
         is_number = any(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_text(cell) for cell in row))
+        # As Text, since a plain string with brackets would be taken for markup.
+        table.add_row(*(Text(_text(cell)) for cell in row))
     Console().print(table)
