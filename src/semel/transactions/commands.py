@@ -1,0 +1,148 @@
+"""What is asked of a transaction, and what a decision about it consists of."""
+
+from typing import NamedTuple
+
+from semel.errors import RequestError
+from semel.transactions.dialect import Dialect
+from semel.transactions.transaction import OFFSETS_TOPIC, Transaction
+from semel.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+    TransactionalId,
+)
+
+
+class TransactionSettings(NamedTuple):
+    """Named after Kafka's `transaction.*` and `transactional.id.*` settings."""
+
+    timeout_ms_max: int = 15 * 60_000
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+
+
+class Context(NamedTuple):
+    now_ms: int
+    term: Term
+    next_producer_id: ProducerId
+    """One that was never given; a decision that takes it says so."""
+    settings: TransactionSettings = TransactionSettings()
+
+
+class InitProducer(NamedTuple):
+    """A new incarnation, or, with the producer id and epoch it has, one that recovers (KIP-360)."""
+
+    transactional_id: TransactionalId
+    timeout_ms: int
+    producer_id: ProducerId = NO_PRODUCER_ID
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+
+
+class AddPartitions(NamedTuple):
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: frozenset[TopicPartition]
+    dialect: Dialect = Dialect.TV1
+
+
+class AddOffsets(NamedTuple):
+    """`partition_index` counts in `__consumer_offsets`: where the group's offsets are."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partition_index: int
+    dialect: Dialect = Dialect.TV1
+
+
+class WriteRecords(NamedTuple):
+    """A Produce: under TV1 into partitions that were added, under TV2 they join by it."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: frozenset[TopicPartition]
+    dialect: Dialect
+
+
+class WriteOffsets(NamedTuple):
+    """A TxnOffsetCommit, as `WriteRecords` for a partition of `__consumer_offsets`."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partition_index: int
+    dialect: Dialect
+
+
+class End(NamedTuple):
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+    dialect: Dialect
+
+
+class Doom(NamedTuple):
+    """A batch came whose sequences were taken with other records: nobody knows what is meant."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
+class Expire(NamedTuple):
+    """The timer has rung; without effect if the transaction is no longer overdue."""
+
+
+class RaiseTerm(NamedTuple):
+    """Acknowledged writes may be lost: abort what is open, complete what is decided."""
+
+
+class ForgetPartitions(NamedTuple):
+    """They were deleted, so no marker can be written to them."""
+
+    partitions: frozenset[TopicPartition]
+
+
+class ExpireId(NamedTuple):
+    """Without effect unless the id has been idle for long enough."""
+
+
+Command = (
+    InitProducer
+    | AddPartitions
+    | AddOffsets
+    | WriteRecords
+    | WriteOffsets
+    | End
+    | Doom
+    | Expire
+    | RaiseTerm
+    | ForgetPartitions
+    | ExpireId
+)
+
+
+class Markers(NamedTuple):
+    """How a transaction ended, to be told every partition that took part, in the same frame."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def settle_offsets(self) -> bool:
+        """Whether offsets pending in this producer's transaction become final or are dropped."""
+        return any(partition.topic == OFFSETS_TOPIC for partition in self.partitions)
+
+
+class Decision(NamedTuple):
+    """All of it belongs into one frame: the values in their order, the markers, the producer id."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    """With `producer_id`, what InitProducerId and EndTxn hand out."""
+    values: tuple[Transaction, ...] = ()
+    markers: Markers | None = None
+    taken_producer_id: ProducerId | None = None
+    refusal: RequestError | None = None
+    """Answered although something is written: the transaction was doomed."""

@@ -1,0 +1,94 @@
+"""The transaction coordinator's decisions, as one pure function.
+
+`decide` changes nothing: it returns the values to write, the markers that belong into the same
+frame, and what to answer, or it raises a refusal. Whoever appends the frame applies the values,
+live and at recovery alike; the newest value of a transactional id wins.
+"""
+
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from semel.transactions import ending, initialising, joining
+from semel.transactions.commands import (
+    AddOffsets,
+    AddPartitions,
+    Command,
+    Context,
+    Decision,
+    Doom,
+    End,
+    Expire,
+    ExpireId,
+    ForgetPartitions,
+    InitProducer,
+    RaiseTerm,
+    WriteOffsets,
+    WriteRecords,
+)
+from semel.transactions.outcome import changed, unchanged
+from semel.transactions.states import FOLLOWERS
+from semel.transactions.transaction import Transaction, dead, offsets_partition
+
+
+def decide(current: Transaction | None, command: Command, context: Context) -> Decision:
+    decision = _decide(current, command, context)
+    versions = decision.values if current is None else (current, *decision.values)
+    for before, after in pairwise(versions):
+        assert after.status in FOLLOWERS[before.status], (before, after)
+    return decision
+
+
+def _decide(  # noqa: PLR0911  One case per command.
+    current: Transaction | None, command: Command, context: Context
+) -> Decision:
+    match command:
+        case InitProducer():
+            return initialising.initialise(current, command, context)
+        case AddPartitions():
+            return joining.add(current, command, context)
+        case AddOffsets(producer_id, epoch, index, dialect):
+            partitions = frozenset({offsets_partition(index)})
+            added = AddPartitions(producer_id, epoch, partitions, dialect)
+            return joining.add(current, added, context)
+        case WriteRecords():
+            return joining.write(current, command, context)
+        case WriteOffsets(producer_id, epoch, index, dialect):
+            partitions = frozenset({offsets_partition(index)})
+            written = WriteRecords(producer_id, epoch, partitions, dialect)
+            return joining.write(current, written, context)
+        case End():
+            return ending.end(current, command, context)
+        case Doom():
+            return ending.doom(current, command, context)
+        case Expire():
+            return ending.expire(current, context)
+        case RaiseTerm():
+            return ending.raise_term(current, context)
+        case ForgetPartitions():
+            return _forget_partitions(current, command, context)
+        case ExpireId():
+            return _expire_id(current, context)
+
+
+def _forget_partitions(
+    current: Transaction | None, command: ForgetPartitions, context: Context
+) -> Decision:
+    if current is None or not current.partitions & command.partitions:
+        return unchanged(current)
+    return changed(
+        context,
+        replace(
+            current,
+            partitions=current.partitions - command.partitions,
+            last_update_ms=context.now_ms,
+        ),
+    )
+
+
+def _expire_id(current: Transaction | None, context: Context) -> Decision:
+    if current is None or current.is_open:
+        return unchanged(current)
+    if context.now_ms - current.last_update_ms < context.settings.id_expiration_ms:
+        return unchanged(current)
+    return changed(context, dead(current.transactional_id))

@@ -1,0 +1,69 @@
+"""Putting a decision together: its values, the markers, the producer id it takes."""
+
+from msgspec.structs import replace
+
+from semel.errors import RequestError
+from semel.transactions.commands import Context, Decision, Markers
+from semel.transactions.epochs import complete, prepare_bump
+from semel.transactions.states import Status
+from semel.transactions.transaction import Transaction
+from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+def unchanged(current: Transaction | None) -> Decision:
+    """Nothing is written; whoever retries is answered as the original was."""
+    if current is None:
+        return Decision(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return Decision(current.producer_id, current.producer_epoch)
+
+
+def changed(
+    context: Context,
+    *values: Transaction,
+    markers: Markers | None = None,
+    refusal: RequestError | None = None,
+) -> Decision:
+    taken = context.next_producer_id
+    # It was never given to anyone, so wherever it occurs it was taken now.
+    is_taken = any(taken in (value.producer_id, value.next_producer_id) for value in values)
+    newest = values[-1]
+    return Decision(
+        newest.producer_id,
+        newest.producer_epoch,
+        values,
+        markers,
+        taken if is_taken else None,
+        refusal,
+    )
+
+
+def finish(
+    current: Transaction, context: Context, *, commit: bool, bump: bool
+) -> tuple[Transaction, Transaction, Markers | None]:
+    """The prepared and the completed value, and the markers between them.
+
+    With `bump` they carry the next epoch, so that a late write of this transaction can never be
+    taken for a part of the next (KIP-890).
+    """
+    prepared = replace(
+        current,
+        status=Status.PREPARE_COMMIT if commit else Status.PREPARE_ABORT,
+        # One that ends before anything was written began when it ended.
+        started_at_ms=current.started_at_ms if current.is_open else context.now_ms,
+        last_update_ms=context.now_ms,
+        is_doomed=False,
+    )
+    if bump:
+        prepared = prepare_bump(prepared, context)
+    return prepared, complete(prepared, context), markers_of(prepared)
+
+
+def markers_of(prepared: Transaction) -> Markers | None:
+    if not prepared.partitions:
+        return None
+    return Markers(
+        prepared.producer_id,
+        prepared.producer_epoch,
+        prepared.status is Status.PREPARE_COMMIT,
+        tuple(sorted(prepared.partitions)),
+    )

@@ -1,0 +1,169 @@
+"""What the coordinator writes to `__transaction_state`, in Kafka's own key and value format.
+
+    key version 0     the transactional id
+    value version 0   without tagged fields: read, never written
+    value version 1   read and written
+
+A record without a value forgets its transactional id. Fields that Kafka does not have are tagged,
+with numbers far from those it may use; its readers step over tags they do not know. A value that
+lacks them was written by someone else, and its epoch counts as spent.
+"""
+
+import struct
+from collections import defaultdict
+
+from semel.errors import CorruptJournal
+from semel.records.fields import FieldReader, string_field
+from semel.transactions.states import Status
+from semel.transactions.transaction import NO_TERM, Transaction, dead
+from semel.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Buffer,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+    TransactionalId,
+)
+from semel.wire.primitives import uvarint
+
+KEY_VERSION = 0
+VALUE_VERSION = 1
+
+PREVIOUS_PRODUCER_ID_TAG = 0
+NEXT_PRODUCER_ID_TAG = 1
+CLIENT_VERSION_TAG = 2
+EPOCH_TERM_TAG = 10_000
+LAST_PRODUCER_EPOCH_TAG = 10_001
+DOOMED_TAG = 10_002
+
+_NO_TAGS = b"\x00"
+_NULL_ARRAY = b"\x00"
+_HEAD = struct.Struct(">hqhib")
+_TIMES = struct.Struct(">qq")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:
+    """The key and the value of the record that stores this."""
+    key = _INT16.pack(KEY_VERSION) + string_field(transaction.transactional_id)
+    if transaction.status is Status.DEAD:
+        return key, None
+    head = _HEAD.pack(
+        VALUE_VERSION,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        transaction.status,
+    )
+    times = _TIMES.pack(transaction.last_update_ms, transaction.started_at_ms)
+    return key, b"".join((head, _partitions(transaction), times, _tags(transaction)))
+
+
+def _partitions(transaction: Transaction) -> bytes:
+    if transaction.status is Status.EMPTY:
+        return _NULL_ARRAY
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(transaction.partitions):
+        by_topic[topic].append(partition)
+    parts = [uvarint(len(by_topic) + 1)]
+    for topic, indexes in by_topic.items():
+        name = topic.encode()
+        parts += (
+            uvarint(len(name) + 1),
+            name,
+            uvarint(len(indexes) + 1),
+            *map(_INT32.pack, indexes),
+            _NO_TAGS,
+        )
+    return b"".join(parts)
+
+
+def _tags(transaction: Transaction) -> bytes:
+    tagged = {}
+    if transaction.previous_producer_id != NO_PRODUCER_ID:
+        tagged[PREVIOUS_PRODUCER_ID_TAG] = _INT64.pack(transaction.previous_producer_id)
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        tagged[NEXT_PRODUCER_ID_TAG] = _INT64.pack(transaction.next_producer_id)
+    if transaction.client_version != 0:
+        tagged[CLIENT_VERSION_TAG] = _INT16.pack(transaction.client_version)
+    if transaction.epoch_term != NO_TERM:
+        tagged[EPOCH_TERM_TAG] = _INT32.pack(transaction.epoch_term)
+    if transaction.last_producer_epoch != NO_PRODUCER_EPOCH:
+        tagged[LAST_PRODUCER_EPOCH_TAG] = _INT16.pack(transaction.last_producer_epoch)
+    if transaction.is_doomed:
+        tagged[DOOMED_TAG] = b"\x01"
+    parts = [uvarint(len(tagged))]
+    for tag, content in tagged.items():
+        parts += (uvarint(tag), uvarint(len(content)), content)
+    return b"".join(parts)
+
+
+def decode(key: Buffer, value: Buffer | None) -> Transaction | None:
+    """What a stored record says; None for a kind of key that is not known."""
+    reader = FieldReader(key, "key of __transaction_state")
+    if reader.int16() != KEY_VERSION:
+        return None
+    transactional_id = TransactionalId(reader.string())
+    if value is None:
+        return dead(transactional_id)
+    return _read_value(transactional_id, FieldReader(value, "value of __transaction_state"))
+
+
+def _read_value(transactional_id: TransactionalId, reader: FieldReader) -> Transaction:
+    version = reader.int16()
+    if not 0 <= version <= VALUE_VERSION:
+        raise CorruptJournal(f"transaction value of version {version}; 0 and 1 are known")
+    reader.flexible = version >= VALUE_VERSION
+    producer_id = ProducerId(reader.int64())
+    producer_epoch = ProducerEpoch(reader.int16())
+    timeout_ms = reader.int32()
+    status = _status(reader.int8())
+    partitions = set()
+    for _ in range(reader.count()):
+        topic = reader.string()
+        for _ in range(reader.count()):
+            partitions.add(TopicPartition(topic, reader.int32()))
+        reader.skip_tags()
+    last_update_ms, started_at_ms = reader.int64(), reader.int64()
+    tags = reader.tags()
+    return Transaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        timeout_ms=timeout_ms,
+        status=status,
+        last_producer_epoch=ProducerEpoch(
+            _tagged(tags, LAST_PRODUCER_EPOCH_TAG, _INT16, NO_PRODUCER_EPOCH)
+        ),
+        previous_producer_id=ProducerId(
+            _tagged(tags, PREVIOUS_PRODUCER_ID_TAG, _INT64, NO_PRODUCER_ID)
+        ),
+        next_producer_id=ProducerId(_tagged(tags, NEXT_PRODUCER_ID_TAG, _INT64, NO_PRODUCER_ID)),
+        partitions=frozenset(partitions),
+        started_at_ms=started_at_ms,
+        last_update_ms=last_update_ms,
+        client_version=_tagged(tags, CLIENT_VERSION_TAG, _INT16, 0),
+        epoch_term=Term(_tagged(tags, EPOCH_TERM_TAG, _INT32, NO_TERM)),
+        is_doomed=DOOMED_TAG in tags,
+    )
+
+
+def _status(number: int) -> Status:
+    # A forgotten id has no value; Kafka does not store its PrepareEpochFence (7) either.
+    if not Status.EMPTY <= number < Status.DEAD:
+        raise CorruptJournal(f"transaction value with status {number}; 0 to 5 are known")
+    return Status(number)
+
+
+def _tagged(tags: dict[int, bytes], tag: int, layout: struct.Struct, default: int) -> int:
+    content = tags.get(tag)
+    if content is None:
+        return default
+    if len(content) != layout.size:
+        raise CorruptJournal(f"tag {tag} of a transaction value has {len(content)} bytes")
+    (number,) = layout.unpack(content)
+    return int(number)
