@@ -4,6 +4,9 @@ A producer may have five requests in flight, so the last five batches are rememb
 equal to one of them is a retry and keeps its first offset. Equal means the same epoch, the same
 first and last sequence and the same fingerprint (a checksum of what was produced): the numbers
 alone do not tell a retry from a client that gave them to other records.
+
+A client may use the sequences of an aborted transaction again. So an abort forgets the batches of
+that transaction and no others: those committed before it must still be known as duplicates.
 """
 
 from typing import NamedTuple
@@ -14,6 +17,10 @@ from semel.types import SEQUENCE_COUNT, Offset, ProducerEpoch, Sequence
 BATCHES_REMEMBERED = 5
 
 
+class SequenceReused(OutOfOrderSequence):
+    """Sequences that were taken come again with other records; this dooms a transaction."""
+
+
 class TakenBatch(NamedTuple):
     first_sequence: Sequence
     last_sequence: Sequence
@@ -21,15 +28,39 @@ class TakenBatch(NamedTuple):
     fingerprint: int
 
 
+class TransactionStart(NamedTuple):
+    sequence: Sequence
+    offset: Offset
+
+
+class Restart(NamedTuple):
+    """The sequences at which the next batch may begin: the first to the last, both included."""
+
+    first: Sequence
+    last: Sequence
+
+    def allows(self, sequence: Sequence) -> bool:
+        span = (self.last - self.first) % SEQUENCE_COUNT
+        return (sequence - self.first) % SEQUENCE_COUNT <= span
+
+
+FROM_ZERO = Restart(Sequence(0), Sequence(0))
+
+
 class Producer:
     """One producer id, as one partition knows it."""
 
-    __slots__ = ("active_at_ms", "epoch", "taken")
+    __slots__ = ("active_at_ms", "epoch", "restart", "taken", "transaction_start")
 
     def __init__(self, epoch: ProducerEpoch, active_at_ms: int) -> None:
         self.epoch = epoch
         self.active_at_ms = active_at_ms
-        self.taken: list[TakenBatch] = []  # Oldest first; empty: any first sequence is taken.
+        self.taken: list[TakenBatch] = []
+        """Oldest first. If it is empty and there is no `restart`, any first sequence is taken."""
+        self.restart: Restart | None = None
+        """Set by a marker, until the next batch."""
+        self.transaction_start: TransactionStart | None = None
+        """Where the open transaction began in this partition."""
 
     def duplicate_of(
         self, epoch: ProducerEpoch, first: Sequence, last: Sequence, fingerprint: int
@@ -44,34 +75,83 @@ class Producer:
             if first != 0:
                 raise OutOfOrderSequence(f"epoch {epoch} must begin at sequence 0, not {first}")
             return None
-        taken = self.taken
-        if not taken:
+        if self._is_next(first):
             return None
-        newest = taken[-1]
-        if first == sequence_after(newest.last_sequence):
-            return None
-        for batch in taken:
+        for batch in self.taken:
             if batch.first_sequence == first and batch.last_sequence == last:
                 if batch.fingerprint == fingerprint:
                     return batch.base_offset
-                raise OutOfOrderSequence(
-                    f"sequences {first} to {last} were taken with other records"
-                )
-        raise OutOfOrderSequence(
-            f"sequence {first}, expected {sequence_after(newest.last_sequence)}"
-        )
+                raise SequenceReused(f"sequences {first} to {last} were taken with other records")
+        raise OutOfOrderSequence(f"sequence {first}, expected {self._expected()}")
 
-    def took(self, epoch: ProducerEpoch, batch: TakenBatch, now_ms: int) -> None:
+    def _is_next(self, first: Sequence) -> bool:
+        if self.restart is not None:
+            return self.restart.allows(first)
+        if not self.taken:
+            return True
+        return first == sequence_after(self.taken[-1].last_sequence)
+
+    def _expected(self) -> str:
+        if self.restart is None:
+            return str(sequence_after(self.taken[-1].last_sequence))
+        first, last = self.restart
+        return str(first) if first == last else f"{first} to {last}"
+
+    def took(
+        self,
+        epoch: ProducerEpoch,
+        batch: TakenBatch,
+        now_ms: int,
+        *,
+        is_transactional: bool = False,
+    ) -> None:
         """Remember a batch that is now in the log."""
         taken = self.taken
         if epoch != self.epoch:
-            self.epoch = epoch
-            taken.clear()
+            self._move_to(epoch)
         elif len(taken) == BATCHES_REMEMBERED:
             del taken[0]
         taken.append(batch)
+        self.restart = None
         self.active_at_ms = now_ms
+        if is_transactional and self.transaction_start is None:
+            self.transaction_start = TransactionStart(batch.first_sequence, batch.base_offset)
+
+    def ended(self, epoch: ProducerEpoch, now_ms: int, *, committed: bool) -> None:
+        """A marker is now in the log; one of a newer epoch fences the writes of the older."""
+        start = self.transaction_start
+        self.transaction_start = None
+        self.active_at_ms = now_ms
+        if epoch > self.epoch:
+            self._move_to(epoch)
+            self.restart = FROM_ZERO
+        elif start is not None and not committed:
+            self._roll_back(start)
+
+    def _move_to(self, epoch: ProducerEpoch) -> None:
+        self.epoch = epoch
+        self.taken.clear()
+        self.transaction_start = None
+
+    def _roll_back(self, start: TransactionStart) -> None:
+        behind = sequence_after(self.taken[-1].last_sequence)
+        self.taken = [batch for batch in self.taken if batch.base_offset < start.offset]
+        self.restart = Restart(start.sequence, behind)
+
+    def may_expire(self, before_ms: int) -> bool:
+        """Silent since then; but an open transaction keeps its producer known."""
+        return self.active_at_ms < before_ms and self.transaction_start is None
 
 
 def sequence_after(sequence: Sequence) -> Sequence:
     return Sequence((sequence + 1) % SEQUENCE_COUNT)
+
+
+def check_unknown(first: Sequence, *, from_zero: bool) -> None:
+    """A producer that the partition does not know may begin anywhere, because it may have expired.
+
+    Not under TV2 (`from_zero`), where every transaction has an epoch of its own: what is missing
+    before its first sequence here is lost.
+    """
+    if from_zero and first != 0:
+        raise OutOfOrderSequence(f"an unknown producer must begin at sequence 0, not {first}")

@@ -1,0 +1,153 @@
+"""The transactions of one partition: which are open, which were aborted, how far readers may go.
+
+Two views are kept. What is open follows the log as it is appended. The last stable offset follows
+the journal as it becomes durable: it stops before every transaction that is open or whose marker
+is not yet durable, so that no one reads what could still turn out otherwise.
+"""
+
+import heapq
+from array import array
+from bisect import bisect_left
+from typing import NamedTuple
+
+import msgspec
+
+from semel.types import Offset, ProducerId
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+class PartitionTransactionsImage(msgspec.Struct, frozen=True, array_like=True):
+    """All that lasts, for a checkpoint: whatever it holds is durable when it is read again."""
+
+    open: list[tuple[int, int]]
+    aborted: list[tuple[int, int, int, int]]
+
+
+class PartitionTransactions:
+    __slots__ = ("_ended", "_open", "aborted", "last_stable_offset")
+
+    def __init__(self) -> None:
+        self._open: dict[ProducerId, Offset] = {}
+        """First offsets by producer, in the order of the offsets."""
+        self._ended: list[tuple[Offset, Offset]] = []
+        """A heap of first offset and marker offset, while the marker is not known as durable."""
+        self.aborted = AbortedIndex()
+        self.last_stable_offset = Offset(0)
+        """Exclusive. Law: it moves only together with the high watermark, and never back."""
+
+    def first_offset(self, producer_id: ProducerId) -> Offset | None:
+        """Where the open transaction of this producer began here, if it has one."""
+        return self._open.get(producer_id)
+
+    def first_open_offset(self) -> Offset | None:
+        return next(iter(self._open.values()), None)
+
+    def open_count(self) -> int:
+        return len(self._open)
+
+    def wrote(self, producer_id: ProducerId, base_offset: Offset) -> None:
+        """A transactional batch was appended; the first one opens the transaction here."""
+        self._open.setdefault(producer_id, base_offset)
+
+    def ended(self, producer_id: ProducerId, marker_offset: Offset, *, committed: bool) -> None:
+        """A marker was appended. One without data before it ends nothing here."""
+        first_offset = self._open.pop(producer_id, None)
+        if first_offset is None:
+            return
+        heapq.heappush(self._ended, (first_offset, marker_offset))
+        if not committed:
+            still_open = self.first_open_offset()
+            floor = Offset(marker_offset + 1) if still_open is None else still_open
+            self.aborted.add(producer_id, first_offset, marker_offset, floor)
+
+    def settle(self, high_watermark: Offset) -> Offset:
+        """The journal is durable up to `high_watermark`: move the last stable offset with it."""
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            heapq.heappop(ended)
+        bound = high_watermark
+        if ended:
+            bound = min(bound, ended[0][0])
+        still_open = self.first_open_offset()
+        if still_open is not None:
+            bound = min(bound, still_open)
+        self.last_stable_offset = bound
+        return bound
+
+    def image(self) -> PartitionTransactionsImage:
+        return PartitionTransactionsImage(list(self._open.items()), self.aborted.rows())
+
+    def restore(self, image: PartitionTransactionsImage, high_watermark: Offset) -> None:
+        self._open = {ProducerId(producer): Offset(first) for producer, first in image.open}
+        self._ended = []
+        self.aborted = AbortedIndex()
+        for producer_id, first, marker, floor in image.aborted:
+            self.aborted.add(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
+        self.settle(high_watermark)
+
+
+class AbortedIndex:
+    """Aborted transactions in the order of their markers, as columns of numbers.
+
+    `floor` is the lowest first offset that any later marker can belong to. It never falls, so a
+    search that has passed the range it is asked about knows where to stop.
+    """
+
+    __slots__ = ("_first_offsets", "_floors", "_marker_offsets", "_producer_ids")
+
+    def __init__(self) -> None:
+        self._producer_ids = array("q")
+        self._first_offsets = array("q")
+        self._marker_offsets = array("q")
+        self._floors = array("q")
+
+    def __len__(self) -> int:
+        return len(self._marker_offsets)
+
+    def add(
+        self, producer_id: ProducerId, first_offset: Offset, marker_offset: Offset, floor: Offset
+    ) -> None:
+        self._producer_ids.append(producer_id)
+        self._first_offsets.append(first_offset)
+        self._marker_offsets.append(marker_offset)
+        self._floors.append(floor)
+
+    def overlapping(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
+        """Those with a record or marker in [start, end), also if begun before; by first offset."""
+        found = []
+        for row in range(bisect_left(self._marker_offsets, start), len(self._marker_offsets)):
+            if self._first_offsets[row] < end:
+                found.append((self._first_offsets[row], self._producer_ids[row]))
+            if self._floors[row] >= end:
+                break
+        found.sort()
+        return [
+            AbortedTransaction(ProducerId(producer), Offset(first)) for first, producer in found
+        ]
+
+    def forget_before(self, log_start_offset: Offset) -> None:
+        """Those that ended before the log starts have no record left to be stepped over."""
+        count = bisect_left(self._marker_offsets, log_start_offset)
+        if count:
+            for column in (
+                self._producer_ids,
+                self._first_offsets,
+                self._marker_offsets,
+                self._floors,
+            ):
+                del column[:count]
+
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        return list(
+            zip(
+                self._producer_ids,
+                self._first_offsets,
+                self._marker_offsets,
+                self._floors,
+                strict=True,
+            )
+        )
