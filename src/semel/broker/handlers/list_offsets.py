@@ -9,7 +9,7 @@ which means opening the one batch that holds it.
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker.answer import Answer, Call
-from semel.errors import RequestError, UnsupportedForMessageFormat
+from semel.errors import CorruptMessage, RequestError, UnsupportedForMessageFormat
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+
+RECORDS_OPENED_MAX = 100_000
+"""A batch that claims more is answered with its first offset: real ones are far smaller, and a
+few compressed bytes could claim millions."""
 
 
 class Found(NamedTuple):
@@ -82,14 +86,37 @@ def _first_at_or_after(broker: "Broker", partition: Partition, timestamp_ms: int
     """The first readable record whose timestamp is not below `timestamp_ms`."""
     journal = broker.lane.journal
     place = journal.index.first_at_or_after(partition.number, timestamp_ms)
-    if place is None or place.base_offset >= partition.high_watermark:
+    if place is None:
         return NOTHING
-    batch = journal.read(Position(place.position), place.size)
-    header = record_batch.read(batch)
-    if header.is_log_append_time:
-        offset = max(header.base_offset, partition.log_start_offset)
-        return Found(header.max_timestamp_ms, offset, header.leader_epoch)
-    for record in decode_batch(batch):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= partition.log_start_offset:
-            return Found(record.timestamp_ms, record.offset, header.leader_epoch)
+    start = max(place.base_offset, partition.log_start_offset)
+    # Mostly the first batch has it. But its young records may have been deleted, and batches
+    # need not stand in the order of their times.
+    for span in journal.index.spans(partition.number, start):
+        for row in range(span.first, span.stop):
+            if span.base_offsets[row] >= partition.high_watermark:
+                return NOTHING
+            batch = journal.read(Position(span.positions[row]), span.sizes[row])
+            found = _look_into(batch, timestamp_ms, start)
+            if found is not None:
+                return found
     return NOTHING
+
+
+def _look_into(batch: bytes, timestamp_ms: int, start: int) -> Found | None:
+    """The first record of the batch at or behind the offset `start` that is young enough."""
+    header = record_batch.read(batch)
+    if header.max_timestamp_ms < timestamp_ms:
+        return None
+    if header.is_log_append_time or header.record_count > RECORDS_OPENED_MAX:
+        offset = max(header.base_offset, start)
+        return Found(header.max_timestamp_ms, offset, header.leader_epoch)
+    try:
+        records = decode_batch(batch)
+    except CorruptMessage:
+        # Records are not opened when they are produced, so a producer may have sent nonsense.
+        # It harms who reads that batch, and must not hide those behind it.
+        return None
+    for record in records:
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start:
+            return Found(record.timestamp_ms, record.offset, header.leader_epoch)
+    return None
