@@ -108,8 +108,8 @@ class Journal:
     ) -> None:
         """From here on frames may be appended. Warnings are logged unless someone takes them.
 
-        `snapshot` gives the lane's state as of all frames appended so far. It is called while a
-        frame is being appended, before that frame is applied.
+        `snapshot` gives the lane's state as of all frames appended so far. It is called here, when
+        room is reserved that opens a new segment, and at the close.
         """
         assert self._replayed or self.end == self._checkpoint_position
         self._loop = loop

@@ -1,0 +1,204 @@
+"""Group commit: who is told what, in which order, and how many syncs it takes."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.errors import JournalFailed
+from semel.journal.commit import SyncReason
+from semel.journal.memory import MemoryDevice
+from semel.journal.settings import JournalSettings
+from support import seeded_loop
+from support.journal_world import SEGMENT_BYTES, Remembering
+
+
+def run(main: Coroutine[Any, Any, None], seed: int = 0) -> None:
+    seeded_loop.run(Random(seed), main)
+
+
+def started(settings: JournalSettings | None = None, seed: int = 0) -> Remembering:
+    device = MemoryDevice(Random(seed))
+    lane = Remembering(device, settings or JournalSettings(segment_bytes=SEGMENT_BYTES))
+    lane.start()
+    return lane
+
+
+def syncs(lane: Remembering) -> dict[str, int]:
+    counts = lane.journal.sync_counts
+    return {str(reason): count for reason, count in counts.items() if reason != SyncReason.OPEN}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_of_one_tick_share_one_write_and_one_sync(seed: int) -> None:
+    async def main() -> None:
+        lane = started(seed=seed)
+        told: list[int] = []
+        for number in range(50):
+            position = lane.append(b"%d" % number)
+            lane.journal.when_durable(position, partial(told.append, number))
+        await lane.durable(lane.journal.end)
+        assert told == list(range(50))
+        assert lane.journal.writes == 1
+        assert syncs(lane) == {"waiting": 1}
+
+    run(main(), seed)
+
+
+def test_written_comes_before_durable_and_the_durable_state_before_those_who_wait() -> None:
+    async def main() -> None:
+        lane = started()
+        events: list[str] = []
+        position = lane.append(b"x")
+        lane.journal.when_durable(position, lambda: events.append(f"told {lane.durable_calls}"))
+        lane.journal.when_written(position, lambda: events.append(f"at {lane.journal.written}"))
+        assert lane.journal.written == lane.journal.durable == 0
+        await lane.durable(position)
+        assert events == [f"at {position}", f"told [{position}]"]
+        assert lane.journal.durable == position
+
+    run(main())
+
+
+def test_what_is_so_already_is_told_at_once() -> None:
+    async def main() -> None:
+        lane = started()
+        position = lane.append(b"x")
+        await lane.durable(position)
+        told: list[str] = []
+        lane.journal.when_written(position, lambda: told.append("written"))
+        lane.journal.when_durable(position, lambda: told.append("durable"))
+        assert told == ["written", "durable"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_waits_may_be_asked_in_any_order_and_are_told_by_position(seed: int) -> None:
+    async def main() -> None:
+        rng = Random(seed)
+        lane = started(seed=seed)
+        positions = [lane.append(b"x" * size) for size in range(20)]
+        asked = list(positions)
+        rng.shuffle(asked)
+        told: list[int] = []
+        for position in asked:
+            lane.journal.when_durable(position, partial(told.append, position))
+            lane.journal.when_written(position, partial(told.append, -position))
+        await lane.durable(positions[-1])
+        assert told == [*(-position for position in positions), *positions]
+
+    run(main(), seed)
+
+
+def test_without_anyone_waiting_bytes_are_synced_within_the_interval() -> None:
+    async def main() -> None:
+        lane = started(JournalSettings(segment_bytes=SEGMENT_BYTES, flush_interval_ms=50))
+        loop = asyncio.get_running_loop()
+        position = lane.append(b"x")
+        await lane.written(position)
+        begun_s = loop.time()
+        await asyncio.sleep(0.049)
+        assert lane.journal.durable == 0
+        while lane.journal.durable < position:
+            lane.append(b"more")
+            await asyncio.sleep(0.001)
+        # A simulated sync takes a millisecond, rarely ten.
+        assert loop.time() - begun_s < 0.07
+        assert syncs(lane) == {"interval": 1}
+
+    run(main())
+
+
+def test_the_durable_position_never_passes_what_was_written_when_the_sync_began() -> None:
+    async def main() -> None:
+        lane = started()
+        first = lane.append(b"first")
+        await lane.written(first)
+        lane.journal.when_durable(first, lambda: None)
+        lane.append(b"second")
+        await lane.written(lane.journal.end)
+        if not lane.durable_calls:
+            await lane.durable(first)
+            assert lane.durable_calls == [first]
+
+    for seed in range(30):
+        run(main(), seed)
+
+
+def test_without_group_commit_each_sync_releases_one_waiter() -> None:
+    async def main() -> None:
+        lane = started(JournalSettings(segment_bytes=SEGMENT_BYTES, group_commit=False))
+        for number in range(10):
+            lane.journal.when_durable(lane.append(b"%d" % number), lambda: None)
+        await lane.durable(lane.journal.end)
+        assert syncs(lane) == {"waiting": 10}
+        assert len(lane.durable_calls) == 10
+
+    run(main())
+
+
+@pytest.mark.parametrize("fault", ["fails_next_sync", "fails_next_write"])
+def test_after_a_failed_write_or_sync_nothing_is_appended_or_acknowledged(fault: str) -> None:
+    async def main() -> None:
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device)
+        lane.start()
+        await lane.durable(lane.append(b"good"))
+        durable = lane.journal.durable
+        setattr(device, fault, True)
+        position = lane.append(b"bad")
+        assert not await lane.durable(position)
+        assert [type(failure) for failure in lane.failures] == [JournalFailed]
+        with pytest.raises(JournalFailed):
+            lane.journal.append([b"never"], 5)
+        with pytest.raises(JournalFailed):
+            lane.journal.reserve(5)
+        await asyncio.sleep(10)
+        assert lane.journal.durable == durable
+        assert len(lane.failures) == 1
+        await lane.journal.close()
+        assert not Remembering(device).journal.certain
+
+    run(main())
+
+
+def test_a_close_makes_everything_durable() -> None:
+    async def main() -> None:
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device)
+        lane.start()
+        for number in range(100):
+            lane.append(b"%d" % number)
+        await lane.journal.close()
+        device.power_loss()
+        assert Remembering(device).payloads == [b"%d" % number for number in range(100)]
+
+    run(main())
+
+
+def test_one_seed_gives_one_history() -> None:
+    def history(seed: int) -> list[tuple[float, int]]:
+        seen: list[tuple[float, int]] = []
+
+        async def main() -> None:
+            lane = started(seed=seed)
+            loop = asyncio.get_running_loop()
+
+            def note(position: int) -> None:
+                seen.append((loop.time(), position))
+
+            for number in range(200):
+                position = lane.append(b"x" * (number % 50))
+                lane.journal.when_durable(position, partial(note, position))
+                await asyncio.sleep(0.0003)
+            await lane.journal.close()
+
+        run(main(), seed)
+        return seen
+
+    assert history(5) == history(5)
+    assert history(5) != history(6)

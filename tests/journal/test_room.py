@@ -1,0 +1,184 @@
+"""Rule 7: room is found before anything is decided, and a full disk stops writes alone."""
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.errors import ConfigError, JournalFull
+from semel.journal import names
+from semel.journal.frames import HEADER_SIZE
+from semel.journal.memory import MemoryDevice
+from semel.journal.settings import JournalSettings
+from support import seeded_loop
+from support.journal_world import Remembering
+
+SEGMENT_BYTES = 8192
+HEADROOM_BYTES = 1024
+SETTINGS = JournalSettings(segment_bytes=SEGMENT_BYTES, headroom_bytes=HEADROOM_BYTES)
+PAYLOAD = b"p" * 100
+FRAME_SIZE = HEADER_SIZE + len(PAYLOAD)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    seeded_loop.run(Random(0), main)
+
+
+def on_a_full_disk() -> tuple[MemoryDevice, Remembering]:
+    """With the open segment allocated, and no other."""
+    device = MemoryDevice(Random(1))
+    lane = Remembering(device, SETTINGS)
+    device.is_full = True
+    lane.start()
+    return device, lane
+
+
+def fill(lane: Remembering, *, urgent: bool = False, count_max: int = 1000) -> int:
+    """Appends until it is refused."""
+    for count in range(count_max):
+        try:
+            lane.append(PAYLOAD, urgent=urgent)
+        except JournalFull:
+            return count
+    return count_max
+
+
+def test_a_full_disk_refuses_before_anything_changes_and_keeps_headroom_for_the_urgent() -> None:
+    async def main() -> None:
+        _, lane = on_a_full_disk()
+        assert fill(lane) == (SEGMENT_BYTES - HEADROOM_BYTES) // FRAME_SIZE
+        end = lane.journal.end
+        with pytest.raises(JournalFull, match="No space left"):
+            lane.journal.reserve(len(PAYLOAD))
+        assert lane.journal.end == end
+        assert fill(lane, urgent=True) == SEGMENT_BYTES // FRAME_SIZE - end // FRAME_SIZE
+        assert await lane.durable(lane.journal.end)
+        assert not lane.failures
+
+    run(main())
+
+
+def test_reads_go_on_while_the_disk_is_full() -> None:
+    async def main() -> None:
+        _, lane = on_a_full_disk()
+        count = fill(lane)
+        await lane.durable(lane.journal.end)
+        batches = lane.journal.batches(0, 0, count, 2**20)
+        assert [bytes(batch) for batch in batches] == lane.payloads
+
+    run(main())
+
+
+def test_writes_resume_when_there_is_room_again() -> None:
+    async def main() -> None:
+        device, lane = on_a_full_disk()
+        before = fill(lane)
+        device.is_full = False
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            if fill(lane, count_max=200):
+                break
+        assert len(lane.payloads) == before + 200
+        await lane.journal.close()
+        assert Remembering(device, SETTINGS).payloads == lane.payloads
+
+    run(main())
+
+
+def test_a_full_disk_is_asked_again_now_and_then_and_not_at_every_request() -> None:
+    async def main() -> None:
+        device, lane = on_a_full_disk()
+        fill(lane)
+        calls = 0
+        allocate = device.allocate
+
+        def counted(name: str, size: int) -> None:
+            nonlocal calls
+            calls += 1
+            allocate(name, size)
+
+        device.allocate = counted  # type: ignore[method-assign]
+        for _ in range(1000):
+            await asyncio.sleep(0.001)
+            with pytest.raises(JournalFull):
+                lane.journal.reserve(len(PAYLOAD))
+        assert 2 <= calls <= 1000 / SETTINGS.allocation_retry_ms + 1
+        assert names.PREPARED not in device.names()
+
+    run(main())
+
+
+def test_a_disk_that_is_only_slow_refuses_nothing() -> None:
+    async def main() -> None:
+        lane = Remembering(MemoryDevice(Random(1)), SETTINGS)
+        lane.start()
+        # All in one tick: no background job has had a chance to end.
+        for _ in range(500):
+            lane.append(PAYLOAD)
+        assert len(lane.journal.segments.bases) > 5
+        assert await lane.durable(lane.journal.end)
+
+    run(main())
+
+
+def test_every_payload_up_to_the_largest_fits_and_no_other() -> None:
+    async def main() -> None:
+        lane = Remembering(MemoryDevice(Random(1)), SETTINGS)
+        lane.start()
+        for _ in range(5):
+            lane.append(b"x" * SETTINGS.payload_bytes_max)
+            await asyncio.sleep(0.1)
+        with pytest.raises(JournalFull, match="does not fit into a segment"):
+            lane.append(b"x" * (SETTINGS.payload_bytes_max + 1))
+
+    run(main())
+
+
+def test_a_checkpoint_that_finds_no_room_is_a_warning_and_is_made_at_a_later_roll() -> None:
+    async def main() -> None:
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device, SETTINGS)
+        lane.start()
+        await asyncio.sleep(0.1)
+        device.is_full = True
+        fill(lane)
+        await asyncio.sleep(1)
+        assert lane.warnings
+        assert not lane.failures
+        assert not names.positions(device.names(), names.CHECKPOINT)
+        device.is_full = False
+        for _ in range(3):
+            await asyncio.sleep(1)
+            fill(lane, count_max=100)
+        await lane.durable(lane.journal.end)
+        await asyncio.sleep(1)
+        device.kill()
+        after = Remembering(device, SETTINGS)
+        assert after.checkpoint_count > 0
+        assert after.payloads == lane.payloads
+
+    run(main())
+
+
+def test_a_full_disk_can_be_opened_and_closed() -> None:
+    async def main() -> None:
+        device, lane = on_a_full_disk()
+        fill(lane)
+        for _ in range(3):
+            await lane.journal.close()
+            lane_again = Remembering(device, SETTINGS)
+            assert lane_again.payloads == lane.payloads
+            lane = lane_again
+            lane.start()
+            assert await lane.durable(lane.append(b"opened", urgent=True))
+
+    run(main())
+
+
+def test_settings_that_leave_no_room_are_refused() -> None:
+    with pytest.raises(ConfigError):
+        JournalSettings(segment_bytes=100)
+    with pytest.raises(ConfigError):
+        JournalSettings(segment_bytes=8192, headroom_bytes=8192)
