@@ -33,7 +33,8 @@ from semel.wire.messages.metadata import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-NO_TOPIC_ID = bytes(16)
+NULL_NAMES_SINCE = 12
+"""Before, a refusal of an id that nobody has names the topic by an empty string."""
 
 
 def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
@@ -44,6 +45,9 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         topics = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
+        if call.version < NULL_NAMES_SINCE:
+            for topic in topics:
+                topic.name = topic.name or ""
     host, port = broker.address_for(call)
     return Answer(
         MetadataResponse(
