@@ -290,3 +290,21 @@ def test_an_old_member_whose_connection_breaks_while_it_waits_stays() -> None:
     assert old_ticket not in world.replies
     reply = world.joined(world.join(old))
     assert (reply.generation, reply.leader, len(reply.members)) == (2, old, 2)
+
+
+def test_a_member_may_change_its_timeouts_when_it_joins_again() -> None:
+    world = GroupWorld()
+    (member,), _ = world.stable()
+    ticket = world.join(member, session_timeout_ms=3 * SESSION_MS)
+    world.assign([member], world.joined(ticket).generation)
+    world.pass_time(3 * SESSION_MS - 1)
+    assert world.heartbeat(member, world.joined(ticket).generation) == NONE
+
+
+def test_an_abandoned_group_may_be_taken_over_by_another_kind_of_client() -> None:
+    world = GroupWorld()
+    (member,), _ = world.stable()
+    world.leave((member, None))
+    _, ticket = world.enter(protocol_type="connect", protocols=(Protocol("sessioned", b""),))
+    world.pass_time(DELAY_MS)
+    assert world.joined(ticket).protocol_type == "connect"

@@ -321,6 +321,26 @@ def test_a_session_that_ends_just_before_the_check_does_not_age_its_offsets() ->
     assert world.fetch() == (-1, NONE)
 
 
+def test_a_group_that_someone_is_about_to_join_is_not_forgotten() -> None:
+    world = GroupWorld(GroupSettings(retention_check_interval_ms=1_000))
+    (member,), generation = world.stable()
+    world.leave((member, None))
+    new = world.joined(world.join()).member_id
+    world.pass_time(2_000)
+    ticket = world.join(new)
+    world.pass_time(3_000)
+    assert world.joined(ticket).generation == generation + 2
+
+
+def test_an_empty_group_without_offsets_is_forgotten_at_the_next_check() -> None:
+    world = GroupWorld()
+    (member,), _ = world.stable()
+    world.leave((member, None))
+    world.pass_time(CHECK_MS)
+    assert world.records[-1] == GroupForgotten(GROUP)
+    assert world.state() == "Dead"
+
+
 def test_a_commit_may_bring_its_own_retention() -> None:
     world = GroupWorld()
     world.commit(5, retention_ms=1_000)

@@ -163,10 +163,15 @@ def test_a_member_whose_connection_breaks_while_it_syncs_can_ask_again() -> None
 def test_a_member_whose_connection_broke_while_it_synced_has_a_session_again() -> None:
     world = GroupWorld()
     leader, follower = completing(world)
-    world.forget(world.sync(follower, 1))
+    ticket = world.sync(follower, 1)
+    for _ in range(2):
+        world.pass_time(SESSION_MS - 1)
+        assert world.heartbeat(leader, 1) == NONE
+    world.forget(ticket)
     world.pass_time(SESSION_MS - 1)
-    world.sync(leader, 1, {follower: b"F"})
+    assert world.heartbeat(leader, 1) == NONE
     world.pass_time(1)
+    assert world.heartbeat(leader, 1) == RebalanceInProgress.code
     assert world.heartbeat(follower, 1) == UnknownMemberId.code
 
 

@@ -2,8 +2,15 @@
 
 from typing import Any
 
-from semel.errors import NONE, FencedInstanceId, RebalanceInProgress, UnknownMemberId
+from semel.errors import (
+    NONE,
+    FencedInstanceId,
+    GroupMaxSizeReached,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 from semel.groups.commands import Protocol
+from semel.groups.settings import GroupSettings
 from semel.types import MemberId
 from support.group_world import REBALANCE_MS, SESSION_MS, GroupWorld, everything, subscription
 
@@ -159,3 +166,58 @@ def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> Non
     reply = world.leave(("", "two"), ("", "three"))
     assert [member.error_code for member in reply.members] == [NONE, UnknownMemberId.code]
     assert world.heartbeat(follower, 1) == UnknownMemberId.code
+
+
+def test_a_static_member_that_returns_has_a_full_session_again() -> None:
+    world = GroupWorld()
+    leader, _ = stable_instances(world, "one", "two")
+    world.pass_time(SESSION_MS - 1)
+    world.heartbeat(leader, 1, "one")
+    new = world.joined(world.join(group_instance_id="two")).member_id
+    world.pass_time(SESSION_MS - 1)
+    assert world.heartbeat(new, 1, "two") == NONE
+
+
+def test_a_static_member_returns_to_a_full_group() -> None:
+    world = GroupWorld(GroupSettings(member_count_max=2))
+    stable_instances(world, "one", "two")
+    assert world.joined(world.join(group_instance_id="two")).error_code == NONE
+    ticket = world.join(group_instance_id="three")
+    assert world.joined(ticket).error_code == GroupMaxSizeReached.code
+
+
+def test_a_returned_static_member_may_ask_for_the_assignment_in_place_of_the_old_one() -> None:
+    world = GroupWorld()
+    tickets = [world.join(group_instance_id=instance) for instance in ("one", "two")]
+    world.pass_time(10_000)
+    leader, follower = (world.joined(ticket).member_id for ticket in tickets)
+    world.sync(leader, 1, {leader: b"L", follower: b"F"}, group_instance_id="one")
+    new = world.joined(world.join(group_instance_id="two")).member_id
+    assert world.synced(world.sync(new, 1, group_instance_id="two")).assignment == b"F"
+    for _ in range(2 * REBALANCE_MS // 5_000):
+        world.pass_time(5_000)
+        assert world.heartbeat(leader, 1, "one") == NONE
+        assert world.heartbeat(new, 1, "two") == NONE
+
+
+def test_a_returned_static_member_that_never_asks_for_the_assignment_is_out() -> None:
+    world = GroupWorld()
+    tickets = [world.join(group_instance_id=instance) for instance in ("one", "two")]
+    world.pass_time(10_000)
+    leader = world.joined(tickets[0]).member_id
+    world.sync(leader, 1, {}, group_instance_id="one")
+    new = world.joined(world.join(group_instance_id="two")).member_id
+    for _ in range(REBALANCE_MS // 5_000):
+        world.pass_time(5_000)
+        world.heartbeat(leader, 1, "one")
+        world.heartbeat(new, 1, "two")
+    assert world.heartbeat(new, 1, "two") == UnknownMemberId.code
+
+
+def test_a_new_static_member_whose_connection_breaks_while_it_waits_is_expected_back() -> None:
+    world = GroupWorld()
+    other = world.join(group_instance_id="one")
+    world.forget(world.join(group_instance_id="two"))
+    world.pass_time(10_000)
+    instances = {member.group_instance_id for member in world.joined(other).members}
+    assert instances == {"one", "two"}

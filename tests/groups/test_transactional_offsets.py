@@ -137,6 +137,17 @@ def test_a_group_with_pending_offsets_is_neither_deleted_nor_expired() -> None:
     assert world.groups.list_groups() == []
 
 
+def test_an_empty_group_is_not_forgotten_while_its_only_offset_is_pending() -> None:
+    world = GroupWorld()
+    (member,), generation = world.stable()
+    world.commit(5, member, generation, producer_id=ONE)
+    world.leave((member, None))
+    world.pass_time(2 * world.settings.retention_check_interval_ms)
+    assert world.state() == "Empty"
+    world.end_transaction(ONE, committed=True)
+    assert world.fetch() == (5, NONE)
+
+
 def test_a_group_of_nothing_but_an_aborted_transaction_is_gone() -> None:
     world = GroupWorld()
     world.commit(5, producer_id=ONE)

@@ -51,6 +51,7 @@ class Group:
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.leader: MemberId | None = None
+        """Of the current generation; it may have left when the next one is being prepared."""
         self.members: dict[MemberId, Member] = {}
         self.instances: dict[str, MemberId] = {}
         self.pending_members: dict[MemberId, int] = {}
@@ -92,18 +93,15 @@ class Group:
         self.unsynced.discard(member.member_id)
         if member.group_instance_id is not None:
             del self.instances[member.group_instance_id]
-        if self.leader == member.member_id:
-            self.leader = next(iter(self.members), None)
 
     def rename(self, member: Member, member_id: MemberId) -> None:
         """A static member came back: same place in the group, another id."""
-        was_leader = self.leader == member.member_id
+        if self.leader == member.member_id:
+            self.leader = member_id
         was_unsynced = member.member_id in self.unsynced
         self.discard(member)
         member.member_id = member_id
         self.add(member)
-        if was_leader:
-            self.leader = member_id
         if was_unsynced:
             self.unsynced.add(member_id)
 

@@ -97,8 +97,6 @@ def _add(group: Group, member_id: MemberId, command: Join, ticket: Ticket, turn:
         command, member_id, turn.now_ms + turn.settings.new_member_join_timeout_ms
     )
     group.add(member)
-    if group.leader is None:
-        group.leader = member_id
     if group.state is State.PREPARING_REBALANCE:
         group.newcomer_arrived = True
     begin(group, turn)

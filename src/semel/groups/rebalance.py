@@ -52,7 +52,6 @@ def begin(group: Group, turn: Turn) -> None:
         return
     if group.state is State.COMPLETING_REBALANCE:
         for member in group.members.values():
-            member.assignment = b""
             dismiss(member, RebalanceInProgress.code, turn)
     group.unsynced.clear()
     group.sync_deadline_ms = None
