@@ -8,7 +8,13 @@ from semel.errors import (
 )
 from semel.lane import facts
 from semel.lane.lane import FACT_SIZE_MAX, Lane
-from semel.lane.topics import OFFSETS_TOPIC, Topic, check_name, check_partition_count
+from semel.lane.topics import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Topic,
+    check_name,
+    check_partition_count,
+)
 from semel.log.partition import Partition
 from semel.types import Offset, Position, ProducerId
 
@@ -48,6 +54,19 @@ def offsets_topic(lane: Lane) -> Topic:
             OFFSETS_TOPIC,
             lane.settings.offsets_partition_count,
             {"cleanup.policy": "compact", "compression.type": "producer"},
+        )
+    return topic
+
+
+def transactions_topic(lane: Lane) -> Topic:
+    """The transaction log, made when the first transactional id needs it."""
+    topic = lane.state.topics.get(TRANSACTIONS_TOPIC)
+    if topic is None:
+        topic = create_topic(
+            lane,
+            TRANSACTIONS_TOPIC,
+            lane.settings.transactions_partition_count,
+            {"cleanup.policy": "compact", "compression.type": "uncompressed"},
         )
     return topic
 

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 from semel.lane import facts, frame
 from semel.log.partition import Partition
 from semel.records.batch import PREFIX_SIZE, BatchHeader, stamp
-from semel.types import Buffer, Offset, Position
+from semel.types import Buffer, Offset, Position, ProducerEpoch, ProducerId
 
 if TYPE_CHECKING:
     from semel.lane.lane import Lane
+
+JOINED_SIZE_MAX = 512
+"""Bytes. A smaller batch is copied into one piece with its neighbours."""
 
 
 class Draft:
@@ -22,7 +25,7 @@ class Draft:
         self._lane = lane
         self._parts: list[Buffer] = []
         # Small pieces are joined: each part costs the checksum and the write a call of its own.
-        self._small = frame.pack_time(now_ms)
+        self._small = bytearray(frame.pack_time(now_ms))
         self._size = frame.TIME_SIZE
         self._batches: list[tuple[Partition, int, int, int, int]] = []
         self.now_ms = now_ms
@@ -35,20 +38,38 @@ class Draft:
         self, partition: Partition, header: BatchHeader, fingerprint: int, batch: memoryview
     ) -> Offset:
         """Take an admitted batch as the partition's next; gives the offset of its first record."""
-        term = self._lane.state.term
-        base_offset = partition.append(header, fingerprint, term, self.now_ms)
-        size = len(batch)
-        self._parts += (
-            self._small
-            + frame.pack_entry(frame.BATCH, partition.number, size)
-            + stamp(header, base_offset, term),
-            batch[PREFIX_SIZE:],
+        base_offset = partition.append(header, fingerprint, self._lane.state.term, self.now_ms)
+        self._add(partition, header, base_offset, batch)
+        return base_offset
+
+    def add_marker(
+        self, partition: Partition, header: BatchHeader, batch: memoryview, *, committed: bool
+    ) -> None:
+        """End the transaction of the marker's producer in this partition."""
+        offset = partition.end_transaction(
+            ProducerId(header.producer_id),
+            ProducerEpoch(header.producer_epoch),
+            committed,
+            self._lane.state.term,
+            self.now_ms,
         )
-        self._small = b""
+        self._add(partition, header, offset, batch)
+
+    def _add(
+        self, partition: Partition, header: BatchHeader, base_offset: Offset, batch: memoryview
+    ) -> None:
+        size = len(batch)
+        small = self._small
+        small += frame.pack_entry(frame.BATCH, partition.number, size)
+        small += stamp(header, base_offset, self._lane.state.term)
+        if size < JOINED_SIZE_MAX:
+            small += batch[PREFIX_SIZE:]
+        else:
+            self._parts += (small, batch[PREFIX_SIZE:])
+            self._small = bytearray()
         at = self._size + frame.ENTRY_SIZE
         self._batches.append((partition, base_offset, at, size, header.max_timestamp_ms))
         self._size = at + size
-        return base_offset
 
     def add_fact(self, fact: facts.AnyFact) -> None:
         self._lane.state.apply(fact)

@@ -3,13 +3,14 @@
 import msgspec
 
 from semel.errors import CorruptJournal
-from semel.groups.coordinator import Groups
 from semel.groups.snapshot import GroupsSnapshot
 from semel.journal.device import Identity
 from semel.lane.state import LaneState
 from semel.lane.topics import Topic
 from semel.log.partition import Partition, TermStart
-from semel.log.producers import Producer, TakenBatch
+from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
+from semel.log.transactions import PartitionTransactionsImage
+from semel.transactions.store import TransactionsSnapshot
 from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term
 
 FORMAT = 1
@@ -24,6 +25,8 @@ class ProducerImage(_Image, frozen=True):
     epoch: int
     active_at_ms: int
     taken: list[tuple[int, int, int, int]]
+    restart: tuple[int, int] | None
+    transaction_start: tuple[int, int] | None
 
 
 class PartitionImage(_Image, frozen=True):
@@ -31,6 +34,7 @@ class PartitionImage(_Image, frozen=True):
     log_start_offset: int
     log_end_offset: int
     term_starts: list[tuple[int, int]]
+    transactions: PartitionTransactionsImage
     producers: list[ProducerImage]
 
 
@@ -50,6 +54,7 @@ class LaneImage(_Image, frozen=True):
     next_producer_id: int
     topics: list[TopicImage]
     groups: GroupsSnapshot
+    transactions: TransactionsSnapshot
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -67,19 +72,21 @@ def take(state: LaneState) -> bytes:
             next_producer_id=state.next_producer_id,
             topics=[_topic_image(topic) for topic in state.topics.values()],
             groups=state.groups.snapshot(),
+            transactions=state.transactions.snapshot(),
         )
     )
 
 
-def restore(image: bytes, groups: Groups) -> LaneState:
+def restore(image: bytes, state: LaneState) -> None:
+    """Give a state that nothing was applied to yet what the image holds."""
     try:
         read = _decode(image)
     except msgspec.MsgspecError as error:
         raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
     if read.format != FORMAT:
         raise CorruptJournal(f"the checkpoint has format {read.format}, this Semel reads {FORMAT}")
-    groups.restore(read.groups)
-    state = LaneState(groups)
+    state.groups.restore(read.groups)
+    state.transactions.restore(read.transactions)
     state.term = Term(read.term)
     state.identity = read.identity
     state.cluster_id = read.cluster_id
@@ -90,7 +97,6 @@ def restore(image: bytes, groups: Groups) -> LaneState:
             _restore_partition(state.add_partition(topic, partition_image.number), partition_image)
     state.next_partition_number = read.next_partition_number
     state.next_producer_id = ProducerId(read.next_producer_id)
-    return state
 
 
 def _topic_image(topic: Topic) -> TopicImage:
@@ -108,23 +114,26 @@ def _partition_image(partition: Partition) -> PartitionImage:
         partition.log_start_offset,
         partition.log_end_offset,
         [(start.term, start.offset) for start in partition.term_starts],
+        partition.transactions.image(),
         [
-            ProducerImage(
-                producer_id,
-                producer.epoch,
-                producer.active_at_ms,
-                [
-                    (
-                        batch.first_sequence,
-                        batch.last_sequence,
-                        batch.base_offset,
-                        batch.fingerprint,
-                    )
-                    for batch in producer.taken
-                ],
-            )
+            _producer_image(producer_id, producer)
             for producer_id, producer in partition.producers.items()
         ],
+    )
+
+
+def _producer_image(producer_id: int, producer: Producer) -> ProducerImage:
+    restart, start = producer.restart, producer.transaction_start
+    return ProducerImage(
+        producer_id,
+        producer.epoch,
+        producer.active_at_ms,
+        [
+            (batch.first_sequence, batch.last_sequence, batch.base_offset, batch.fingerprint)
+            for batch in producer.taken
+        ],
+        None if restart is None else (restart.first, restart.last),
+        None if start is None else (start.sequence, start.offset),
     )
 
 
@@ -134,10 +143,21 @@ def _restore_partition(partition: Partition, image: PartitionImage) -> None:
     partition.term_starts = [
         TermStart(Term(term), Offset(offset)) for term, offset in image.term_starts
     ]
+    partition.transactions.restore(image.transactions, partition.log_end_offset)
     for producer_image in image.producers:
-        producer = Producer(ProducerEpoch(producer_image.epoch), producer_image.active_at_ms)
-        producer.taken = [
-            TakenBatch(Sequence(first), Sequence(last), Offset(base), fingerprint)
-            for first, last, base, fingerprint in producer_image.taken
-        ]
-        partition.producers[producer_image.producer_id] = producer
+        partition.producers[producer_image.producer_id] = _restored_producer(producer_image)
+
+
+def _restored_producer(image: ProducerImage) -> Producer:
+    producer = Producer(ProducerEpoch(image.epoch), image.active_at_ms)
+    producer.taken = [
+        TakenBatch(Sequence(first), Sequence(last), Offset(base), fingerprint)
+        for first, last, base, fingerprint in image.taken
+    ]
+    if image.restart is not None:
+        first, last = image.restart
+        producer.restart = Restart(Sequence(first), Sequence(last))
+    if image.transaction_start is not None:
+        sequence, offset = image.transaction_start
+        producer.transaction_start = TransactionStart(Sequence(sequence), Offset(offset))
+    return producer

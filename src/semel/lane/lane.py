@@ -12,26 +12,30 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from semel.errors import CorruptJournal
-from semel.groups import records as group_records
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
 from semel.journal.journal import Journal
 from semel.lane import facts, frame, image
 from semel.lane.draft import Draft
+from semel.lane.recovery import recover
 from semel.lane.state import LaneState
-from semel.lane.topics import OFFSETS_TOPIC
+from semel.lane.transaction_steps import term_aborts
 from semel.log.partition import Partition
-from semel.records import batch as record_batch
-from semel.records.batch import BatchHeader
-from semel.records.records import decode_batch
+from semel.transactions.commands import TransactionSettings
+from semel.transactions.store import Transactions
 from semel.types import Offset, Position, Term
 from semel.world import Clock, Randomness
+
+CLUSTER_ID_SIZE = 16
+FACT_SIZE_MAX = 64 * 2**10
+"""Bytes. Room that is reserved for a step that writes a few facts."""
 
 
 class LaneSettings(NamedTuple):
     groups: GroupSettings
     offsets_partition_count: int = 50
+    transactions: TransactionSettings = TransactionSettings()
+    transactions_partition_count: int = 50
 
 
 class Lane:
@@ -44,15 +48,8 @@ class Lane:
         self.randomness = randomness
         self.unsettled: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
-        groups = Groups(settings.groups, randomness)
-        if journal.checkpoint is None:
-            self.state = LaneState(groups)
-        else:
-            self.state = image.restore(journal.checkpoint, groups)
-        for position, payload in journal.replay():
-            self._replay(position, payload)
-        for partition in self.state.partitions.values():
-            partition.high_watermark = partition.log_end_offset
+        self.state = LaneState(Groups(settings.groups, randomness), Transactions())
+        recover(self.state, journal)
 
     async def start(self, on_failure: Callable[[BaseException], None]) -> None:
         """Say in the journal who has opened it, and return when that is durable.
@@ -71,23 +68,34 @@ class Lane:
             and journal.identity.proves_same(state.identity)
         )
         term = state.term if is_certain else Term(state.term + 1)
-        draft = self.draft(FACT_SIZE_MAX, urgent=True)
+        now_ms = self.clock.now_ms()
+        # Open transactions may have lost writes that were acknowledged before they were durable.
+        # They are aborted in the very frame that raises the term.
+        aborts = [] if is_certain else term_aborts(self, term, now_ms)
+        size = FACT_SIZE_MAX + sum(abort.size for abort in aborts)
+        draft = self.draft(size, urgent=True, now_ms=now_ms)
         if not state.cluster_id:
             draft.add_fact(facts.ClusterNamed(self.randomness.token_bytes(CLUSTER_ID_SIZE)))
         draft.add_fact(facts.Opened(term, journal.identity))
+        for abort in aborts:
+            abort.add_to(draft)
         await self.durable(draft.append())
         state.groups.recovered(self.clock.now_ms())
 
     # Deciding
 
-    def draft(self, size: int, *, urgent: bool = False) -> Draft:
+    def draft(self, size: int, *, urgent: bool = False, now_ms: int | None = None) -> Draft:
         """Begin a step that appends at most `size` bytes of batches and facts.
 
         Raises JournalFull, and then nothing has changed. What frees room or ends a transaction
         is urgent and may use the headroom that others must leave.
         """
         self.journal.reserve(size + frame.TIME_SIZE, urgent)
-        return Draft(self, self.clock.now_ms())
+        return Draft(self, self.clock.now_ms() if now_ms is None else now_ms)
+
+    def drop_from_index(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self.journal.index.drop(partition.number)
 
     # Waiting
 
@@ -107,78 +115,12 @@ class Lane:
     def _on_durable(self, position: Position) -> None:
         """Move the readable end of every partition together, before any reply is released."""
         unsettled = self.unsettled
-        grown: set[Partition] = set()
+        grown: dict[Partition, None] = {}
         while unsettled and unsettled[0][0] <= position:
             _, partition, end = unsettled.popleft()
-            partition.high_watermark = end
+            partition.settle(end)
             if partition.watchers:
-                grown.add(partition)
+                grown[partition] = None
         for partition in grown:
             for tell in tuple(partition.watchers):
                 tell()
-
-    # Recovery
-
-    def _replay(self, position: Position, payload: memoryview) -> None:
-        now_ms = frame.read_time(payload, position)
-        for entry in frame.read_entries(payload, position):
-            if entry.kind == frame.FACT:
-                fact = facts.decode(entry.body)
-                self._forget_index(fact)
-                self.state.apply(fact)
-            elif entry.kind == frame.BATCH:
-                self._replay_batch(entry, now_ms)
-            else:
-                raise CorruptJournal(f"entry at byte {entry.body_position}: kind {entry.kind}")
-
-    def _replay_batch(self, entry: frame.Entry, now_ms: int) -> None:
-        partition = self.state.partitions.get(entry.partition_number)
-        if partition is None:
-            raise CorruptJournal(
-                f"entry at byte {entry.body_position}: no partition {entry.partition_number}"
-            )
-        header = record_batch.read(entry.body)
-        base_offset = partition.append(
-            header, fingerprint(header, entry.body), Term(header.leader_epoch), now_ms
-        )
-        if base_offset != header.base_offset:
-            raise CorruptJournal(
-                f"batch at byte {entry.body_position}: offset {header.base_offset} of "
-                f"{partition.topic_partition}, whose log ends at {base_offset}"
-            )
-        self.journal.index.add(
-            partition.number,
-            base_offset,
-            entry.body_position,
-            len(entry.body),
-            header.max_timestamp_ms,
-        )
-        if partition.topic_partition.topic == OFFSETS_TOPIC:
-            for record in decode_batch(entry.body):
-                decoded = group_records.decode(record.key or b"", record.value)
-                if decoded is not None:
-                    self.state.groups.apply(decoded)
-
-    def _forget_index(self, fact: facts.AnyFact) -> None:
-        if isinstance(fact, facts.TopicDeleted):
-            self.drop_from_index(self.state.topics[fact.name].partitions)
-
-    def drop_from_index(self, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            self.journal.index.drop(partition.number)
-
-
-CLUSTER_ID_SIZE = 16
-FACT_SIZE_MAX = 64 * 2**10
-"""Bytes. Room that is reserved for a step that writes a few facts."""
-
-
-def fingerprint(header: BatchHeader, batch: memoryview) -> int:
-    """What tells two batches with the same sequences apart.
-
-    The checksum as produced; but a topic that stamps its own time changes that, so there it is
-    a checksum of the records alone.
-    """
-    if header.is_log_append_time:
-        return record_batch.records_checksum(batch)
-    return header.checksum

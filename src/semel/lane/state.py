@@ -11,11 +11,12 @@ from semel.journal.device import Identity
 from semel.lane import facts
 from semel.lane.topics import Topic
 from semel.log.partition import Partition
+from semel.transactions.store import Transactions
 from semel.types import Offset, ProducerId, Term, TopicPartition
 
 
 class LaneState:
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, transactions: Transactions) -> None:
         self.term = Term(-1)  # No process has opened the journal yet.
         self.identity: Identity | None = None
         self.cluster_id = b""
@@ -25,6 +26,7 @@ class LaneState:
         self.next_partition_number = 0
         self.next_producer_id = ProducerId(0)
         self.groups = groups
+        self.transactions = transactions
 
     def apply(self, fact: facts.AnyFact) -> None:
         match fact:

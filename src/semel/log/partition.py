@@ -8,10 +8,11 @@ synced. Readers are shown the second alone.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
 from semel.log.producers import Producer, TakenBatch
+from semel.log.transactions import PartitionTransactions
 from semel.records.batch import BatchHeader
-from semel.types import Offset, ProducerEpoch, Sequence, Term, TopicPartition
+from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
 
 NO_LEADER_EPOCH = -1
 NO_OFFSET = -1
@@ -31,6 +32,7 @@ class Partition:
         "producers",
         "term_starts",
         "topic_partition",
+        "transactions",
         "watchers",
     )
 
@@ -42,17 +44,37 @@ class Partition:
         self.log_end_offset = Offset(0)
         self.high_watermark = Offset(0)
         self.producers: dict[int, Producer] = {}
+        self.transactions = PartitionTransactions()
         self.term_starts: list[TermStart] = []
-        self.watchers: set[Callable[[], None]] = set()
-        """Who wants to hear that the high watermark has moved. Not part of the lasting state."""
+        self.watchers: dict[Callable[[], None], None] = {}
+        """Who wants to hear that the high watermark has moved. Told in the order in
+        which they came. Not part of the lasting state."""
 
-    def admit(self, header: BatchHeader, fingerprint: int) -> Offset | None:
-        """None for a new batch, the first offset of the original for a retry; or a refusal."""
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where a read_committed reader has to stop."""
+        return self.transactions.last_stable_offset
+
+    def settle(self, end: Offset) -> None:
+        """The journal is durable up to the record before `end`: show that to readers."""
+        self.high_watermark = end
+        self.transactions.settle(end)
+
+    def admit(
+        self, header: BatchHeader, fingerprint: int, *, begins_at_zero: bool = False
+    ) -> Offset | None:
+        """None for a new batch, the first offset of the original for a retry; or a refusal.
+
+        An unknown producer may begin at any sequence, unless its dialect gives each transaction
+        an epoch of its own, whose sequences begin at zero.
+        """
         if header.producer_id < 0:
             return None
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            return None  # An unknown producer may begin at any sequence.
+            if begins_at_zero and header.base_sequence != 0:
+                raise OutOfOrderSequence(f"a new producer begins at {header.base_sequence}, not 0")
+            return None
         return producer.duplicate_of(
             ProducerEpoch(header.producer_epoch),
             Sequence(header.base_sequence),
@@ -62,9 +84,7 @@ class Partition:
 
     def append(self, header: BatchHeader, fingerprint: int, term: Term, now_ms: int) -> Offset:
         """Take an admitted batch; gives the offset of its first record."""
-        base_offset = self.log_end_offset
-        if not self.term_starts or self.term_starts[-1].term != term:
-            self.term_starts.append(TermStart(term, base_offset))
+        base_offset = self._next_offset(term)
         if header.producer_id >= 0:
             epoch = ProducerEpoch(header.producer_epoch)
             producer = self.producers.get(header.producer_id)
@@ -76,19 +96,49 @@ class Partition:
                 base_offset,
                 fingerprint,
             )
-            producer.took(epoch, taken, now_ms)
+            is_transactional = header.is_transactional
+            producer.took(epoch, taken, now_ms, is_transactional=is_transactional)
+            if is_transactional:
+                self.transactions.wrote(ProducerId(header.producer_id), base_offset)
         self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
         return base_offset
 
+    def end_transaction(
+        self,
+        producer_id: ProducerId,
+        epoch: ProducerEpoch,
+        committed: bool,
+        term: Term,
+        now_ms: int,
+    ) -> Offset:
+        """Take a marker, which has an offset of its own; gives that offset."""
+        offset = self._next_offset(term)
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(epoch, now_ms)
+        producer.ended(epoch, now_ms, committed=committed)
+        self.transactions.ended(producer_id, offset, committed=committed)
+        self.log_end_offset = Offset(offset + 1)
+        return offset
+
+    def _next_offset(self, term: Term) -> Offset:
+        offset = self.log_end_offset
+        if not self.term_starts or self.term_starts[-1].term != term:
+            self.term_starts.append(TermStart(term, offset))
+        return offset
+
     def has_silent_producer(self, before_ms: int) -> bool:
-        return any(producer.active_at_ms < before_ms for producer in self.producers.values())
+        return any(
+            producer.active_at_ms < before_ms and producer.transaction_start is None
+            for producer in self.producers.values()
+        )
 
     def expire_producers(self, before_ms: int) -> None:
-        """Forget whoever has written nothing since `before_ms`."""
+        """Forget whoever has written nothing since `before_ms` and has no transaction open."""
         self.producers = {
             producer_id: producer
             for producer_id, producer in self.producers.items()
-            if producer.active_at_ms >= before_ms
+            if producer.active_at_ms >= before_ms or producer.transaction_start is not None
         }
 
     def end_of_term(self, term: int, current: Term) -> TermStart:

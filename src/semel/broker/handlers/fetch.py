@@ -50,7 +50,7 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
     grown = asyncio.Event()
     watched = _partitions(broker, request)
     for partition in watched:
-        partition.watchers.add(grown.set)
+        partition.watchers[grown.set] = None
     try:
         async with asyncio.timeout_at(deadline):
             while True:
@@ -64,7 +64,7 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
         return Answer(_Reading(broker, request).response)
     finally:
         for partition in watched:
-            partition.watchers.discard(grown.set)
+            partition.watchers.pop(grown.set, None)
 
 
 def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:

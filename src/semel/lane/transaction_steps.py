@@ -1,0 +1,134 @@
+"""Steps of transactions: what the coordinator decides becomes one frame.
+
+The values go to `__transaction_state`, the markers to every partition that took part, pending
+offsets become final or vanish; all in the frame that also carries whatever led to the decision.
+One frame, one sync: when the client hears of it, it is done.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.lane import facts, frame
+from semel.lane.topics import TRANSACTIONS_TOPIC
+from semel.records import batch as record_batch
+from semel.records.control import Marker, MarkerType, encode_marker
+from semel.records.partitioning import partition_for
+from semel.records.records import Record, encode_batch
+from semel.transactions import records as transaction_records
+from semel.transactions.commands import Command, Context, Decision, Markers, RaiseTerm
+from semel.transactions.coordinator import decide
+from semel.transactions.transaction import Transaction
+from semel.types import Position, Term, TransactionalId
+
+if TYPE_CHECKING:
+    from semel.lane.draft import Draft
+    from semel.lane.lane import Lane
+
+MARKER_SIZE_MAX = frame.ENTRY_SIZE + 96
+"""Bytes of one marker with its entry."""
+
+OVERHEAD = 1024
+"""Bytes. The header of the batch of values, and facts beside it."""
+
+
+class TransactionStep:
+    """A decision and the bytes it takes, before anything has changed."""
+
+    __slots__ = ("_lane", "_records", "decision", "size")
+
+    def __init__(self, lane: "Lane", decision: Decision, now_ms: int) -> None:
+        self._lane = lane
+        self.decision = decision
+        self._records = [
+            Record(*transaction_records.encode(value), now_ms) for value in decision.values
+        ]
+        marker_count = len(decision.markers.partitions) if decision.markers else 0
+        value_size = sum(
+            len(key or b"") + len(value or b"") + 32 for key, value, *_ in self._records
+        )
+        self.size = OVERHEAD + value_size + marker_count * MARKER_SIZE_MAX
+
+    def add_to(self, draft: "Draft") -> None:
+        """Apply it, as part of the draft's frame."""
+        decision = self.decision
+        if decision.taken_producer_id is not None:
+            draft.add_fact(facts.ProducerIdTaken(decision.taken_producer_id))
+        if decision.markers is not None:
+            _add_markers(self._lane, draft, decision.markers)
+        if not decision.values:
+            return
+        topic = self._lane.state.topics[TRANSACTIONS_TOPIC]
+        transactional_id = decision.values[-1].transactional_id
+        partition = topic.partitions[partition_for(transactional_id, len(topic.partitions))]
+        batch = memoryview(encode_batch(self._records))
+        header = record_batch.read(batch)
+        draft.add_batch(partition, header, header.checksum, batch)
+        for value in decision.values:
+            self._lane.state.transactions.apply(value)
+
+
+def context(lane: "Lane", now_ms: int, term: Term | None = None) -> Context:
+    return Context(
+        now_ms,
+        lane.state.term if term is None else term,
+        lane.state.next_producer_id,
+        lane.settings.transactions,
+    )
+
+
+def prepare(
+    lane: "Lane", current: Transaction | None, command: Command, now_ms: int
+) -> TransactionStep:
+    """Decide, changing nothing. Raises a refusal."""
+    return TransactionStep(lane, decide(current, command, context(lane, now_ms)), now_ms)
+
+
+def take_transaction_step(
+    lane: "Lane", transactional_id: TransactionalId, command: Command, *, urgent: bool
+) -> tuple[Decision, Position]:
+    """Decide, append and apply in one step.
+
+    Raises a refusal or JournalFull, and then nothing has changed.
+    """
+    now_ms = lane.clock.now_ms()
+    current = lane.state.transactions.get(transactional_id)
+    step = prepare(lane, current, command, now_ms)
+    if not step.decision.values:
+        return step.decision, lane.journal.end
+    draft = lane.draft(step.size, urgent=urgent, now_ms=now_ms)
+    step.add_to(draft)
+    return step.decision, draft.append()
+
+
+def term_aborts(lane: "Lane", term: Term, now_ms: int) -> list[TransactionStep]:
+    """The ends of all transactions that are open when the term rises."""
+    raised = context(lane, now_ms, term)
+    return [
+        TransactionStep(lane, decide(current, RaiseTerm(), raised), now_ms)
+        for current in lane.state.transactions.open()
+    ]
+
+
+def _add_markers(lane: "Lane", draft: "Draft", markers: Markers) -> None:
+    kind = MarkerType.COMMIT if markers.commit else MarkerType.ABORT
+    # Offset and leader epoch lie outside the checksum, so that one batch serves all partitions.
+    batch = memoryview(
+        encode_marker(
+            Marker(
+                kind,
+                0,
+                markers.producer_id,
+                markers.producer_epoch,
+                lane.state.term,
+                draft.now_ms,
+            ),
+            leader_epoch=lane.state.term,
+        )
+    )
+    header = record_batch.read(batch)
+    for topic_name, index in markers.partitions:
+        topic = lane.state.topics.get(topic_name)
+        partition = topic.partition(index) if topic is not None else None
+        if partition is not None:
+            draft.add_marker(partition, header, batch, committed=markers.commit)
+    if markers.settle_offsets:
+        lane.state.groups.apply_marker(markers.producer_id, markers.commit)
