@@ -155,7 +155,7 @@ def test_nothing_of_a_published_segment_stays_in_memory_beyond_the_bounded_maps(
         world.seal()
         world.publish()
         world.check(0)
-    for offset in range(world.batches[0][-1][0]):
+    for offset in range(0, world.batches[0][-1][0], 10):
         world.check_offset(0, offset)
     assert not world.index.unpublished()
     assert len(world.index._maps) <= index_module.MAPS_MAX

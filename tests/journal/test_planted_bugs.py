@@ -25,10 +25,13 @@ def the_suffix_is_not_cut(patch: pytest.MonkeyPatch) -> None:
     """The walk jumps over what is bad, to the next whole frame."""
 
     def leap(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.Frame | None:
-        for offset in range(self.end - reader.base, reader.size):
+        offset = self.end - reader.base
+        stored = bytes(reader.view(0, reader.size))
+        while (offset := stored.find(frames.MAGIC, offset)) >= 0:
             frame, self.reason = walk.frame_at(reader, offset, limit)
             if frame is not None:
                 return frame
+            offset += 1
         return None
 
     patch.setattr(walk.Walk, "_next", leap)

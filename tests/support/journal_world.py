@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
+from semel.journal.device import Device
 from semel.journal.journal import Journal
-from semel.journal.memory import MemoryDevice
 from semel.journal.settings import JournalSettings
 from semel.types import Position
 
@@ -17,7 +17,7 @@ SEPARATOR = b"\n"
 class Remembering:
     """The state is the list of payloads; a checkpoint holds all of them."""
 
-    def __init__(self, device: MemoryDevice, settings: JournalSettings = SETTINGS) -> None:
+    def __init__(self, device: Device, settings: JournalSettings = SETTINGS) -> None:
         self.journal = Journal.open(device, settings)
         self.failures: list[BaseException] = []
         self.warnings: list[str] = []

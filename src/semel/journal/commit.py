@@ -125,21 +125,16 @@ class GroupCommit:
         """Writes all that was added; what is added meanwhile follows."""
         self._flush_planned = False
         self._flushing = True
-        while not self._writing and self.failure is None:
-            if self._full_chunks:
-                chunk = self._full_chunks.popleft()
-            elif self._parts:
-                chunk = self._take()
-            else:
-                break
-            self._writing = True
-            self.write_count += 1
-            if not self._unsynced or self._unsynced[-1] != chunk.name:
-                self._unsynced.append(chunk.name)
-            self._device.submit_write(
-                chunk.name, chunk.offset, chunk.parts, partial(self._on_written, chunk.end)
-            )
-        self._flushing = False
+        try:
+            while not self._writing and self.failure is None:
+                if self._full_chunks:
+                    self._write(self._full_chunks.popleft())
+                elif self._parts:
+                    self._write(self._take())
+                else:
+                    break
+        finally:
+            self._flushing = False
         self._consider_sync()
 
     def fail(self, error: Exception, deed: str) -> None:
@@ -150,6 +145,15 @@ class GroupCommit:
         self.failure.__cause__ = error
         self._cancel_interval()
         self._on_failure(self.failure)
+
+    def _write(self, chunk: Chunk) -> None:
+        self._writing = True
+        self.write_count += 1
+        if not self._unsynced or self._unsynced[-1] != chunk.name:
+            self._unsynced.append(chunk.name)
+        self._device.submit_write(
+            chunk.name, chunk.offset, chunk.parts, partial(self._on_written, chunk.end)
+        )
 
     def _take(self) -> Chunk:
         offset = self._parts_start - self._base

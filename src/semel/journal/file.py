@@ -108,9 +108,12 @@ class FileDevice:
 
     def rename(self, name: str, successor: str) -> None:
         (self.folder / name).replace(self.folder / successor)
+        self._forget_reader(name)
+        self._forget_reader(successor)
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
+        self._forget_reader(name)
 
     def sync_folder(self) -> None:
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -184,7 +187,11 @@ class FileDevice:
         if not self._synced:
             return
         if sys.platform == "darwin":
-            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            # A file system that does not know the full sync still knows the plain one.
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+            except OSError:
+                os.fsync(descriptor)
         elif whole:
             os.fsync(descriptor)
         else:
@@ -208,6 +215,12 @@ class FileDevice:
         if len(self._readers) > READERS_MAX:
             os.close(self._readers.popitem(last=False)[1])
         return descriptor
+
+    def _forget_reader(self, name: str) -> None:
+        """Another file may have this name from now on."""
+        descriptor = self._readers.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 class ThreadJob:

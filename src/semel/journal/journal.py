@@ -186,6 +186,7 @@ class Journal:
 
     def read(self, position: Position, size: int) -> bytes:
         """Bytes of one frame that is written."""
+        assert position + size <= self._commit.written
         name, offset = self.segments.locate(position)
         stored = self._device.read(name, offset, size)
         if len(stored) != size:
