@@ -1,0 +1,1 @@
+"""Attacks the broker and checks what its clients saw: a deterministic simulator and its oracle."""

@@ -1,0 +1,102 @@
+"""Someone who makes, enlarges and deletes topics, and tries what is forbidden."""
+
+from semel.types import TopicPartition
+from semel.verify.client import Client
+from semel.verify.history import Deleted, DeletionTried, Forbidden, TopicMade, TopicSeen
+from semel.verify.link import Link, Lost
+from semel.verify.producers import ACKS_ALL, encoded, outcomes, request_of
+from semel.wire.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    metadata,
+    produce,
+)
+
+INTERNAL_TOPIC = "__consumer_offsets"
+
+
+class Administrator:
+    """Gives each topic a new name, and never touches one again whose fate it does not know."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._topic_count = 0
+
+    async def run(self) -> None:
+        while True:
+            link = await self._client.link()
+            try:
+                while True:
+                    await self._live_through_a_topic(link)
+                    await self._trespass(link)
+            except Lost:
+                await self._client.back_off()
+            link.drop()
+
+    async def _live_through_a_topic(self, link: Link) -> None:
+        rng, history = self._client.rng, self._client.history
+        self._topic_count += 1
+        topic = f"{self._client.name}-{self._topic_count}"
+        made = await make_topic(link, topic, rng.randint(1, 3))
+        if made is None:
+            raise Lost
+        history.note(made)
+        await self._client.think()
+        history.note(await topic_seen(link, topic))
+        if rng.random() < 0.4:
+            grown = await self._grow(link, topic, made.partition_count + rng.randint(1, 2))
+            if grown is not None:
+                history.note(grown)
+        if rng.random() < 0.5:
+            await self._delete(link, topic)
+        history.note(await topic_seen(link, topic))
+        await self._client.think()
+
+    async def _grow(self, link: Link, topic: str, count: int) -> TopicMade | None:
+        request = create_partitions.CreatePartitionsRequest(
+            [create_partitions.CreatePartitionsTopic(topic, count)], 1000
+        )
+        reply = await link.ask(create_partitions, request)
+        if reply.message.results[0].error_code:
+            return None
+        return TopicMade(reply.span, topic, count)
+
+    async def _delete(self, link: Link, topic: str) -> None:
+        history = self._client.history
+        request = delete_topics.DeleteTopicsRequest(
+            [delete_topics.DeleteTopicState(topic)], [topic], 1000
+        )
+        future = link.send(delete_topics, request)
+        history.note(DeletionTried(self._client.now_s(), topic))
+        reply = await link.wait(future)
+        if reply.message.responses[0].error_code == 0:
+            history.note(Deleted(reply.span, topic))
+
+    async def _trespass(self, link: Link) -> None:
+        partition = TopicPartition(INTERNAL_TOPIC, 0)
+        content = encoded(self._client, ["trespass"], (-1, -1, -1))
+        reply = await link.ask(produce, request_of(ACKS_ALL, [(partition, content)]))
+        code, _ = outcomes(reply.message)[partition]
+        if code == 0:
+            self._client.history.note(Forbidden(f"a client has written to {INTERNAL_TOPIC}"))
+
+
+async def make_topic(link: Link, topic: str, partition_count: int) -> TopicMade | None:
+    """None if it was refused."""
+    request = create_topics.CreateTopicsRequest(
+        [create_topics.CreatableTopic(topic, partition_count, 1)], 1000
+    )
+    reply = await link.ask(create_topics, request)
+    if reply.message.topics[0].error_code:
+        return None
+    return TopicMade(reply.span, topic, partition_count)
+
+
+async def topic_seen(link: Link, topic: str) -> TopicSeen:
+    request = metadata.MetadataRequest(
+        [metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    reply = await link.ask(metadata, request, version_min=4)
+    (found,) = reply.message.topics
+    return TopicSeen(reply.span, topic, len(found.partitions))

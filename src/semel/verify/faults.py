@@ -1,0 +1,74 @@
+"""What goes wrong in a run, and when: by seed, and more than once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from semel.verify.machine import Machine
+from semel.verify.simulated_network import Network
+from semel.verify.workload import Population
+
+PAUSE_S_MEAN = 0.12
+
+
+class Faults:
+    def __init__(
+        self, seed: int, machine: Machine, network: Network, population: Population
+    ) -> None:
+        self._rng = Random(f"faults {seed}")
+        self._machine = machine
+        self._network = network
+        self._population = population
+        self.counts: Counter[str] = Counter()
+        kinds: dict[str, tuple[int, Callable[[], None]]] = {
+            "lost connections": (8, network.lose_one),
+            "dead clients": (4, population.kill_one),
+            "kills": (3, machine.kill),
+            "kills in a blocking call": (2, self._kill_in_a_call),
+            "power losses": (3, machine.lose_power),
+            "failed syncs": (1, self._fail_sync),
+            "failed writes": (1, self._fail_write),
+            "full disks": (1, self._fill_disk),
+            "stops": (1, self._stop),
+        }
+        chosen = self._rng.sample(sorted(kinds), self._rng.randint(3, len(kinds)))
+        self._kinds = {name: kinds[name] for name in chosen}
+        self._wants_stop = False
+
+    async def run(self, until_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            await asyncio.sleep(self._rng.expovariate(1 / PAUSE_S_MEAN))
+            names = list(self._kinds)
+            weights = [self._kinds[name][0] for name in names]
+            (name,) = self._rng.choices(names, weights)
+            self.counts[name] += 1
+            self._kinds[name][1]()
+            if self._wants_stop:
+                self._wants_stop = False
+                await self._machine.stop()
+        self.heal()
+
+    def heal(self) -> None:
+        """From here on nothing goes wrong any more."""
+        device = self._machine.device
+        device.is_full = False
+        device.fails_next_sync = False
+        device.fails_next_write = False
+        device.calls_left = None
+
+    def _kill_in_a_call(self) -> None:
+        self._machine.device.calls_left = self._rng.choice((0, 1, 3, 10, 30))
+
+    def _fail_sync(self) -> None:
+        self._machine.device.fails_next_sync = True
+
+    def _fail_write(self) -> None:
+        self._machine.device.fails_next_write = True
+
+    def _fill_disk(self) -> None:
+        self._machine.device.is_full = not self._machine.device.is_full
+
+    def _stop(self) -> None:
+        self._wants_stop = True

@@ -1,0 +1,84 @@
+"""The end of a run: everything is read whole at rest, and read again after one more power loss."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from semel.types import TopicPartition
+from semel.verify.administrator import topic_seen
+from semel.verify.client import Client
+from semel.verify.history import NotServing, Stored, TopicMade, WholeLog
+from semel.verify.link import Link, Lost
+from semel.verify.machine import Machine
+from semel.verify.members import committed_offset
+from semel.verify.readers import fetch_request, partitions_of, stored_records, term_end_of
+from semel.verify.workload import GROUP, PARTITIONS
+from semel.wire.messages import fetch
+
+PATIENCE_S = 30.0
+REST_S = 0.5
+
+
+class Finale:
+    def __init__(self, client: Client, machine: Machine) -> None:
+        self._client = client
+        self._machine = machine
+
+    async def run(self) -> None:
+        await asyncio.sleep(REST_S)
+        await self._within_patience(0)
+        self._machine.lose_power()
+        await self._within_patience(1)
+        await self._machine.stop()
+        await self._within_patience(2)
+
+    async def _within_patience(self, round_number: int) -> None:
+        reading = self._client.process.start(self._read_all(round_number))
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await reading
+        except TimeoutError:
+            self._client.history.note(NotServing(f"nothing in {PATIENCE_S} s"))
+        except AssertionError as error:
+            self._client.history.note(NotServing(repr(error)))
+
+    async def _read_all(self, round_number: int) -> None:
+        await self._machine.serving()
+        for partition in PARTITIONS:
+            whole = await self._insist(lambda link: self._read(link, partition, round_number))  # noqa: B023
+            self._client.history.note(whole)
+        await self._insist(self._look_around)
+
+    async def _insist(self, session: Callable[[Link], Coroutine[Any, Any, Any]]) -> Any:
+        while True:
+            link = await self._client.link()
+            try:
+                return await session(link)
+            except Lost:
+                await self._client.back_off()
+            finally:
+                link.drop()
+
+    async def _read(self, link: Link, partition: TopicPartition, round_number: int) -> WholeLog:
+        position = 0
+        records: list[Stored] = []
+        while True:
+            reply = await link.ask(fetch, fetch_request({partition: position}))
+            ((_, data),) = partitions_of(reply.message)
+            assert data.error_code == 0, f"{partition} at {position}: error {data.error_code}"
+            found = stored_records(data, position)
+            records += found
+            if not found:
+                assert position == data.high_watermark, f"{partition} ends at {position}"
+                return WholeLog(round_number, partition, tuple(records), data.high_watermark)
+            position = found[-1].offset + 1
+
+    async def _look_around(self, link: Link) -> None:
+        history = self._client.history
+        for topic in dict.fromkeys(made.topic for made in history.all(TopicMade)):
+            history.note(await topic_seen(link, topic))
+        for partition in PARTITIONS:
+            if partition.topic == "alpha":
+                history.note(await committed_offset(link, GROUP, partition))
+            for term in range(link.term + 1):
+                history.note(await term_end_of(link, partition, term))

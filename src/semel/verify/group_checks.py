@@ -1,0 +1,74 @@
+"""What groups promise: one owner of a partition in a generation, and offsets that never go back."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import chain
+
+from semel.types import TopicPartition
+from semel.verify.history import (
+    Assigned,
+    Committed,
+    CommitTried,
+    History,
+    Joined,
+    OffsetSeen,
+)
+from semel.verify.reader_checks import Rising
+
+NEVER_COMMITTED = -1
+
+
+def check_groups(history: History) -> Iterator[str]:
+    yield from _check_owners(history)
+    yield from _check_generations(history)
+    yield from _check_offsets(history)
+
+
+def _check_owners(history: History) -> Iterator[str]:
+    owners: dict[tuple[str, int, TopicPartition], str] = {}
+    for assigned in history.all(Assigned):
+        for partition in assigned.partitions:
+            key = (assigned.group, assigned.generation, partition)
+            owner = owners.setdefault(key, assigned.owner)
+            if owner != assigned.owner:
+                yield (
+                    f"{partition} belongs to {owner} and to {assigned.owner} in generation "
+                    f"{assigned.generation} of {assigned.group}"
+                )
+
+
+def _check_generations(history: History) -> Iterator[str]:
+    """A generation that someone took part in has no successor with a lower number."""
+    known: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    for assigned in history.all(Assigned):
+        known[assigned.group].append((assigned.span.ended_s, assigned.generation))
+    rising = {group: Rising(generations) for group, generations in known.items()}
+    told: Assigned | Joined
+    for told in chain(history.all(Assigned), history.all(Joined)):
+        least = rising[told.group].before(told.span.began_s) if told.group in rising else None
+        if least is not None and told.generation < least:
+            yield f"{told.group} went back from generation {least} to {told.generation}"
+
+
+def _check_offsets(history: History) -> Iterator[str]:
+    known: dict[tuple[str, TopicPartition], list[tuple[float, int]]] = defaultdict(list)
+    for committed in history.all(Committed):
+        known[committed.group, committed.partition].append(
+            (committed.span.ended_s, committed.offset)
+        )
+    for seen in history.all(OffsetSeen):
+        known[seen.group, seen.partition].append((seen.span.ended_s, seen.offset))
+    tried: dict[tuple[str, TopicPartition], set[int]] = defaultdict(lambda: {NEVER_COMMITTED})
+    for attempt in history.all(CommitTried):
+        tried[attempt.group, attempt.partition].add(attempt.offset)
+    rising = {key: Rising(offsets) for key, offsets in known.items()}
+    for seen in history.all(OffsetSeen):
+        key = (seen.group, seen.partition)
+        least = rising[key].before(seen.span.began_s)
+        if least is not None and seen.offset < least:
+            yield (
+                f"{seen.group} had {least} committed for {seen.partition}, and {seen.offset} "
+                f"at {seen.span.ended_s:.3f} s"
+            )
+        if seen.offset not in tried[key]:
+            yield f"{seen.group} has {seen.offset} for {seen.partition}, which no one committed"

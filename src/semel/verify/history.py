@@ -1,0 +1,228 @@
+"""What the clients saw and what was done to the broker, in the order in which it was noted.
+
+An answer is noted with the times of its request and of its arrival: what was answered before
+another request was sent must be visible in the answer to that one.
+"""
+
+import enum
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+from semel.types import TopicPartition
+from semel.verify.trace import Trace
+
+
+class Span(NamedTuple):
+    """Simulated seconds."""
+
+    began_s: float
+    ended_s: float
+
+
+class Stored(NamedTuple):
+    """A record as a reader was shown it."""
+
+    offset: int
+    leader_epoch: int
+    label: str
+
+
+class Sent(NamedTuple):
+    """A batch has left its producer for the first time."""
+
+    producer: str
+    partition: TopicPartition
+    labels: tuple[str, ...]
+    acks: int
+    is_idempotent: bool
+    is_repeated: bool = False
+    """It is sent again, byte for byte and in order, until it is acknowledged."""
+
+
+class Acknowledged(NamedTuple):
+    span: Span
+    producer: str
+    partition: TopicPartition
+    labels: tuple[str, ...]
+    acks: int
+    base_offset: int
+    term: int
+
+
+class Refused(NamedTuple):
+    producer: str
+    partition: TopicPartition
+    labels: tuple[str, ...]
+    acks: int
+    code: int
+    is_next: bool
+    """Everything that this producer sent to the partition before it is acknowledged."""
+    was_acknowledged_once_written: bool
+    """Some batch before it was acknowledged before it was durable."""
+
+
+class Fetched(NamedTuple):
+    span: Span
+    reader: str
+    partition: TopicPartition
+    from_offset: int
+    records: tuple[Stored, ...]
+    high_watermark: int
+
+
+class FetchRefused(NamedTuple):
+    reader: str
+    partition: TopicPartition
+    offset: int
+    code: int
+
+
+class EndSeen(NamedTuple):
+    """ListOffsets said where the partition ends."""
+
+    span: Span
+    partition: TopicPartition
+    end_offset: int
+
+
+class TermEndSeen(NamedTuple):
+    """OffsetForLeaderEpoch, answered in `term`."""
+
+    span: Span
+    partition: TopicPartition
+    asked: int
+    end_offset: int
+    term: int
+
+
+class TermSeen(NamedTuple):
+    span: Span
+    term: int
+
+
+class ProducerIdGiven(NamedTuple):
+    producer: str
+    producer_id: int
+
+
+class Joined(NamedTuple):
+    span: Span
+    group: str
+    member: str
+    generation: int
+
+
+class Assigned(NamedTuple):
+    span: Span
+    group: str
+    owner: str
+    """The member; one that keeps its place over its lives goes by the name of the place."""
+    generation: int
+    partitions: frozenset[TopicPartition]
+
+
+class CommitTried(NamedTuple):
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+class Committed(NamedTuple):
+    span: Span
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+class OffsetSeen(NamedTuple):
+    span: Span
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+class TopicMade(NamedTuple):
+    """Created, or given more partitions."""
+
+    span: Span
+    topic: str
+    partition_count: int
+
+
+class DeletionTried(NamedTuple):
+    began_s: float
+    topic: str
+
+
+class Deleted(NamedTuple):
+    span: Span
+    topic: str
+
+
+class TopicSeen(NamedTuple):
+    span: Span
+    topic: str
+    partition_count: int
+    """0: there is no such topic."""
+
+
+class Forbidden(NamedTuple):
+    """The broker has agreed to what it must refuse."""
+
+    what: str
+
+
+class Cause(enum.Enum):
+    KILLED = "killed"
+    POWER_LOSS = "power loss"
+    IO_ERROR = "I/O error"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+
+
+class Died(NamedTuple):
+    at_s: float
+    cause: Cause
+    reason: str = ""
+
+
+class OpenFailed(NamedTuple):
+    reason: str
+
+
+class Complaint(NamedTuple):
+    """An exception that nothing in the broker has caught."""
+
+    reason: str
+
+
+class NotServing(NamedTuple):
+    reason: str
+
+
+class WholeLog(NamedTuple):
+    """All of a partition, read when everything had come to rest."""
+
+    round: int
+    partition: TopicPartition
+    records: tuple[Stored, ...]
+    high_watermark: int
+
+
+Kind = TypeVar("Kind", bound=tuple[object, ...])
+
+
+class History:
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._events: list[tuple[object, ...]] = []
+
+    def note(self, event: tuple[object, ...]) -> None:
+        self._trace.add(type(event).__name__, repr(event).encode())
+        self._events.append(event)
+
+    def all(self, kind: type[Kind]) -> Iterator[Kind]:
+        return (event for event in self._events if isinstance(event, kind))
+
+    def count(self, kind: type[Kind]) -> int:
+        return sum(1 for _ in self.all(kind))

@@ -1,0 +1,154 @@
+"""A bare client's connection: requests out in order, replies back in the same order."""
+
+import asyncio
+from collections import deque
+from random import Random
+from typing import Any, NamedTuple
+
+from semel.verify.history import History, Span, TermSeen
+from semel.verify.simulated_loop import Process
+from semel.verify.simulated_network import Host, Loss, Network, Wire
+from semel.wire import apis
+from semel.wire.framing import FrameCutter, frame
+from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from semel.wire.messages import api_versions, metadata
+
+REPLY_SIZE_MAX = 2**26
+PATIENCE_S = 1.0
+LEADER_EPOCH_SINCE = 7
+
+
+class Lost(Exception):
+    """The connection is gone, or its client has lost patience with it."""
+
+
+class Reply(NamedTuple):
+    span: Span
+    message: Any
+
+
+class _Awaited(NamedTuple):
+    api: apis.Api
+    version: int
+    correlation_id: int
+    began_s: float
+    future: "asyncio.Future[Reply]"
+
+
+class Surroundings(NamedTuple):
+    """What every simulated client is given."""
+
+    network: Network
+    host: Host
+    history: History
+
+
+class Link:
+    """Open it, `send` or `ask`, and `drop` it: nothing is left to the garbage collector."""
+
+    def __init__(self, surroundings: Surroundings, client: Process, rng: Random) -> None:
+        self._surroundings = surroundings
+        self._client = client
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._wire: Wire | None = None
+        self._cutter = FrameCutter(REPLY_SIZE_MAX)
+        self._awaited: deque[_Awaited] = deque()
+        self._last_correlation_id = 0
+        self._versions: dict[int, int] = {}
+        self.request_count = 0
+        self.term = -1
+        """The leader epoch that the broker has told; it is the same for the whole connection."""
+
+    async def open(self) -> None:
+        try:
+            self._wire = self._surroundings.network.connect(
+                self._client, self._surroundings.host, self._receive, self._lost
+            )
+        except ConnectionRefusedError as error:
+            raise Lost from error
+        await self.ask(api_versions, api_versions.ApiVersionsRequest("semel-verify", "0"))
+        request = metadata.MetadataRequest(None, allow_auto_topic_creation=False)
+        reply = await self.ask(metadata, request, version_min=LEADER_EPOCH_SINCE)
+        for topic in reply.message.topics:
+            self.term = topic.partitions[0].leader_epoch
+        if self.term >= 0:
+            self._surroundings.history.note(TermSeen(reply.span, self.term))
+
+    @property
+    def is_open(self) -> bool:
+        return self._wire is not None
+
+    def send(
+        self, messages: Any, message: Any, *, version_min: int = 0, has_reply: bool = True
+    ) -> "asyncio.Future[Reply]":
+        """The reply to come; it may be Lost instead."""
+        if self._wire is None:
+            raise Lost
+        api = apis.BY_KEY[messages.API_KEY]
+        version = self._version(api, version_min)
+        self._last_correlation_id += 1
+        self.request_count += 1
+        header = RequestHeader(api, version, self._last_correlation_id, self._client.name)
+        parts = frame(encode_request_header(header), messages.encode_request(message, version))
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        if has_reply:
+            self._awaited.append(
+                _Awaited(api, version, self._last_correlation_id, self._loop.time(), future)
+            )
+            # Not every reply is waited for; that it was lost is no error then.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._wire.to_broker.write(b"".join(parts))
+        return future
+
+    async def ask(
+        self, messages: Any, message: Any, *, version_min: int = 0, patience_s: float = PATIENCE_S
+    ) -> Reply:
+        return await self.wait(self.send(messages, message, version_min=version_min), patience_s)
+
+    async def wait(self, future: "asyncio.Future[Reply]", patience_s: float = PATIENCE_S) -> Reply:
+        try:
+            async with asyncio.timeout(patience_s):
+                return await future
+        except TimeoutError:
+            self.drop()
+            raise Lost from None
+
+    def drop(self) -> None:
+        """Give up; what was sent may arrive all the same."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            loss = self._rng.choice((Loss.RESET, Loss.LATE, Loss.LATE))
+            self._surroundings.network.lose(wire, loss)
+            self._forget()
+
+    def _version(self, api: apis.Api, version_min: int) -> int:
+        least = max(api.version_min, version_min)
+        version = self._versions.get(api.key)
+        if version is None or version < least:
+            version = self._versions[api.key] = self._rng.randint(least, api.version_max)
+        return version
+
+    def _receive(self, content: bytes) -> None:
+        if self._wire is None:
+            return
+        for reply in self._cutter.feed(content):
+            awaited = self._awaited.popleft()
+            correlation_id, position = decode_response_header(
+                reply, 0, awaited.api, awaited.version
+            )
+            assert correlation_id == awaited.correlation_id, "replies are out of order"
+            message, _ = awaited.api.decode_response(reply, position, awaited.version)
+            if not awaited.future.done():
+                span = Span(awaited.began_s, self._loop.time())
+                awaited.future.set_result(Reply(span, message))
+
+    def _lost(self) -> None:
+        self._wire = None
+        self._forget()
+
+    def _forget(self) -> None:
+        while self._awaited:
+            future = self._awaited.popleft().future
+            if not future.done():
+                future.set_exception(Lost())

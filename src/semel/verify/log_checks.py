@@ -1,0 +1,167 @@
+"""What the logs must hold at the end: each acknowledged record once, where it was said to be.
+
+acks=all   acknowledged: there, whatever died
+acks=1     acknowledged: there, unless a power loss came soon after
+retried    at most once, in order, without holes
+at rest    nothing is lost any more, by any death
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+from semel.types import TopicPartition
+from semel.verify.history import (
+    Acknowledged,
+    Cause,
+    Died,
+    History,
+    Refused,
+    Sent,
+    Span,
+    Stored,
+    TermEndSeen,
+    TermSeen,
+    WholeLog,
+)
+
+ACKS_ALL = -1
+OUT_OF_ORDER = 45
+SYNCED_AFTER_S = 0.1
+"""Far more than the interval after which the broker syncs what no one waits for."""
+
+Logs = Mapping[TopicPartition, tuple[Stored, ...]]
+
+
+def check_logs(history: History) -> Iterator[str]:
+    logs = {whole.partition: whole.records for whole in history.all(WholeLog) if whole.round == 0}
+    yield from _check_acknowledged(history, logs)
+    yield from _check_once_and_in_order(history, logs)
+    yield from _check_refusals(history)
+    yield from _check_rest(history, logs)
+    yield from _check_terms(history, logs)
+
+
+def _check_acknowledged(history: History, logs: Logs) -> Iterator[str]:
+    deaths = list(history.all(Died))
+    for told in history.all(Acknowledged):
+        log = logs.get(told.partition, ())
+        for offset, label in enumerate(told.labels, told.base_offset):
+            found = log[offset].label if 0 <= offset < len(log) else "nothing"
+            if found != label and (told.acks == ACKS_ALL or not _may_be_lost(told.span, deaths)):
+                yield (
+                    f"{label} was acknowledged (acks={told.acks}) at {told.span.ended_s:.3f} s "
+                    f"with offset {offset} of {told.partition}, where there is {found}"
+                )
+
+
+def _may_be_lost(span: Span, deaths: list[Died]) -> bool:
+    """What was acknowledged once written survives a power loss if the broker had time to sync."""
+    losses_s = [died.at_s for died in deaths if died.cause is Cause.POWER_LOSS]
+    synced_s = span.ended_s + SYNCED_AFTER_S
+    if any(span.began_s <= died.at_s <= synced_s for died in deaths):
+        return any(at_s >= span.began_s for at_s in losses_s)
+    return False
+
+
+def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:
+    numbers_of: dict[str, int] = {}
+    sent_by: dict[str, Sent] = {}
+    for sent in history.all(Sent):
+        for label in sent.labels:
+            sent_by[label] = sent
+            numbers_of[label] = int(label.rpartition("/")[2])
+    for partition, log in logs.items():
+        last_number: dict[str, int] = defaultdict(lambda: -1)
+        for stored in log:
+            known = sent_by.get(stored.label)
+            if known is None or known.partition != partition:
+                yield f"{partition} holds {stored.label!r}, which was never sent there"
+                continue
+            number = numbers_of[stored.label]
+            expected = last_number[known.producer] + 1
+            last_number[known.producer] = max(number, last_number[known.producer])
+            if number < expected:
+                yield f"{stored.label} stands twice or out of order at {stored.offset}"
+            elif number > expected and known.is_repeated and known.acks == ACKS_ALL:
+                yield f"{stored.label} at {stored.offset} follows a hole: {expected} is missing"
+
+
+def _check_refusals(history: History) -> Iterator[str]:
+    """A retry of what is next in line may not be called out of order."""
+    for refused in history.all(Refused):
+        if refused.code != OUT_OF_ORDER or not refused.is_next:
+            continue
+        if not refused.was_acknowledged_once_written:
+            yield (
+                f"{refused.labels[0]} was refused as out of order, though all before it was "
+                f"acknowledged as durable"
+            )
+
+
+def _check_rest(history: History, logs: Logs) -> Iterator[str]:
+    for later in history.all(WholeLog):
+        if later.round > 0 and later.records != logs.get(later.partition):
+            yield (
+                f"{later.partition} had {len(logs.get(later.partition, ()))} records at rest and "
+                f"has {len(later.records)} other ones after restart {later.round}"
+            )
+
+
+def _check_terms(history: History, logs: Logs) -> Iterator[str]:
+    """An offset and a term name one record for ever; a term ends where the next one begins."""
+    named: dict[tuple[TopicPartition, int, int], str] = {}
+    for partition, log in logs.items():
+        last_epoch = -1
+        for offset, stored in enumerate(log):
+            if stored.offset != offset:
+                yield f"{partition} has offset {stored.offset} in place {offset}"
+            if stored.leader_epoch < last_epoch:
+                yield f"{partition} has term {stored.leader_epoch} at {offset} behind {last_epoch}"
+            last_epoch = stored.leader_epoch
+            named[partition, offset, stored.leader_epoch] = stored.label
+    for told in history.all(Acknowledged):
+        for offset, label in enumerate(told.labels, told.base_offset):
+            # A retry is answered in another term than its original was stored in.
+            known = named.setdefault((told.partition, offset, told.term), label)
+            if known != label and told.acks != ACKS_ALL:
+                yield (
+                    f"offset {offset} of {told.partition} in term {told.term} is {known} now "
+                    f"and was {label}"
+                )
+    yield from _check_term_ends(history, logs)
+    yield from _check_term_rises(history)
+
+
+def _check_term_ends(history: History, logs: Logs) -> Iterator[str]:
+    for seen in history.all(TermEndSeen):
+        if seen.asked >= seen.term:
+            continue  # The present term has not ended.
+        log = logs.get(seen.partition, ())
+        end = next((each.offset for each in log if each.leader_epoch > seen.asked), len(log))
+        if seen.end_offset != end:
+            yield (
+                f"term {seen.asked} of {seen.partition} was said to end at {seen.end_offset}, "
+                f"and ends at {end}"
+            )
+
+
+def _check_term_rises(history: History) -> Iterator[str]:
+    """A power loss raises the term, and a mere kill does not."""
+    deaths = list(history.all(Died))
+    seen = sorted(history.all(TermSeen), key=lambda each: each.span.ended_s)
+    for earlier, later in pairwise(seen):
+        if later.span.began_s < earlier.span.ended_s:
+            continue
+        if later.term < earlier.term:
+            yield f"the term fell from {earlier.term} to {later.term}"
+        between = [
+            died.cause for died in deaths if earlier.span.ended_s <= died.at_s <= later.span.began_s
+        ]
+        if Cause.POWER_LOSS in between and later.term <= earlier.term:
+            yield f"the term stayed {later.term} over a power loss"
+        around = [
+            died.cause for died in deaths if earlier.span.began_s <= died.at_s <= later.span.ended_s
+        ]
+        if not {Cause.POWER_LOSS, Cause.IO_ERROR} & set(around) and later.term != earlier.term:
+            yield f"the term rose from {earlier.term} to {later.term} without a loss"

@@ -1,0 +1,235 @@
+"""The machine under test: the real broker on a simulated disk, killed and started again."""
+
+import asyncio
+import errno
+from collections.abc import Coroutine, Generator
+from contextvars import Context
+from random import Random
+from typing import Any
+
+from semel.broker.broker import Broker, Storage
+from semel.broker.config import BrokerConfig
+from semel.errors import JournalFailed
+from semel.journal.memory import Killed, MemoryDevice
+from semel.verify.history import Cause, Complaint, Died, History, OpenFailed
+from semel.verify.simulated_loop import Process, SimulatedLoop
+from semel.verify.simulated_network import Network
+from semel.verify.simulated_world import SeededRandomness, SimulatedClock
+
+SEGMENT_BYTES = 1_600_000
+"""Just above what the broker reserves for its largest step, so that segments are often full."""
+
+CONFIG = BrokerConfig(
+    message_max_bytes=100_000,
+    journal_segment_bytes=SEGMENT_BYTES,
+    offsets_topic_num_partitions=3,
+    group_min_session_timeout_ms=100,
+    num_partitions=2,
+)
+
+DISK_BYTES = 2**30
+
+
+class ProcessTasks(asyncio.TaskGroup):
+    """The tasks of a process: the failure of one is the end of all."""
+
+    def __init__(self, machine: "Machine", process: Process) -> None:
+        super().__init__()
+        self._machine = machine
+        self._process = process
+        self.unfinished: dict[asyncio.Task[Any], None] = {}
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, Any] | Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> "asyncio.Task[Any]":
+        assert isinstance(coro, Coroutine)
+        task = self._process.start(coro)
+        self.unfinished[task] = None
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: "asyncio.Task[Any]") -> None:
+        del self.unfinished[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._machine.broken(self._process, error)
+
+
+class Machine:
+    def __init__(self, seed: int, network: Network, history: History) -> None:
+        self._seed = seed
+        self._network = network
+        self._history = history
+        self._rng = Random(f"machine {seed}")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self._loop = loop
+        self.device = MemoryDevice(Random(f"device {seed}"))
+        self.start_count = 0
+        self.request_count = 0
+        self.duplicate_count = 0
+        self.segment_count = 1
+        self.broker: Broker | None = None
+        self._running: Process | None = None
+        self._tasks: ProcessTasks | None = None
+        self._is_listening = False
+        self._processes: list[Process] = []
+        self._changed = asyncio.Event()
+        self._stays_down = False
+        loop.set_exception_handler(self._on_exception)
+
+    # A host that clients connect to.
+
+    @property
+    def process(self) -> Process | None:
+        return self._running if self._is_listening else None
+
+    def accept(self) -> asyncio.BufferedProtocol:
+        assert self.broker is not None
+        return self.broker.connection()
+
+    # Life
+
+    async def run(self) -> None:
+        """Start, and start again whenever it has died, until it is told to stay down."""
+        while not self._stays_down:
+            self._start()
+            while self._running is not None:
+                self._changed.clear()
+                await self._changed.wait()
+            await asyncio.sleep(self._rng.expovariate(1 / 0.15))
+
+    def _start(self) -> None:
+        self.start_count += 1
+        process = Process(f"broker {self.start_count}")
+        self._processes.append(process)
+        self._running = process
+        clock = SimulatedClock(self._loop, self._rng.randint(-50, 50))
+        randomness = SeededRandomness(f"{self._seed} {self.start_count}")
+        storage = Storage("simulated", lambda: (DISK_BYTES, DISK_BYTES // 2))
+        try:
+            self.broker = process.call(
+                lambda: Broker(CONFIG, self.device, storage, clock, randomness)
+            )
+        except Killed:
+            self._die(Cause.KILLED, "while opening")
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it did not start.
+            is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+            if not (is_full and self.device.is_full):
+                self._history.note(OpenFailed(repr(error)))
+            self._die(Cause.CRASHED, repr(error))
+            return
+        self._tasks = ProcessTasks(self, process)
+        starting = process.start(self.broker.start(self._tasks))
+        starting.add_done_callback(self._started)
+
+    def _started(self, starting: "asyncio.Task[Any]") -> None:
+        error = starting.exception()
+        if error is not None:
+            assert self._running is not None
+            self.broken(self._running, error)
+        else:
+            self._is_listening = True
+            self._changed.set()
+
+    async def serving(self) -> None:
+        """Return when it accepts connections."""
+        while not self._is_listening:
+            self._changed.clear()
+            await self._changed.wait()
+
+    # Death
+
+    def kill(self) -> None:
+        if self._running is not None:
+            self._die(Cause.KILLED)
+
+    def lose_power(self) -> None:
+        """Also of a machine on which no broker runs: the kernel's memory is lost all the same."""
+        self._die(Cause.POWER_LOSS)
+
+    async def stop(self) -> None:
+        """As a SIGTERM does it; something else may kill the process meanwhile."""
+        process, broker, tasks = self._running, self.broker, self._tasks
+        if process is None or broker is None or tasks is None or not self._is_listening:
+            return
+        self._is_listening = False
+        stopping = process.start(_stop(broker, tasks))
+        stopping.add_done_callback(lambda _: self._changed.set())
+        while not stopping.done() and self._running is process:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._running is not process:
+            return
+        error = stopping.exception()
+        if error is not None:
+            self.broken(process, error)
+        else:
+            self._die(Cause.STOPPED)
+
+    def broken(self, process: Process, error: BaseException) -> None:
+        """An exception has ended the process, or should have."""
+        if process is not self._running:
+            return
+        if isinstance(error, Killed):
+            self._die(Cause.KILLED, "in a blocking call")
+        elif isinstance(error, JournalFailed):
+            self._die(Cause.IO_ERROR, str(error))
+        else:
+            self._die(Cause.CRASHED, repr(error))
+
+    def stay_down(self) -> None:
+        self._stays_down = True
+        self.kill()
+
+    def bury(self) -> None:
+        for process in self._processes:
+            process.bury()
+
+    def _die(self, cause: Cause, reason: str = "") -> None:
+        process, self._running = self._running, None
+        self._is_listening = False
+        if process is not None:
+            self._count()
+            process.die()
+            self._network.broker_died(
+                process, silently=cause is Cause.POWER_LOSS and self._rng.random() < 0.5
+            )
+        if cause is Cause.POWER_LOSS:
+            self.device.power_loss()
+        else:
+            self.device.kill()
+        self.broker = None
+        self._history.note(Died(self._loop.time(), cause, reason))
+        self._changed.set()
+
+    def _count(self) -> None:
+        if self.broker is not None:
+            self.request_count += sum(self.broker.metrics.requests.values())
+            self.duplicate_count += self.broker.metrics.batches_duplicate
+            self.segment_count = max(
+                self.segment_count, len(self.broker.lane.journal.segments.bases)
+            )
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:
+        error = details.get("exception")
+        running = self._loop.running
+        if isinstance(error, Killed) and running is not None:
+            self.broken(running, error)
+        elif isinstance(error, JournalFailed):
+            pass  # Its process is about to end because of it.
+        else:
+            self._history.note(Complaint(f"{details['message']}: {error!r}"))
+
+
+async def _stop(broker: Broker, tasks: ProcessTasks) -> None:
+    """What the process does when it is asked to end."""
+    unfinished = tuple(tasks.unfinished)
+    for task in unfinished:
+        task.cancel()
+    await asyncio.gather(*unfinished, return_exceptions=True)
+    await broker.stop()

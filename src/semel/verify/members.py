@@ -1,0 +1,222 @@
+"""Members of a consumer group: they join, share partitions, commit, die and return."""
+
+import json
+from collections.abc import Sequence
+
+from semel.errors import (
+    FencedInstanceId,
+    IllegalGeneration,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from semel.types import TopicPartition
+from semel.verify.client import Client
+from semel.verify.history import Assigned, Committed, CommitTried, Joined, OffsetSeen
+from semel.verify.link import Link, Lost
+from semel.wire.messages import (
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+
+SESSION_TIMEOUT_MS = 900
+REBALANCE_TIMEOUT_MS = 500
+PATIENCE_S = 2.5
+STATIC_SINCE = {"join": 5, "sync": 3, "heartbeat": 3, "commit": 7}
+SEVERAL_GROUPS_SINCE = 8
+PROTOCOL = "shared"
+
+
+class Rejoin(Exception):
+    """This generation is over for the member."""
+
+
+class Member:
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        partitions: Sequence[TopicPartition],
+        instance_id: str | None,
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._partitions = partitions
+        """What the group shares; the leader of a generation deals it out."""
+        self._instance_id = instance_id
+        self._member_id = ""
+        self._generation = -1
+
+    async def run(self) -> None:
+        while True:
+            link = await self._client.link()
+            try:
+                while True:
+                    await self._take_part(link)
+            except Lost:
+                await self._client.back_off()
+            link.drop()
+
+    async def _take_part(self, link: Link) -> None:
+        try:
+            assigned = await self._join(link)
+            await self._work(link, assigned)
+        except Rejoin:
+            await self._client.think()
+
+    async def _join(self, link: Link) -> frozenset[TopicPartition]:
+        request = join_group.JoinGroupRequest(
+            self._group,
+            SESSION_TIMEOUT_MS,
+            REBALANCE_TIMEOUT_MS,
+            self._member_id,
+            self._instance_id,
+            "simulated",
+            [join_group.JoinGroupRequestProtocol(PROTOCOL, b"any")],
+        )
+        reply = await link.ask(
+            join_group, request, version_min=self._since("join"), patience_s=PATIENCE_S
+        )
+        joined: join_group.JoinGroupResponse = reply.message
+        if joined.error_code == MemberIdRequired.code:
+            self._member_id = joined.member_id
+        self._check(joined.error_code)
+        self._member_id = joined.member_id
+        self._generation = joined.generation_id
+        self._client.history.note(
+            Joined(reply.span, self._group, joined.member_id, joined.generation_id)
+        )
+        others = [member.member_id for member in joined.members]
+        return await self._sync(link, others if joined.leader == joined.member_id else [])
+
+    async def _sync(self, link: Link, led: list[str]) -> frozenset[TopicPartition]:
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in led}
+        for place, partition in enumerate(self._partitions if led else ()):
+            shares[led[place % len(led)]].append(partition)
+        request = sync_group.SyncGroupRequest(
+            self._group,
+            self._generation,
+            self._member_id,
+            self._instance_id,
+            assignments=[
+                sync_group.SyncGroupRequestAssignment(member, json.dumps(share).encode())
+                for member, share in shares.items()
+            ],
+            protocol_type="simulated",
+            protocol_name=PROTOCOL,
+        )
+        reply = await link.ask(
+            sync_group, request, version_min=self._since("sync"), patience_s=PATIENCE_S
+        )
+        self._check(reply.message.error_code)
+        dealt = json.loads(reply.message.assignment or b"[]")
+        assigned = frozenset(TopicPartition(topic, index) for topic, index in dealt)
+        owner = self._instance_id or self._member_id
+        self._client.history.note(
+            Assigned(reply.span, self._group, owner, self._generation, assigned)
+        )
+        return assigned
+
+    async def _work(self, link: Link, assigned: frozenset[TopicPartition]) -> None:
+        positions = {}
+        for partition in sorted(assigned):
+            seen = await committed_offset(link, self._group, partition)
+            self._client.history.note(seen)
+            positions[partition] = max(seen.offset, 0)
+        while True:
+            await self._client.think()
+            if self._client.rng.random() < 0.02:
+                await self._leave(link)
+            if positions and self._client.rng.random() < 0.6:
+                partition = self._client.rng.choice(sorted(positions))
+                positions[partition] += self._client.rng.randint(1, 5)
+                await self._commit(link, partition, positions[partition])
+            else:
+                await self._beat(link)
+
+    async def _beat(self, link: Link) -> None:
+        request = heartbeat.HeartbeatRequest(
+            self._group, self._generation, self._member_id, self._instance_id
+        )
+        reply = await link.ask(heartbeat, request, version_min=self._since("heartbeat"))
+        self._check(reply.message.error_code)
+
+    async def _commit(self, link: Link, partition: TopicPartition, offset: int) -> None:
+        request = offset_commit.OffsetCommitRequest(
+            self._group,
+            self._generation,
+            self._member_id,
+            self._instance_id,
+            topics=[
+                offset_commit.OffsetCommitRequestTopic(
+                    partition.topic,
+                    [offset_commit.OffsetCommitRequestPartition(partition.partition, offset)],
+                )
+            ],
+        )
+        self._client.history.note(CommitTried(self._group, partition, offset))
+        try:
+            reply = await link.ask(offset_commit, request, version_min=self._since("commit"))
+        except Lost:
+            # That commit may still arrive. A member that stays what it was could be overtaken
+            # by its own past, so this one comes back as another.
+            self._member_id = ""
+            raise
+        (outcome,) = reply.message.topics[0].partitions
+        self._check(outcome.error_code)
+        self._client.history.note(Committed(reply.span, self._group, partition, offset))
+
+    async def _leave(self, link: Link) -> None:
+        request = leave_group.LeaveGroupRequest(
+            self._group,
+            [leave_group.MemberIdentity(self._member_id, self._instance_id)],
+            self._member_id,
+        )
+        await link.ask(leave_group, request, version_min=3 if self._instance_id else 0)
+        self._member_id = ""
+        raise Rejoin
+
+    def _since(self, what: str) -> int:
+        return STATIC_SINCE[what] if self._instance_id else 0
+
+    def _check(self, code: int) -> None:
+        if code == 0:
+            return
+        if code == FencedInstanceId.code:
+            self._instance_id = None
+        if code in (UnknownMemberId.code, FencedInstanceId.code):
+            self._member_id = ""
+        if code not in (
+            UnknownMemberId.code,
+            FencedInstanceId.code,
+            IllegalGeneration.code,
+            RebalanceInProgress.code,
+            MemberIdRequired.code,
+        ):
+            raise Lost
+        raise Rejoin
+
+
+async def committed_offset(link: Link, group: str, partition: TopicPartition) -> OffsetSeen:
+    """In the form of every version at once; only one of them is encoded."""
+    index = partition.partition
+    request = offset_fetch.OffsetFetchRequest(
+        groups=[
+            offset_fetch.OffsetFetchRequestGroup(
+                group, [offset_fetch.OffsetFetchRequestTopics(partition.topic, [index])]
+            )
+        ],
+        group_id=group,
+        topics=[offset_fetch.OffsetFetchRequestTopic(partition.topic, [index])],
+    )
+    reply = await link.ask(offset_fetch, request)
+    response: offset_fetch.OffsetFetchResponse = reply.message
+    if response.groups:
+        offset = response.groups[0].topics[0].partitions[0].committed_offset
+    else:
+        offset = response.topics[0].partitions[0].committed_offset
+    return OffsetSeen(reply.span, group, partition, offset)

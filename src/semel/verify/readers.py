@@ -1,0 +1,148 @@
+"""Readers that follow partitions by long poll, and read again what they have read before."""
+
+from collections.abc import Sequence
+
+from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from semel.records.batch import split
+from semel.records.records import decode_batch
+from semel.types import TopicPartition
+from semel.verify.client import Client
+from semel.verify.history import (
+    EndSeen,
+    Fetched,
+    FetchRefused,
+    Stored,
+    TermEndSeen,
+)
+from semel.verify.link import Link, Lost, Reply
+from semel.verify.producers import label_of
+from semel.wire.messages import fetch, list_offsets, offset_for_leader_epoch
+
+LATEST = -1
+FETCH_BYTES_MAX = 1_000_000
+
+
+class Reader:
+    def __init__(self, client: Client, partitions: Sequence[TopicPartition]) -> None:
+        self._client = client
+        self._positions = dict.fromkeys(partitions, 0)
+
+    async def run(self) -> None:
+        while True:
+            link = await self._client.link()
+            if self._client.rng.random() < 0.3:
+                self._positions = dict.fromkeys(self._positions, 0)
+            try:
+                while True:
+                    await self._fetch(link)
+                    if self._client.rng.random() < 0.1:
+                        await self._look_around(link)
+                    await self._client.think()
+            except Lost:
+                await self._client.back_off()
+
+    async def _fetch(self, link: Link) -> None:
+        rng = self._client.rng
+        names_term = rng.random() < 0.5
+        request = fetch_request(
+            self._positions,
+            max_wait_ms=rng.choice((0, 50, 300)),
+            min_bytes=rng.choice((0, 1, 1, 500)),
+            max_bytes=rng.choice((1, 500, 5000, FETCH_BYTES_MAX)),
+            leader_epoch=link.term if names_term else -1,
+        )
+        reply = await link.ask(fetch, request)
+        for partition, data in partitions_of(reply.message):
+            position = self._positions[partition]
+            if data.error_code:
+                self._refused(partition, position, data.error_code)
+                continue
+            records = stored_records(data, position)
+            if records:
+                self._positions[partition] = records[-1].offset + 1
+            self._client.history.note(
+                Fetched(
+                    reply.span, self._client.name, partition, position, records, data.high_watermark
+                )
+            )
+
+    def _refused(self, partition: TopicPartition, position: int, code: int) -> None:
+        self._client.history.note(FetchRefused(self._client.name, partition, position, code))
+        if code in (FencedLeaderEpoch.code, UnknownLeaderEpoch.code):
+            raise Lost
+
+    async def _look_around(self, link: Link) -> None:
+        partition = self._client.rng.choice(list(self._positions))
+        self._client.history.note(await end_of(link, partition))
+        if link.term >= 0:
+            asked = self._client.rng.randint(0, link.term)
+            self._client.history.note(await term_end_of(link, partition, asked))
+
+
+def fetch_request(
+    positions: dict[TopicPartition, int],
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 0,
+    max_bytes: int = FETCH_BYTES_MAX,
+    leader_epoch: int = -1,
+) -> fetch.FetchRequest:
+    by_topic: dict[str, list[fetch.FetchPartition]] = {}
+    for partition, position in positions.items():
+        by_topic.setdefault(partition.topic, []).append(
+            fetch.FetchPartition(
+                partition.partition,
+                leader_epoch,
+                position,
+                partition_max_bytes=FETCH_BYTES_MAX,
+            )
+        )
+    topics = [fetch.FetchTopic(name, parts) for name, parts in by_topic.items()]
+    return fetch.FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=topics
+    )
+
+
+def partitions_of(
+    response: fetch.FetchResponse,
+) -> list[tuple[TopicPartition, fetch.PartitionData]]:
+    return [
+        (TopicPartition(topic.topic, data.partition_index), data)
+        for topic in response.responses
+        for data in topic.partitions
+    ]
+
+
+def stored_records(data: fetch.PartitionData, from_offset: int) -> tuple[Stored, ...]:
+    """The records behind `from_offset`; a batch is given whole, also what lies before it."""
+    content = data.records or b""
+    assert not isinstance(content, list)
+    return tuple(
+        Stored(record.offset, header.leader_epoch, label_of(record))
+        for header, batch in split(content)
+        for record in decode_batch(batch)
+        if record.offset >= from_offset
+    )
+
+
+async def end_of(link: Link, partition: TopicPartition) -> EndSeen:
+    wanted = list_offsets.ListOffsetsPartition(partition.partition, timestamp=LATEST)
+    request = list_offsets.ListOffsetsRequest(
+        -1, topics=[list_offsets.ListOffsetsTopic(partition.topic, [wanted])]
+    )
+    reply = await link.ask(list_offsets, request)
+    (found,) = reply.message.topics[0].partitions
+    assert found.error_code == 0, f"ListOffsets of {partition}: {found.error_code}"
+    return EndSeen(reply.span, partition, found.offset)
+
+
+async def term_end_of(link: Link, partition: TopicPartition, asked: int) -> TermEndSeen:
+    messages = offset_for_leader_epoch
+    wanted = messages.OffsetForLeaderPartition(partition.partition, leader_epoch=asked)
+    request = messages.OffsetForLeaderEpochRequest(
+        topics=[messages.OffsetForLeaderTopic(partition.topic, [wanted])]
+    )
+    reply: Reply = await link.ask(messages, request)
+    (found,) = reply.message.topics[0].partitions
+    assert found.error_code == 0, f"OffsetForLeaderEpoch of {partition}: {found.error_code}"
+    return TermEndSeen(reply.span, partition, asked, found.end_offset, link.term)

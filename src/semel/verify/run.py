@@ -1,0 +1,126 @@
+"""One simulated run: a seed decides the schedule, the network, the clients and what goes wrong."""
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import NamedTuple
+
+from semel.verify.administrator import make_topic
+from semel.verify.checker import anomalies
+from semel.verify.client import Client
+from semel.verify.faults import Faults
+from semel.verify.finale import Finale
+from semel.verify.history import (
+    Acknowledged,
+    Assigned,
+    Committed,
+    Died,
+    Fetched,
+    History,
+    NotServing,
+    TopicMade,
+)
+from semel.verify.link import Lost, Surroundings
+from semel.verify.machine import Machine
+from semel.verify.simulated_loop import SimulatedLoop, simulate
+from semel.verify.simulated_network import Network
+from semel.verify.trace import Trace
+from semel.verify.workload import TOPICS, Population
+
+BUDGET_S = 300.0
+"""Simulated time that a run may take."""
+PATIENCE_S = 200.0
+FAULTS_S = (0.5, 4.0)
+PRODUCING_PATIENCE_S = 60.0
+
+
+class Outcome(NamedTuple):
+    seed: int
+    anomalies: list[str]
+    fingerprint: str
+    counts: Counter[str]
+
+
+def run_seed(seed: int) -> Outcome:
+    return simulate(seed, lambda: _run(seed), BUDGET_S)
+
+
+async def _run(seed: int) -> Outcome:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulatedLoop)
+    trace = Trace(loop)
+    history = History(trace)
+    network = Network(Random(f"network {seed}"), trace)
+    machine = Machine(seed, network, history)
+    surroundings = Surroundings(network, machine, history)
+    population = Population(seed, surroundings)
+    observer = Client("observer", surroundings, seed)
+    faults = Faults(seed, machine, network, population)
+    async with asyncio.TaskGroup() as tasks:
+        living = tasks.create_task(machine.run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await observer.process.start(_make_topics(observer))
+                population.start()
+                await faults.run(Random(f"length {seed}").uniform(*FAULTS_S))
+                await _finish(population, history)
+                population.end()
+                await Finale(observer, machine).run()
+        except TimeoutError:
+            history.note(NotServing(f"the run did not end within {PATIENCE_S} s"))
+        machine.stay_down()
+        living.cancel()
+    for failure in population.failures():
+        history.note(NotServing(failure))
+    counts = _counts(machine, network, faults, history)
+    counts["callbacks"] = loop.callback_count
+    machine.bury()
+    population.bury()
+    observer.process.bury()
+    return Outcome(seed, anomalies(history), trace.fingerprint, counts)
+
+
+async def _make_topics(client: Client) -> None:
+    for topic, partition_count in TOPICS.items():
+        while True:
+            link = await client.link()
+            try:
+                made = await make_topic(link, topic, partition_count)
+            except Lost:
+                continue
+            finally:
+                link.drop()
+            if made is not None:
+                client.history.note(made)
+            break
+
+
+async def _finish(population: Population, history: History) -> None:
+    try:
+        async with asyncio.timeout(PRODUCING_PATIENCE_S):
+            await population.finish_producing()
+    except TimeoutError:
+        history.note(NotServing(f"producers did not finish in {PRODUCING_PATIENCE_S} s"))
+    except Exception:  # noqa: BLE001 - the failure of a client is noted with those of the others.
+        return
+
+
+def _counts(machine: Machine, network: Network, faults: Faults, history: History) -> Counter[str]:
+    counts = Counter(faults.counts)
+    for died in history.all(Died):
+        counts[f"died: {died.cause.value}"] += 1
+    for acknowledged in history.all(Acknowledged):
+        counts["records acknowledged"] += len(acknowledged.labels)
+    for fetched in history.all(Fetched):
+        counts["records read"] += len(fetched.records)
+    counts["starts"] = machine.start_count
+    counts["requests"] = machine.request_count
+    counts["duplicates answered"] = machine.duplicate_count
+    counts["segments filled"] = machine.segment_count - 1
+    counts["connections"] = network.connection_count
+    for loss, count in network.loss_counts.items():
+        counts[f"connections {loss.value}"] = count
+    counts["generations"] = history.count(Assigned)
+    counts["offsets committed"] = history.count(Committed)
+    counts["topics made"] = history.count(TopicMade)
+    return counts

@@ -1,0 +1,141 @@
+"""An asyncio loop with simulated time, a schedule that comes from a seed, and processes that die.
+
+Callbacks that are ready together run in any order. A callback belongs to the process in whose
+context it was planned, and is forgotten once that process is dead: no `finally` of it runs, as
+none would run after `kill -9`.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar, copy_context
+from random import Random
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+_process: ContextVar["Process | None"] = ContextVar("process", default=None)
+
+
+class Deadlock(AssertionError):
+    """Everyone waits and no timer is set."""
+
+
+class OutOfTime(AssertionError):
+    """The run did not end within its budget of simulated time."""
+
+
+class Process:
+    """What dies together: tasks, timers and callbacks planned by them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_alive = True
+        self.crash: BaseException | None = None
+        """The exception that nothing in the process has caught, if that ended it."""
+        self._context = copy_context()
+        self._context.run(_process.set, self)
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    @property
+    def context(self) -> Context:
+        """A fresh one, since a context cannot be entered twice."""
+        return self._context.copy()
+
+    def call(self, function: Callable[..., Result], *args: Any) -> Result:
+        """Run something now as a part of this process."""
+        return self.context.run(function, *args)
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> "asyncio.Task[Result]":
+        task = asyncio.get_running_loop().create_task(work, context=self.context)
+        self._tasks.append(task)
+        return task
+
+    def die(self) -> None:
+        self.is_alive = False
+
+    def bury(self) -> None:
+        """Close what was left suspended, after the run, when it can do no harm."""
+        self.die()
+        for task in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                suspended = task.get_coro()
+                assert isinstance(suspended, Coroutine)
+                suspended.close()
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    def __init__(self, seed: int, budget_s: float) -> None:
+        super().__init__()
+        self._now_s = 0.0
+        self._budget_s = budget_s
+        self._random = Random(f"schedule {seed}")
+        self.callback_count = 0
+        self.running: Process | None = None
+        """To whom the running callback belongs; None: to no process, or to none that can die."""
+
+    def time(self) -> float:
+        return self._now_s
+
+    def _run_once(self) -> None:
+        ready = self._ready  # type: ignore[attr-defined]
+        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        if not ready:
+            self._jump_to_next_timer(scheduled)
+        while scheduled and scheduled[0].when() <= self._now_s:
+            handle = heapq.heappop(scheduled)
+            handle._scheduled = False  # type: ignore[attr-defined]
+            ready.append(handle)
+        turn = list(ready)
+        ready.clear()
+        if len(turn) > 1:
+            self._random.shuffle(turn)
+        for handle in turn:
+            if is_live(handle):
+                self.callback_count += 1
+                self.running = owner(handle)
+                handle._run()
+
+    def _jump_to_next_timer(self, scheduled: list[asyncio.TimerHandle]) -> None:
+        while scheduled and not is_live(scheduled[0]):
+            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
+        if not scheduled:
+            raise Deadlock
+        self._now_s = max(self._now_s, scheduled[0].when())
+        if self._now_s > self._budget_s:
+            raise OutOfTime(f"{self._now_s:.1f} s of {self._budget_s:.1f} simulated seconds")
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Cancelled timers are dropped when their time comes; counting them is not worth it."""
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no sockets here."""
+
+    def _write_to_self(self) -> None:
+        """There are no other threads to wake this one."""
+
+
+def is_live(handle: asyncio.Handle) -> bool:
+    if handle.cancelled():
+        return False
+    process = owner(handle)
+    return process is None or process.is_alive
+
+
+def owner(handle: asyncio.Handle) -> Process | None:
+    context: Context = handle._context  # type: ignore[attr-defined]
+    return context.get(_process)
+
+
+def simulate(
+    seed: int, main: Callable[[], Coroutine[Any, Any, Result]], budget_s: float = 3600.0
+) -> Result:
+    """Run it to its end in simulated time. Raises Deadlock or OutOfTime if it has none."""
+    loop = SimulatedLoop(seed, budget_s)
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

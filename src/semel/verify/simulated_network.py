@@ -1,0 +1,230 @@
+"""Connections between simulated clients and the broker's own protocol objects.
+
+Bytes of a connection are never reordered. A connection can be reset, go silent, or outlive its
+client, so that requests arrive long after their sender gave up.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Protocol
+
+from semel.types import Buffer
+from semel.verify.pipe import Pipe
+from semel.verify.simulated_loop import Process
+from semel.verify.trace import Trace
+
+ADDRESS = ("broker.test", 9092)
+LATE_FACTOR_MAX = 800.0
+
+
+class Loss(enum.Enum):
+    """How a connection ends."""
+
+    RESET = "reset"
+    """Both sides hear of it; what is under way is lost."""
+    LATE = "late"
+    """The client is gone; what it sent still arrives, and late."""
+    SILENT = "silent"
+    """Nothing more reaches the client, and it is not told."""
+
+
+class Host(Protocol):
+    """Where connections are accepted."""
+
+    @property
+    def process(self) -> Process | None:
+        """None while nobody listens."""
+
+    def accept(self) -> asyncio.BufferedProtocol: ...
+
+
+class SimulatedTransport(asyncio.Transport):
+    """The broker's end of a connection."""
+
+    def __init__(self, wire: "Wire", number: int) -> None:
+        super().__init__({"peername": (f"client-{number}.test", 40_000), "sockname": ADDRESS})
+        self._wire = wire
+        self._protocol: asyncio.BufferedProtocol | None = None
+        self._high_size = 64 * 1024
+        self._low_size = 16 * 1024
+        self._is_protocol_paused = False
+        self._is_closing = False
+
+    def attach(self, protocol: asyncio.BufferedProtocol) -> None:
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_size = 64 * 1024 if high is None else high
+        self._low_size = self._high_size // 4 if low is None else low
+
+    def write(self, data: Buffer) -> None:
+        self.writelines((data,))
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        if self._is_closing:
+            return
+        self._wire.to_client.write(b"".join(list_of_data))
+        if self._wire.to_client.held_size > self._high_size and not self._is_protocol_paused:
+            self._is_protocol_paused = True
+            assert self._protocol is not None
+            self._protocol.pause_writing()
+
+    def drained(self, held_size: int) -> None:
+        if self._is_protocol_paused and held_size <= self._low_size:
+            self._is_protocol_paused = False
+            if self._protocol is not None and self._wire.broker.is_alive:
+                self._wire.broker.call(self._protocol.resume_writing)
+
+    def pause_reading(self) -> None:
+        self._wire.to_broker.pause()
+
+    def resume_reading(self) -> None:
+        self._wire.to_broker.resume()
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def close(self) -> None:
+        self._close()
+        self._wire.to_client.end()
+
+    def abort(self) -> None:
+        self._close()
+        self._wire.to_client.cut()
+
+    def receive(self, content: bytes) -> None:
+        """As the selector loop does it: an error of the protocol ends the connection."""
+        view = memoryview(content)
+        while view and not self._is_closing and self._protocol is not None:
+            buffer = memoryview(self._protocol.get_buffer(len(view)))
+            size = min(len(buffer), len(view))
+            buffer[:size] = view[:size]
+            view = view[size:]
+            try:
+                self._protocol.buffer_updated(size)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the loop is told.
+                self.abort()
+                self._report(error)
+            # The protocol may not grow its buffer while there is a view of it.
+            buffer.release()
+
+    def receive_end(self) -> None:
+        if not self._is_closing:
+            assert self._protocol is not None
+            self._protocol.eof_received()
+            self.close()
+
+    def _close(self) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self._wire.to_broker.stop()
+            asyncio.get_running_loop().call_soon(self._lost, context=self._wire.broker.context)
+
+    def _lost(self) -> None:
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(None)
+
+    def _report(self, error: BaseException) -> None:
+        details: dict[str, Any] = {"message": "an error in a protocol", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(details)
+
+
+class Wire:
+    """One connection, seen from outside of both of its ends."""
+
+    def __init__(
+        self,
+        number: int,
+        client: Process,
+        broker: Process,
+        rng: Random,
+        trace: Trace,
+        receive: Callable[[bytes], None],
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.client = client
+        self.broker = broker
+        self._rng = rng
+        transport = SimulatedTransport(self, number)
+        self.transport = transport
+        self.to_broker = Pipe(
+            f"{number}>", broker, rng, trace, transport.receive, transport.receive_end
+        )
+        self.to_client = Pipe(f"{number}<", client, rng, trace, receive, on_lost)
+        self.to_client.on_drained = transport.drained
+
+    def lose(self, loss: Loss) -> None:
+        if loss is Loss.RESET:
+            self.to_broker.cut()
+            self.to_client.cut()
+        elif loss is Loss.LATE:
+            self.to_broker.slow_down(self._rng.uniform(1, LATE_FACTOR_MAX))
+            self.to_broker.end()
+            self.to_client.cut()
+        else:
+            self.to_client.swallow()
+
+    def broker_died(self, *, silently: bool) -> None:
+        """What it sent may still arrive; a machine without power tells nobody that it is gone."""
+        self.to_broker.stop()
+        if self._rng.random() < 0.5:
+            self.to_client.swallow()
+        if not silently:
+            self.to_client.end()
+
+
+class Network:
+    def __init__(self, rng: Random, trace: Trace) -> None:
+        self._rng = rng
+        self._trace = trace
+        self._wires: list[Wire] = []
+        self.connection_count = 0
+        self.loss_counts: dict[Loss, int] = dict.fromkeys(Loss, 0)
+
+    def connect(
+        self,
+        client: Process,
+        host: Host,
+        receive: Callable[[bytes], None],
+        on_lost: Callable[[], None],
+    ) -> Wire:
+        """Raises ConnectionRefusedError if nobody listens."""
+        broker = host.process
+        if broker is None:
+            raise ConnectionRefusedError
+        self.connection_count += 1
+        number = self.connection_count
+        rng = Random(self._rng.random())
+        wire = Wire(number, client, broker, rng, self._trace, receive, on_lost)
+        self._wires.append(wire)
+        broker.call(lambda: wire.transport.attach(host.accept()))
+        return wire
+
+    def lose_one(self) -> None:
+        """Some connection that is in use ends in some way."""
+        self._wires = [
+            wire for wire in self._wires if wire.broker.is_alive and not wire.transport.is_closing()
+        ]
+        if self._wires:
+            self.lose(self._rng.choice(self._wires), self._rng.choice(tuple(Loss)))
+
+    def lose(self, wire: Wire, loss: Loss) -> None:
+        self.loss_counts[loss] += 1
+        wire.lose(loss)
+
+    def client_died(self, client: Process) -> None:
+        for wire in self._of(lambda wire: wire.client is client):
+            self.lose(wire, self._rng.choice((Loss.RESET, Loss.LATE)))
+
+    def broker_died(self, broker: Process, *, silently: bool) -> None:
+        for wire in self._of(lambda wire: wire.broker is broker):
+            wire.broker_died(silently=silently)
+
+    def _of(self, is_meant: Callable[[Wire], bool]) -> list[Wire]:
+        meant = [wire for wire in self._wires if is_meant(wire)]
+        self._wires = [wire for wire in self._wires if not is_meant(wire)]
+        return meant
