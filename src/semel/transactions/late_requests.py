@@ -20,6 +20,7 @@ from semel.types import ProducerEpoch, ProducerId
 
 API_KEYS = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
 SEEN_MIN = 1_024
+"""Entries that are kept without asking whether they are still of use."""
 
 
 class LateRequests:

@@ -1,0 +1,140 @@
+"""One transactional id under a coordinator: values applied through their bytes, time by hand."""
+
+from semel.errors import RequestError
+from semel.transactions.commands import (
+    AddOffsets,
+    AddPartitions,
+    Command,
+    Context,
+    Decision,
+    Doom,
+    End,
+    InitProducer,
+    RaiseTerm,
+    TransactionSettings,
+    WriteOffsets,
+    WriteRecords,
+)
+from semel.transactions.coordinator import decide
+from semel.transactions.dialect import Dialect
+from semel.transactions.records import decode, encode
+from semel.transactions.store import Transactions
+from semel.transactions.transaction import Transaction
+from semel.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+    TransactionalId,
+)
+
+ID = TransactionalId("orders")
+START_MS = 1_700_000_000_000
+TIMEOUT_MS = 60_000
+FIRST_PRODUCER_ID = 4_000
+P0, P1, P2 = (TopicPartition("out", index) for index in range(3))
+TV1, TV2 = Dialect.TV1, Dialect.TV2
+
+Identity = tuple[ProducerId, ProducerEpoch]
+NOBODY: Identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class World:
+    """Each step is one frame; `frames` holds what was decided, for whoever wants to look back."""
+
+    def __init__(self, settings: TransactionSettings | None = None) -> None:
+        self.store = Transactions()
+        self.now_ms = START_MS
+        self.term = Term(0)
+        self.next_producer_id = ProducerId(FIRST_PRODUCER_ID)
+        self.settings = settings or TransactionSettings()
+        self.frames: list[Decision] = []
+        self.entries: list[tuple[bytes, bytes | None]] = []
+
+    @property
+    def context(self) -> Context:
+        return Context(self.now_ms, self.term, self.next_producer_id, self.settings)
+
+    @property
+    def value(self) -> Transaction:
+        value = self.store.get(ID)
+        assert value is not None
+        return value
+
+    def take(self, command: Command) -> Decision:
+        decision = decide(self.store.get(ID), command, self.context)
+        self.apply(decision)
+        return decision
+
+    def apply(self, decision: Decision) -> None:
+        for value in decision.values:
+            entry = encode(value)
+            read = decode(*entry)
+            assert read == value
+            self.entries.append(entry)
+            self.store.apply(read)
+        if decision.taken_producer_id is not None:
+            assert decision.taken_producer_id == self.next_producer_id
+            self.next_producer_id = ProducerId(self.next_producer_id + 1)
+        if decision.values:
+            self.frames.append(decision)
+
+    def refusal(self, command: Command) -> type[RequestError]:
+        """The refusal of a command that, being refused, must not change anything."""
+        before = self.store.get(ID)
+        try:
+            decision = self.take(command)
+        except RequestError as error:
+            assert self.store.get(ID) == before
+            return type(error)
+        raise AssertionError(f"{command} was not refused: {decision}")
+
+    # What clients do
+
+    def init(self, identity: Identity = NOBODY, timeout_ms: int = TIMEOUT_MS) -> Identity:
+        decision = self.take(InitProducer(ID, timeout_ms, *identity))
+        return decision.producer_id, decision.producer_epoch
+
+    def write(
+        self, identity: Identity, *partitions: TopicPartition, dialect: Dialect = TV2
+    ) -> Decision:
+        """One transactional Produce, as a client of this dialect does it."""
+        if dialect is TV1:
+            self.take(AddPartitions(*identity, frozenset(partitions)))
+        return self.take(WriteRecords(*identity, frozenset(partitions), dialect))
+
+    def commit_offsets(self, identity: Identity, index: int, dialect: Dialect = TV2) -> Decision:
+        if dialect is TV1:
+            self.take(AddOffsets(*identity, index))
+        return self.take(WriteOffsets(*identity, index, dialect))
+
+    def end(self, identity: Identity, *, commit: bool, dialect: Dialect = TV2) -> Decision:
+        return self.take(End(*identity, commit, dialect))
+
+    def transact(
+        self, identity: Identity, *, commit: bool = True, dialect: Dialect = TV2
+    ) -> Identity:
+        """A whole transaction; gives the identity that the client goes on with."""
+        self.write(identity, P0, dialect=dialect)
+        decision = self.end(identity, commit=commit, dialect=dialect)
+        return decision.producer_id, decision.producer_epoch
+
+    def doom(self, identity: Identity) -> Decision:
+        return self.take(Doom(*identity))
+
+    # What happens to the broker
+
+    def raise_term(self) -> None:
+        self.term = Term(self.term + 1)
+        for value in self.store.open():
+            self.apply(decide(value, RaiseTerm(), self.context))
+
+
+def identity_of(value: Transaction) -> Identity:
+    return value.producer_id, value.producer_epoch
+
+
+def epoch(number: int) -> ProducerEpoch:
+    return ProducerEpoch(number)

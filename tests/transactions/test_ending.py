@@ -1,0 +1,294 @@
+"""EndTxn in both dialects, each answer of the table, and the timer that ends what clients leave."""
+
+import pytest
+from msgspec.structs import replace
+
+from semel.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    InvalidTransactionState,
+    ProducerFenced,
+    RequestError,
+)
+from semel.transactions.commands import End, Expire, InitProducer, Markers
+from semel.transactions.dialect import Dialect
+from semel.transactions.states import Status
+from semel.types import EPOCH_MAX, ProducerId, TopicPartition
+from support.transaction_world import (
+    FIRST_PRODUCER_ID,
+    ID,
+    P0,
+    P1,
+    P2,
+    START_MS,
+    TIMEOUT_MS,
+    TV1,
+    TV2,
+    Identity,
+    World,
+    epoch,
+)
+
+SETTLED = (Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT)
+
+
+def world_in(status: Status, dialect: Dialect) -> tuple[World, Identity]:
+    world = World()
+    identity = world.init()
+    if status is not Status.EMPTY:
+        committed = status is Status.COMPLETE_COMMIT
+        identity = world.transact(identity, commit=committed, dialect=dialect)
+    assert world.value.status is status
+    return world, identity
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_end_is_one_decision_prepare_markers_complete(commit: bool) -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P2, P0)
+    world.commit_offsets(identity, 7)
+    decision = world.end(identity, commit=commit)
+    prepared, completed = decision.values
+    if commit:
+        expected = (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT)
+    else:
+        expected = (Status.PREPARE_ABORT, Status.COMPLETE_ABORT)
+    assert (prepared.status, completed.status) == expected
+    offsets = TopicPartition("__consumer_offsets", 7)
+    assert prepared.partitions == {P0, P2, offsets}
+    assert not completed.partitions
+    assert decision.markers == Markers(identity[0], epoch(1), commit, (offsets, P0, P2))
+    assert decision.markers.settle_offsets
+
+
+def test_offsets_are_settled_only_where_some_are_pending() -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0)
+    markers = world.end(identity, commit=True).markers
+    assert markers is not None
+    assert not markers.settle_offsets
+
+
+def test_tv1_keeps_its_epoch_and_tv2_gets_the_next_one() -> None:
+    world = World()
+    identity = world.init()
+    assert world.transact(identity, dialect=TV1) == identity
+    assert world.frames[-1].markers == Markers(*identity, True, (P0,))
+    assert world.transact(identity, dialect=TV2) == (identity[0], 1)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_next_transaction_may_begin_at_once(commit: bool) -> None:
+    world = World()
+    identity = world.init()
+    for dialect in (TV1, TV2, TV2, TV1):
+        identity = world.transact(identity, commit=commit, dialect=dialect)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_tv2_retry_carries_the_epoch_before_and_is_answered_as_its_original(commit: bool) -> None:
+    world = World()
+    before = world.init()
+    after = world.transact(before, commit=commit)
+    frame_count = len(world.frames)
+    for _ in range(2):
+        retried = world.end(before, commit=commit)
+        assert (retried.producer_id, retried.producer_epoch) == after
+    assert len(world.frames) == frame_count
+
+
+@pytest.mark.parametrize("status", SETTLED)
+def test_a_tv2_abort_with_nothing_open_gives_the_next_epoch(status: Status) -> None:
+    """The client cannot know whether its write has arrived, so it aborts."""
+    world, identity = world_in(status, TV2)
+    decision = world.end(identity, commit=False)
+    assert decision.producer_epoch == identity[1] + 1
+    assert world.value.status is Status.COMPLETE_ABORT
+    assert decision.markers is None
+    retried = world.end(identity, commit=False)
+    assert retried.producer_epoch == decision.producer_epoch
+    assert not retried.values
+
+
+@pytest.mark.parametrize("status", SETTLED)
+def test_a_tv2_commit_with_nothing_open_is_refused(status: Status) -> None:
+    world, identity = world_in(status, TV2)
+    assert world.refusal(End(*identity, True, TV2)) is InvalidTransactionState
+
+
+def test_a_tv2_abort_under_the_epoch_before_cannot_undo_a_commit() -> None:
+    world = World()
+    before = world.init()
+    world.transact(before)
+    assert world.refusal(End(*before, False, TV2)) is InvalidTransactionState
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_tv2_retry_that_comes_when_the_next_has_begun_is_fenced(commit: bool) -> None:
+    world = World()
+    before = world.init()
+    after = world.transact(before, commit=commit)
+    world.write(after, P0)
+    assert world.refusal(End(*before, commit, TV2)) is ProducerFenced
+
+
+@pytest.mark.parametrize("status", SETTLED)
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_tv1_end_is_repeated_with_success_and_nothing_else_is(
+    status: Status, commit: bool
+) -> None:
+    world, identity = world_in(status, TV1)
+    same = Status.COMPLETE_COMMIT if commit else Status.COMPLETE_ABORT
+    if status is same:
+        decision = world.end(identity, commit=commit, dialect=TV1)
+        assert not decision.values
+        assert (decision.producer_id, decision.producer_epoch) == identity
+    else:
+        assert world.refusal(End(*identity, commit, TV1)) is InvalidTransactionState
+
+
+@pytest.mark.parametrize(
+    ("status", "commit", "at_current", "before_current"),
+    [
+        (Status.PREPARE_COMMIT, True, ConcurrentTransactions, ConcurrentTransactions),
+        (Status.PREPARE_COMMIT, False, InvalidTransactionState, InvalidTransactionState),
+        (Status.PREPARE_ABORT, True, InvalidTransactionState, ProducerFenced),
+        (Status.PREPARE_ABORT, False, ConcurrentTransactions, ConcurrentTransactions),
+    ],
+)
+def test_a_prepared_transaction_is_waited_for(
+    status: Status,
+    commit: bool,
+    at_current: type[RequestError],
+    before_current: type[RequestError],
+) -> None:
+    world = World()
+    before = world.init()
+    now = world.init(before)
+    world.write(now, P0)
+    world.store.apply(replace(world.value, status=status))
+    assert world.refusal(End(*now, commit, TV1)) is at_current
+    assert world.refusal(End(*now, commit, TV2)) is ProducerFenced
+    assert world.refusal(End(*before, commit, TV2)) is before_current
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("distance", [-2, 1, 2])
+def test_any_other_epoch_is_fenced(commit: bool, distance: int) -> None:
+    world = World()
+    identity = world.init()
+    for _ in range(3):
+        identity = world.transact(identity, commit=commit)
+    other = (identity[0], epoch(identity[1] + distance))
+    for dialect in (TV1, TV2):
+        assert world.refusal(End(*other, commit, dialect)) is ProducerFenced
+
+
+def test_another_producer_id_is_not_mapped() -> None:
+    world = World()
+    producer_id, producer_epoch = world.init()
+    for dialect in (TV1, TV2):
+        command = End(ProducerId(producer_id + 1), producer_epoch, True, dialect)
+        assert world.refusal(command) is InvalidProducerIdMapping
+
+
+def test_the_end_of_the_last_epoch_changes_the_producer_id_and_its_retry_is_known() -> None:
+    world = World()
+    producer_id, _ = world.init()
+    last = (producer_id, epoch(EPOCH_MAX - 1))
+    world.store.apply(replace(world.value, producer_epoch=last[1]))
+    world.write(last, P0)
+    decision = world.end(last, commit=True)
+    prepared, completed = decision.values
+    assert (prepared.producer_id, prepared.producer_epoch) == (producer_id, EPOCH_MAX)
+    assert prepared.next_producer_id == FIRST_PRODUCER_ID + 1
+    assert (completed.producer_id, completed.producer_epoch) == (FIRST_PRODUCER_ID + 1, 0)
+    assert decision.taken_producer_id == FIRST_PRODUCER_ID + 1
+    retried = world.end(last, commit=True)
+    assert (retried.producer_id, retried.producer_epoch) == (FIRST_PRODUCER_ID + 1, 0)
+    assert world.refusal(End(*last, False, TV2)) is InvalidTransactionState
+    world.transact((ProducerId(FIRST_PRODUCER_ID + 1), epoch(0)))
+    assert world.refusal(End(*last, True, TV2)) is InvalidProducerIdMapping
+
+
+# The timer
+
+
+def test_the_timer_starts_with_the_first_partition_and_not_with_the_producer() -> None:
+    world = World()
+    identity = world.init()
+    world.now_ms += 10 * TIMEOUT_MS
+    assert world.store.next_deadline_ms() is None
+    world.write(identity, P0)
+    began_ms = world.now_ms
+    world.now_ms += TIMEOUT_MS // 2
+    world.write(identity, P1)
+    assert world.value.started_at_ms == began_ms
+    assert world.store.next_deadline_ms() == began_ms + TIMEOUT_MS
+
+
+def test_a_timer_that_rings_early_does_nothing() -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0)
+    world.now_ms += TIMEOUT_MS - 1
+    assert not world.take(Expire()).values
+    world.end(identity, commit=True)
+    world.now_ms += TIMEOUT_MS
+    assert not world.take(Expire()).values
+
+
+@pytest.mark.parametrize("dialect", [TV1, TV2])
+def test_a_timeout_aborts_and_fences_by_the_next_epoch(dialect: Dialect) -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0, dialect=dialect)
+    world.now_ms = START_MS + TIMEOUT_MS
+    decision = world.take(Expire())
+    assert decision.markers == Markers(identity[0], epoch(1), False, (P0,))
+    assert world.value.status is Status.COMPLETE_ABORT
+    assert world.value.producer_epoch == 1
+
+
+@pytest.mark.parametrize("dialect", [TV1, TV2])
+def test_a_commit_that_races_the_timeout_is_fenced(dialect: Dialect) -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0, dialect=dialect)
+    world.now_ms += TIMEOUT_MS
+    world.take(Expire())
+    assert world.refusal(End(*identity, True, dialect)) is ProducerFenced
+
+
+def test_who_was_timed_out_may_abort_under_tv2_and_go_on_with_the_new_epoch() -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0)
+    world.now_ms += TIMEOUT_MS
+    world.take(Expire())
+    assert world.end(identity, commit=False).producer_epoch == 1
+    world.transact((identity[0], epoch(1)))
+
+
+def test_who_was_timed_out_gets_the_new_epoch_by_naming_the_old_one() -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0, dialect=TV1)
+    world.now_ms += TIMEOUT_MS
+    world.take(Expire())
+    recovered = world.init(identity)
+    assert recovered == (identity[0], 1)
+    world.transact(recovered, dialect=TV1)
+
+
+def test_who_was_timed_out_and_replaced_stays_fenced() -> None:
+    world = World()
+    identity = world.init()
+    world.write(identity, P0)
+    world.now_ms += TIMEOUT_MS
+    world.take(Expire())
+    world.init()
+    assert world.refusal(InitProducer(ID, TIMEOUT_MS, *identity)) is ProducerFenced
+    assert world.refusal(End(*identity, False, TV2)) is ProducerFenced

@@ -1,0 +1,185 @@
+"""The transactional ids of a lane: found by either name, their timers, their size."""
+
+import random
+import sys
+import tracemalloc
+
+import msgspec
+from msgspec.structs import replace
+
+from semel.transactions.records import decode, encode
+from semel.transactions.states import Status
+from semel.transactions.store import Transactions, TransactionsSnapshot
+from semel.transactions.transaction import Transaction, dead
+from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition, TransactionalId
+
+
+def value_of(
+    number: int,
+    *,
+    status: Status = Status.EMPTY,
+    started_at_ms: int = -1,
+    timeout_ms: int = 1_000,
+    producer_id: int | None = None,
+    last_update_ms: int = 0,
+) -> Transaction:
+    return Transaction(
+        transactional_id=TransactionalId(f"id-{number}"),
+        producer_id=ProducerId(number if producer_id is None else producer_id),
+        producer_epoch=ProducerEpoch(0),
+        timeout_ms=timeout_ms,
+        status=status,
+        started_at_ms=started_at_ms,
+        last_update_ms=last_update_ms,
+        epoch_term=Term(0),
+    )
+
+
+def test_the_newest_value_wins_and_is_found_by_both_names() -> None:
+    store = Transactions()
+    store.apply(value_of(1))
+    newest = value_of(1, status=Status.ONGOING, started_at_ms=5)
+    store.apply(newest)
+    assert store.get(TransactionalId("id-1")) == newest
+    assert store.of_producer(ProducerId(1)) == newest
+    assert store.open() == (newest,)
+    assert len(store) == 1
+
+
+def test_a_replaced_producer_id_belongs_to_no_one() -> None:
+    store = Transactions()
+    store.apply(value_of(1))
+    store.apply(value_of(1, producer_id=9))
+    assert store.of_producer(ProducerId(1)) is None
+    assert store.of_producer(ProducerId(9)) == value_of(1, producer_id=9)
+
+
+def test_a_forgotten_id_leaves_nothing() -> None:
+    store = Transactions()
+    store.apply(value_of(1))
+    store.apply(dead(TransactionalId("id-1")))
+    store.apply(dead(TransactionalId("id-2")))
+    assert len(store) == 0
+    assert store.of_producer(ProducerId(1)) is None
+
+
+def test_overdue_are_those_whose_time_is_up_and_they_are_named_until_they_end() -> None:
+    store = Transactions()
+    for number in range(3):
+        store.apply(value_of(number, status=Status.ONGOING, started_at_ms=number * 100))
+    assert store.next_deadline_ms() == 1_000
+    assert store.overdue(999) == []
+    assert store.overdue(1_100) == ["id-0", "id-1"]
+    assert store.overdue(1_100) == ["id-0", "id-1"]
+    store.apply(value_of(0, status=Status.COMPLETE_ABORT))
+    assert store.overdue(1_100) == ["id-1"]
+
+
+def test_the_next_transaction_of_an_id_has_its_own_deadline() -> None:
+    store = Transactions()
+    store.apply(value_of(0, status=Status.ONGOING, started_at_ms=0))
+    store.apply(value_of(0, status=Status.COMPLETE_COMMIT))
+    store.apply(value_of(0, status=Status.ONGOING, started_at_ms=900))
+    assert store.overdue(1_000) == []
+    assert store.overdue(1_899) == []
+    assert store.overdue(1_900) == ["id-0"]
+
+
+def test_a_shorter_timeout_is_heeded() -> None:
+    store = Transactions()
+    store.apply(value_of(0, status=Status.ONGOING, started_at_ms=0, timeout_ms=60_000))
+    store.apply(value_of(0))
+    store.apply(value_of(0, status=Status.ONGOING, started_at_ms=10, timeout_ms=5))
+    assert store.next_deadline_ms() == 15
+    assert store.overdue(15) == ["id-0"]
+
+
+def test_deadlines_agree_with_looking_at_every_value() -> None:
+    rng = random.Random(7)
+    store = Transactions()
+    truth: dict[str, Transaction] = {}
+    now_ms = 0
+    for _ in range(5_000):
+        now_ms += rng.randrange(30)
+        value = value_of(
+            rng.randrange(20),
+            status=rng.choice(list(Status)[:6]),
+            started_at_ms=now_ms,
+            timeout_ms=rng.randrange(1, 400),
+        )
+        store.apply(value)
+        truth[value.transactional_id] = value
+        deadlines = [
+            value.started_at_ms + value.timeout_ms
+            for value in truth.values()
+            if value.status is Status.ONGOING
+        ]
+        due = {
+            transactional_id
+            for transactional_id, value in truth.items()
+            if value.status is Status.ONGOING and value.started_at_ms + value.timeout_ms <= now_ms
+        }
+        next_ms = store.next_deadline_ms()
+        if deadlines:
+            assert next_ms is not None
+            assert next_ms <= min(deadlines)
+        assert set(store.overdue(now_ms)) == due
+
+
+def test_many_short_transactions_of_one_id_keep_one_deadline() -> None:
+    store = Transactions()
+    for number in range(1_000):
+        store.apply(value_of(0, status=Status.ONGOING, started_at_ms=number))
+        store.apply(value_of(0, status=Status.COMPLETE_COMMIT))
+    assert len(store._deadlines._heap) == 1
+
+
+def test_idle_ids_are_those_that_nothing_has_changed_since() -> None:
+    store = Transactions()
+    store.apply(value_of(0, last_update_ms=10))
+    store.apply(value_of(1, last_update_ms=11))
+    store.apply(value_of(2, last_update_ms=1, status=Status.ONGOING))
+    assert list(store.idle_since(10)) == ["id-0"]
+
+
+def test_a_checkpoint_holds_all_of_it() -> None:
+    store = Transactions()
+    for number, status in enumerate(list(Status)[:6]):
+        value = value_of(number, status=status, started_at_ms=number)
+        partitions = frozenset({TopicPartition("t", number)})
+        store.apply(replace(value, partitions=partitions, is_doomed=status is Status.ONGOING))
+    image = msgspec.msgpack.encode(store.snapshot())
+    restored = Transactions()
+    restored.apply(value_of(99, status=Status.ONGOING, started_at_ms=0))
+    restored.restore(msgspec.msgpack.decode(image, type=TransactionsSnapshot))
+    assert list(restored) == list(store)
+    assert restored.open() == store.open()
+    assert restored.next_deadline_ms() == store.next_deadline_ms()
+    assert restored.of_producer(ProducerId(99)) is None
+
+
+def test_an_idle_id_takes_less_than_a_kilobyte() -> None:
+    count = 5_000
+    entries = []
+    for number in range(count):
+        value = value_of(number, last_update_ms=1_700_000_000_000 + number)
+        named = replace(
+            value,
+            transactional_id=TransactionalId(f"payments-service-{number:08}-0"),
+            producer_id=ProducerId(10**6 + number),
+            timeout_ms=60_000 + number,
+        )
+        entries.append(encode(named))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        store = Transactions()
+        for entry in entries:
+            read = decode(*entry)
+            assert read is not None
+            store.apply(read)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(store) == count
+    assert (after - before) / count < 1_000, sys.version
