@@ -189,6 +189,14 @@ def test_a_group_of_offsets_alone_can_be_deleted() -> None:
     assert world.groups.list_groups() == []
 
 
+def test_a_group_that_someone_is_about_to_join_can_be_deleted() -> None:
+    world = GroupWorld()
+    pending = world.joined(world.join()).member_id
+    assert world.delete(GROUP) == [NONE]
+    assert world.groups.list_groups() == []
+    assert world.joined(world.join(pending)).error_code == UnknownMemberId.code
+
+
 def test_the_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
     world = GroupWorld()
     (member,), generation = world.stable()

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.errors import (
@@ -282,6 +282,7 @@ class Run:
             self.world.replies
         )
         assert self.world.state() in ("Empty", "Dead")
+        assert not self.world.groups._waiting
         self.check_generations_rise()
 
     def join_if_out(self, client: Client) -> None:
@@ -320,6 +321,7 @@ ends = st.tuples(st.just("end"), st.booleans(), st.sampled_from([1, 2]))
 deletes = st.tuples(st.just("delete"), st.sampled_from("tu"), st.just(-1))
 
 
+@settings(max_examples=300)
 @given(st.lists(st.one_of(commits, ends, deletes), max_size=25), st.integers(0, 25))
 def test_offsets_are_those_of_the_log_read_with_its_markers(
     events: list[tuple[str, Any, int]], restart_at: int

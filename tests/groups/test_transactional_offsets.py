@@ -36,6 +36,14 @@ def test_the_marker_makes_an_offset_final_or_undoes_it() -> None:
     assert world.fetch("u", require_stable=True) == (-1, NONE)
 
 
+def test_a_committed_transaction_replaces_what_stood_before_it() -> None:
+    world = GroupWorld()
+    world.commit(5)
+    world.commit(3, producer_id=ONE)
+    world.end_transaction(ONE, committed=True)
+    assert world.fetch() == (3, NONE)
+
+
 def test_the_later_commit_in_the_log_wins_and_not_the_later_marker() -> None:
     world = GroupWorld()
     world.commit(5, producer_id=ONE)
