@@ -83,6 +83,12 @@ class Broker:
         return self._server.connection_count if self._server else 0
 
     @property
+    def reply_room_bytes(self) -> int:
+        """How much a reply may hold until its client has read it; more if it cannot be less."""
+        unsent_bytes = self._server.unsent_bytes if self._server else 0
+        return max(0, self.config.queued_max_response_bytes - unsent_bytes)
+
+    @property
     def cluster_id(self) -> str:
         return base64.urlsafe_b64encode(self.lane.state.cluster_id).decode().rstrip("=")
 

@@ -53,7 +53,12 @@ class BrokerConfig:
     )
     queued_max_request_bytes: int = _setting(
         256 * 2**20,
-        "Bytes of unfinished requests that all connections together may hold.",
+        "Bytes of undecided requests that all connections together may hold.",
+        least=2**20,
+    )
+    queued_max_response_bytes: int = _setting(
+        128 * 2**20,
+        "Bytes of unread replies of all connections together above which fetches get one batch.",
         least=2**20,
     )
     max_connections: int = _setting(10_000, "More are closed at once.", least=1)

@@ -1,8 +1,9 @@
 """One client's connection: requests in, replies out in the order of the requests.
 
 Requests are decided as they arrive; a reply waits for the journal and for the replies before it.
-A client that sends faster than it reads, or than the disk takes, is not read from until it has
-caught up, so that what the broker holds for it stays bounded.
+What stands behind a request that waits for others, such as a long-poll fetch, is decided after
+that, as in Kafka. A client that sends faster than it reads, or than the disk takes, is not read
+from until it has caught up, so that what the broker holds for it stays bounded.
 """
 
 import asyncio
@@ -50,7 +51,8 @@ class Connection(asyncio.BufferedProtocol):
         self._may_write = True
         self._may_read = True
         self._is_closing = False
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting: asyncio.Task[None] | None = None
+        self._unread_bytes = 0
         self.held_bytes = 0
         self.is_to_write = False
         self.active_at = 0.0
@@ -75,9 +77,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_closing = True
         self._requests.clear()
         self._replies.clear()
-        for task in self._waiting:
-            task.cancel()
-        self._server.disconnected(self, self.held_bytes)
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._server.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._inbox.buffer()
@@ -89,10 +91,6 @@ class Connection(asyncio.BufferedProtocol):
         except ProtocolError as error:
             self.close(str(error))
             return
-        held = self._inbox.held
-        if held != self.held_bytes:
-            self._server.hold(held - self.held_bytes)
-            self.held_bytes = held
         self._decide()
 
     def eof_received(self) -> bool:
@@ -100,21 +98,36 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._may_write = False
+        self._count_unread(self._transport.get_write_buffer_size())
+        self._adjust_reading()
 
     def resume_writing(self) -> None:
         self._may_write = True
+        self._count_unread(0)
+        self.active_at = self._server.loop.time()
+        self.reply_released()
         self._decide()
+
+    def _count_unread(self, size: int) -> None:
+        self._server.count_unsent(size - self._unread_bytes)
+        self._unread_bytes = size
 
     # Deciding
 
     def _decide(self) -> None:
         requests = self._requests
-        while requests and self._is_keeping_up() and not self._is_closing:
+        while requests and self._waiting is None and self._is_keeping_up() and not self._is_closing:
             try:
                 self._server.dispatch(requests.popleft(), self)
             except ProtocolError as error:
                 self.close(str(error))
                 return
+        held = self._inbox.held
+        if requests:
+            held += sum(map(len, requests))
+        if held != self.held_bytes:
+            more, self.held_bytes = held - self.held_bytes, held
+            self._server.hold(more)
         self._adjust_reading()
 
     def _is_keeping_up(self) -> bool:
@@ -144,9 +157,13 @@ class Connection(asyncio.BufferedProtocol):
     def wait(self, answer: Coroutine[Any, Any, Answer], call: Call) -> None:
         """Answer later, in a task that ends with this connection."""
         later = self._server.answer_later(call, answer, self.expect_reply(), self)
-        task = self._server.start_task(later)
-        self._waiting.add(task)
-        task.add_done_callback(self._waiting.discard)
+        self._waiting = self._server.start_task(later)
+        self._waiting.add_done_callback(self._waited)
+
+    def _waited(self, task: asyncio.Task[None]) -> None:
+        self._waiting = None
+        if self._requests:
+            self._decide()
 
     def reply_released(self) -> None:
         replies = self._replies
@@ -155,12 +172,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def write_ready_replies(self) -> None:
         """Send every reply whose turn has come, in one write."""
+        if not self._may_write:
+            return
         replies = self._replies
         parts: list[Buffer] = []
         while replies and replies[0].is_ready:
             reply = replies.popleft()
             parts += reply.parts
-            self.unsent_bytes -= reply.size
+            self.count_unsent(-reply.size)
         if not parts or self._is_closing:
             return
         if len(parts) == 1:
@@ -170,9 +189,28 @@ class Connection(asyncio.BufferedProtocol):
         if self._requests or not self._may_read:
             self._decide()
 
+    def count_unsent(self, size: int) -> None:
+        self.unsent_bytes += size
+        self._server.count_unsent(size)
+
     @property
-    def is_idle(self) -> bool:
-        return not self._replies and not self._requests
+    def owed_bytes(self) -> int:
+        """What is kept for this client until it reads."""
+        return self.unsent_bytes + self._unread_bytes
+
+    def close_if_idle(self, silent_since: float) -> None:
+        """End the connection of a client that neither sends nor reads what it was sent."""
+        unread = self._transport.get_write_buffer_size()
+        if unread < self._unread_bytes:
+            # Slowly, but it reads.
+            self._count_unread(unread)
+            self.active_at = self._server.loop.time()
+        if self.active_at >= silent_since:
+            return
+        if unread:
+            self._transport.abort()
+        elif not self._replies and not self._requests:
+            self._transport.close()
 
     def shut(self) -> None:
         """End the connection after what has been written to it."""

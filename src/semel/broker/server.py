@@ -28,6 +28,8 @@ class Server:
         self._connections: set[Connection] = set()
         self._to_write: list[Connection] = []
         self._held_bytes = 0
+        self.unsent_bytes = 0
+        """Of all replies that are encoded and not yet taken by the kernel, as far as is known."""
 
     @property
     def connection_count(self) -> int:
@@ -51,16 +53,27 @@ class Server:
             return False
         return True
 
-    def disconnected(self, connection: Connection, held_bytes: int) -> None:
+    def disconnected(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self._held_bytes -= held_bytes
+        self._held_bytes -= connection.held_bytes
+        self.unsent_bytes -= connection.owed_bytes
 
     def hold(self, more_bytes: int) -> None:
-        """Count what unfinished requests hold; over the limit, the largest sender is cut off."""
+        """Count what undecided requests hold; over the limit, the largest sender is cut off."""
         self._held_bytes += more_bytes
         if self._held_bytes > self._broker.config.queued_max_request_bytes:
             largest = max(self._connections, key=lambda connection: connection.held_bytes)
             largest.close("unfinished requests hold too much memory")
+
+    def count_unsent(self, more_bytes: int) -> None:
+        """Count what is kept for clients to read; far over the limit, the slowest is cut off.
+
+        Up to the limit it never comes to that, since fetches are then answered shorter.
+        """
+        self.unsent_bytes += more_bytes
+        if self.unsent_bytes > 2 * self._broker.config.queued_max_response_bytes:
+            largest = max(self._connections, key=lambda connection: connection.owed_bytes)
+            largest.close("unread replies hold too much memory")
 
     def refused(self, connection: Connection, reason: str) -> None:
         self._broker.metrics.requests_malformed += 1
@@ -69,8 +82,7 @@ class Server:
     def close_idle(self) -> None:
         silent_since = self.loop.time() - self._broker.config.connections_max_idle_ms / 1000
         for connection in tuple(self._connections):
-            if connection.active_at < silent_since and connection.is_idle:
-                connection.shut()
+            connection.close_if_idle(silent_since)
 
     def close_all(self) -> None:
         for connection in tuple(self._connections):
@@ -101,7 +113,7 @@ class Server:
 
     def _answer(self, call: Call, answer: Answer, reply: Reply, connection: Connection) -> None:
         reply.parts, reply.size = write_reply(call, answer)
-        connection.unsent_bytes += reply.size
+        connection.count_unsent(reply.size)
         if answer.durable:
             if answer.position <= self._journal.durable:
                 reply.release()

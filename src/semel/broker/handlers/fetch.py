@@ -17,8 +17,9 @@ from semel.broker.answer import Answer, Call
 from semel.errors import FetchSessionIdNotFound, OffsetOutOfRange, RequestError
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
-from semel.types import Buffer
+from semel.types import Buffer, Offset, Position
 from semel.wire.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -37,10 +38,11 @@ def fetch(
 ) -> Answer | Coroutine[Any, Any, Answer]:
     if request.session_id != 0:
         return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code))
+    may_wait = request.max_wait_ms > 0
+    if may_wait and request.min_bytes > 1 and not _Look(broker, request).is_enough:
+        return _wait(broker, request)
     reading = _Reading(broker, request)
-    if reading.is_enough or request.max_wait_ms <= 0:
-        return Answer(reading.response)
-    return _wait(broker, request)
+    return reading.answer() if reading.is_enough or not may_wait else _wait(broker, request)
 
 
 async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
@@ -53,18 +55,16 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
         partition.watchers[grown.set] = None
     try:
         async with asyncio.timeout_at(deadline):
-            while True:
-                # Read again before waiting: a partition may have grown since the first look.
+            # Look again before waiting: a partition may have grown since the first look.
+            while not _Look(broker, request).is_enough:
                 grown.clear()
-                reading = _Reading(broker, request)
-                if reading.is_enough:
-                    return Answer(reading.response)
                 await grown.wait()
     except TimeoutError:
-        return Answer(_Reading(broker, request).response)
+        pass
     finally:
         for partition in watched:
             partition.watchers.pop(grown.set, None)
+    return _Reading(broker, request).answer()
 
 
 def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
@@ -78,28 +78,26 @@ def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
     return found
 
 
-class _Reading:
-    """What there is to answer now, and whether it is enough to answer at once."""
+class _Look:
+    """How much there is to answer, by the index alone, and whether it is enough to answer now."""
 
     def __init__(self, broker: "Broker", request: FetchRequest) -> None:
         self._broker = broker
         self._isolation_level = request.isolation_level
-        self._room = min(request.max_bytes, broker.config.fetch_max_bytes)
+        size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._room = min(size_max, broker.reply_room_bytes)
         self._size = 0
         self._is_refused = False
-        self.response = FetchResponse(
-            responses=[
-                FetchableTopicResponse(
-                    topic.topic,
-                    [self._read(topic.topic, wanted) for wanted in topic.partitions],
-                )
-                for topic in request.topics
-            ]
-        )
-        self.is_enough = self._is_refused or self._size >= request.min_bytes
-        broker.metrics.bytes_out += self._size if self.is_enough else 0
+        self.responses = [
+            FetchableTopicResponse(
+                topic.topic,
+                [self._partition(topic.topic, wanted) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        self.is_enough = self._is_refused or self._size >= min(request.min_bytes, size_max)
 
-    def _read(self, topic: str, wanted: FetchPartition) -> PartitionData:
+    def _partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
         try:
             partition = partition_of(self._broker.lane, topic, wanted.partition)
             check_leader_epoch(wanted.current_leader_epoch, self._broker.lane.state.term)
@@ -108,29 +106,69 @@ class _Reading:
         except RequestError as error:
             self._is_refused = True
             return PartitionData(wanted.partition, error.code, -1, records=b"")
+        is_committed = self._isolation_level == READ_COMMITTED
+        bound = partition.last_stable_offset if is_committed else partition.high_watermark
         return PartitionData(
             wanted.partition,
             0,
             partition.high_watermark,
-            partition.high_watermark,
+            partition.last_stable_offset,
             partition.log_start_offset,
-            aborted_transactions=[] if self._isolation_level == READ_COMMITTED else None,
-            records=self._records(partition, wanted),
+            aborted_transactions=_aborted(partition, wanted, bound) if is_committed else None,
+            records=self._records(partition, wanted, bound),
         )
 
-    def _records(self, partition: Partition, wanted: FetchPartition) -> Buffer | list[Buffer]:
-        if wanted.fetch_offset >= partition.high_watermark:
+    def _records(
+        self, partition: Partition, wanted: FetchPartition, bound: Offset
+    ) -> Buffer | list[Buffer]:
+        if wanted.fetch_offset >= bound:
             return b""
         size_max = min(self._room - self._size, wanted.partition_max_bytes)
         if size_max <= 0 and self._size > 0:
             return b""
-        batches = self._broker.lane.journal.batches(
-            partition.number, wanted.fetch_offset, partition.high_watermark, size_max
-        )
-        size = sum(map(len, batches))
+        size, batches = self._take(partition, wanted.fetch_offset, bound, size_max)
         # The first batch of an answer is given whole whatever its size, or its reader would
         # never get past it; the others have to fit.
         if size > size_max and self._size > 0:
             return b""
         self._size += size
-        return list(batches)
+        return batches
+
+    def _take(
+        self, partition: Partition, offset: int, bound: Offset, size_max: int
+    ) -> tuple[int, Buffer | list[Buffer]]:
+        places = self._broker.lane.journal.index.locations(
+            partition.number, offset, bound, size_max
+        )
+        return sum(size for _, size in places), b""
+
+
+class _Reading(_Look):
+    """What there is to answer now."""
+
+    def answer(self) -> Answer:
+        self._broker.metrics.bytes_out += self._size
+        # Records come from the durable state. A refusal may come from what is not yet durable,
+        # such as the deletion of a topic, and then waits for that.
+        position = self._broker.lane.journal.end if self._is_refused else Position(0)
+        return Answer(FetchResponse(responses=self.responses), position)
+
+    def _take(
+        self, partition: Partition, offset: int, bound: Offset, size_max: int
+    ) -> tuple[int, Buffer | list[Buffer]]:
+        batches = self._broker.lane.journal.batches(
+            partition.number, offset, bound, size_max
+        )
+        return sum(map(len, batches)), list(batches)
+
+
+def _aborted(
+    partition: Partition, wanted: FetchPartition, bound: Offset
+) -> list[AbortedTransaction]:
+    """Aborted transactions that overlap what the reader may be given, also those begun before."""
+    return [
+        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+        for aborted in partition.transactions.aborted.overlapping(
+            Offset(wanted.fetch_offset), bound
+        )
+    ]
