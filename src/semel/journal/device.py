@@ -61,6 +61,9 @@ class Device(Protocol):
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes there are, fewer at the end of the file. On the loop's thread only."""
 
+    def next_data(self, name: str, offset: int) -> int:
+        """Where bytes that may not be zeros begin, at or after the offset; else the file's end."""
+
     def map(self, name: str) -> memoryview:
         """The whole file, read as it is used."""
 

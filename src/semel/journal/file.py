@@ -80,6 +80,18 @@ class FileDevice:
     def read(self, name: str, offset: int, size: int) -> bytes:
         return os.pread(self._reader(name), size, offset)
 
+    def next_data(self, name: str, offset: int) -> int:
+        descriptor = self._reader(name)
+        if sys.platform == "linux":
+            # Zeros that were read, or read ahead, count as data while they are cached.
+            os.posix_fadvise(descriptor, offset, 0, os.POSIX_FADV_DONTNEED)
+        try:
+            return os.lseek(descriptor, offset, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            return self.size(name)
+
     def map(self, name: str) -> memoryview:
         descriptor = self._open(name, os.O_RDONLY)
         try:

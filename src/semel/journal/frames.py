@@ -57,8 +57,12 @@ def head(
     return _MARK.pack(MAGIC, checksum) + checked, checksum
 
 
+unpack_header = _HEADER.unpack_from
+"""The fields of a `FrameHeader` as a plain tuple, where many are read."""
+
+
 def header_at(buffer: Buffer, start: int) -> FrameHeader:
-    return FrameHeader._make(_HEADER.unpack_from(buffer, start))
+    return FrameHeader._make(unpack_header(buffer, start))
 
 
 def checksum_of(frame: memoryview) -> int:

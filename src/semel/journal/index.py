@@ -13,7 +13,7 @@ from typing import NamedTuple
 from semel.journal import names, sealed
 from semel.journal.sealed import Location, Rows, SealedIndex, Summary
 
-MAPS_MAX = 64
+MAPS_MAX = 32
 
 
 class Span(NamedTuple):

@@ -87,10 +87,10 @@ class Journal:
         """
         bases = self.segments.bases
         walk = Walk(self._device, bases, self._checkpoint_position, self._checkpoint_checksum)
-        for frame in walk:
+        for position, payload in walk:
             while self.index.sealed_count < walk.segment:
                 self._seal_replayed()
-            yield Position(frame.header.position + HEADER_SIZE), frame.payload
+            yield Position(position + HEADER_SIZE), payload
         if walk.end != self.end:
             name, offset = self.segments.locate(walk.end)
             raise CorruptJournal(f"{name}, byte {offset}: {walk.reason}; it changed since the open")

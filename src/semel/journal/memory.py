@@ -103,6 +103,9 @@ class MemoryDevice:
     def read(self, name: str, offset: int, size: int) -> bytes:
         return bytes(self._file(name).content[offset : offset + size])
 
+    def next_data(self, name: str, offset: int) -> int:
+        return min(offset, self.size(name))
+
     def map(self, name: str) -> memoryview:
         return memoryview(bytes(self._file(name).content))
 

@@ -55,7 +55,6 @@ def recover(device: Device, segment_bytes: int) -> Recovered:
     start = _starting_point(device, names.positions(found, names.CHECKPOINT))
     if not bases and not noted.durable and not start.durable:
         device.allocate(names.segment(0), segment_bytes)
-        device.sync(names.segment(0))
         bases = [0]
     if start.checkpoint is None or start.opened is None:
         _require(0, bases)
@@ -130,7 +129,6 @@ def _segments(
     if not later and checkpoint.position == open_base:
         # The segment before was sealed and synced, but the file of the next one was lost.
         device.allocate(names.segment(open_base), segment_bytes)
-        device.sync(names.segment(open_base))
         later = [open_base]
     _require(open_base, later)
     return [*checkpoint.sealed_bases, *later]
@@ -149,7 +147,7 @@ def _wipe(device: Device, bases: list[int], segment: int, end: int) -> None:
     size = device.size(name)
     offset = end - bases[segment]
     zeros = bytes(BLOCK_SIZE)
-    while offset < size:
+    while (offset := device.next_data(name, offset)) < size:
         block = device.read(name, offset, min(BLOCK_SIZE, size - offset))
         if block != zeros[: len(block)]:
             device.write(name, offset, [zeros[: len(block)]])
