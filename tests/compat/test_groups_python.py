@@ -35,9 +35,10 @@ def fill(servers: str, topic: str, count: int) -> list[bytes]:
 
 def poll_until(consumers: Sequence[Any], agreed: Callable[[list[list[int]]], bool]) -> None:
     shares: list[list[int]] = []
-    for _ in range(DEADLINE_S * 20):
+    for _ in range(DEADLINE_S * 2):
         for consumer in consumers:
-            consumer.poll(timeout_ms=20)
+            # Not shorter: kafka-python loses an assignment that comes after a poll has timed out.
+            consumer.poll(timeout_ms=500)
         shares = [partitions_of(consumer) for consumer in consumers]
         if agreed(shares):
             return
