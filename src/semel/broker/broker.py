@@ -17,6 +17,8 @@ from semel.journal.device import Device
 from semel.journal.journal import Journal
 from semel.journal.settings import JournalSettings
 from semel.lane.lane import Lane, LaneSettings
+from semel.transactions.commands import TransactionSettings
+from semel.transactions.late_requests import LateRequests
 from semel.world import Clock, Randomness
 
 FRAME_SIZE_MAX = 2 * 2**20
@@ -56,6 +58,7 @@ class Broker:
         self.frame_size_max = min(FRAME_SIZE_MAX, journal_settings.payload_bytes_max // 2)
         self.batch_size_most = journal_settings.payload_bytes_max // 4
         self.waiting_room = WaitingRoom(self.lane)
+        self.late_requests = LateRequests()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
 
@@ -126,4 +129,9 @@ def lane_settings(config: BrokerConfig) -> LaneSettings:
             retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         ),
         offsets_partition_count=config.offsets_topic_num_partitions,
+        transactions=TransactionSettings(
+            timeout_ms_max=config.transaction_max_timeout_ms,
+            id_expiration_ms=config.transactional_id_expiration_ms,
+        ),
+        transactions_partition_count=config.transaction_state_log_num_partitions,
     )

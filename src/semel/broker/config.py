@@ -87,6 +87,22 @@ class BrokerConfig:
     producer_id_expiration_check_interval_ms: int = _setting(
         600_000, "How often silent producers are looked for.", least=1
     )
+    transaction_max_timeout_ms: int = _setting(
+        900_000,
+        "The longest timeout a producer may ask for: an open transaction holds back every "
+        "read_committed reader of its partitions.",
+        least=1,
+        most=INT32_MAX,
+    )
+    transactional_id_expiration_ms: int = _setting(
+        604_800_000, "A transactional id that has been idle this long is forgotten.", least=1
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = _setting(
+        3_600_000, "How often idle transactional ids are looked for.", least=1
+    )
+    transaction_state_log_num_partitions: int = _setting(
+        50, "Partitions of __transaction_state, fixed when it is created.", least=1, most=10_000
+    )
     offsets_topic_num_partitions: int = _setting(
         50, "Partitions of __consumer_offsets, fixed when it is created.", least=1, most=10_000
     )

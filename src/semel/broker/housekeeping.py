@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from semel.broker import log
 from semel.errors import JournalFull
 from semel.lane.changes import expire_producers
+from semel.lane.transaction_steps import take_transaction_step
+from semel.transactions.commands import Expire, ExpireId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -20,6 +22,7 @@ class Housekeeping:
         self._broker = broker
         self._server = server
         self._producers_checked_at_ms = broker.lane.clock.now_ms()
+        self._ids_checked_at_ms = self._producers_checked_at_ms
 
     async def run(self) -> None:
         changed = self._broker.waiting_room.changed
@@ -37,10 +40,13 @@ class Housekeeping:
                 await asyncio.sleep(ROUND_MS / 1000)
 
     def _pause_ms(self) -> int:
-        deadline_ms = self._broker.lane.state.groups.next_deadline_ms()
-        if deadline_ms is None:
-            return ROUND_MS
-        return min(ROUND_MS, max(0, deadline_ms - self._broker.lane.clock.now_ms()))
+        state = self._broker.lane.state
+        now_ms = self._broker.lane.clock.now_ms()
+        deadlines_ms = (state.groups.next_deadline_ms(), state.transactions.next_deadline_ms())
+        pauses_ms = [
+            deadline_ms - now_ms for deadline_ms in deadlines_ms if deadline_ms is not None
+        ]
+        return max(0, min(ROUND_MS, *pauses_ms, ROUND_MS))
 
     def _tidy(self) -> None:
         broker = self._broker
@@ -52,4 +58,26 @@ class Housekeeping:
         if now_ms - self._producers_checked_at_ms >= interval_ms:
             self._producers_checked_at_ms = now_ms
             expire_producers(broker.lane, now_ms - broker.config.producer_id_expiration_ms)
+        self._end_overdue_transactions(now_ms)
+        self._expire_transactional_ids(now_ms)
         self._server.close_idle()
+
+    def _end_overdue_transactions(self, now_ms: int) -> None:
+        broker = self._broker
+        for transactional_id in broker.lane.state.transactions.overdue(now_ms):
+            decision, _ = take_transaction_step(
+                broker.lane, transactional_id, Expire(), urgent=True
+            )
+            if decision.values:
+                broker.metrics.transactions_timed_out += 1
+
+    def _expire_transactional_ids(self, now_ms: int) -> None:
+        config = self._broker.config
+        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        if now_ms - self._ids_checked_at_ms < interval_ms:
+            return
+        self._ids_checked_at_ms = now_ms
+        lane = self._broker.lane
+        idle = lane.state.transactions.idle_since(now_ms - config.transactional_id_expiration_ms)
+        for transactional_id in list(idle):
+            take_transaction_step(lane, transactional_id, ExpireId(), urgent=True)

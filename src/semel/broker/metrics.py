@@ -1,15 +1,20 @@
 """What the broker counts: plain numbers on the hot path, shown to Prometheus when asked."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
+from semel.types import Position
 from semel.wire import apis
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from semel.broker.broker import Broker
+
+FENCED = (ProducerFenced, InvalidProducerEpoch)
 
 
 class Metrics:
@@ -22,6 +27,34 @@ class Metrics:
         self.batches_duplicate = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.requests_late = 0
+        self.producers_fenced = 0
+        self.transactions_committed = 0
+        self.transactions_aborted = 0
+        self.transactions_timed_out = 0
+        self.commit_count = 0
+        self.commit_seconds = 0.0
+
+    def counted(self, refusal: RequestError) -> RequestError:
+        """Count a refusal that tells a producer that another has its place."""
+        if isinstance(refusal, FENCED):
+            self.producers_fenced += 1
+        return refusal
+
+    def transaction_ended(self, broker: "Broker", position: Position, *, committed: bool) -> None:
+        """Count an end, and how long it takes until it is durable."""
+        if not committed:
+            self.transactions_aborted += 1
+            return
+        self.transactions_committed += 1
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+
+        def durable() -> None:
+            self.commit_count += 1
+            self.commit_seconds += loop.time() - started
+
+        broker.lane.journal.when_durable(position, durable)
 
 
 class Collector:

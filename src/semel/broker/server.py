@@ -46,6 +46,7 @@ class Server:
     def connected(self, connection: Connection) -> bool:
         """False if there are too many already."""
         self._connections.add(connection)
+        self._broker.late_requests.opened(connection.number)
         metrics = self._broker.metrics
         metrics.connections_accepted += 1
         if len(self._connections) > self._broker.config.max_connections:
@@ -55,6 +56,7 @@ class Server:
 
     def disconnected(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._broker.late_requests.closed(connection.number)
         self._held_bytes -= connection.held_bytes
         self.unsent_bytes -= connection.owed_bytes
 

@@ -5,10 +5,9 @@ from collections.abc import Callable
 
 from semel.groups import records as group_records
 from semel.groups.commands import Step
-from semel.lane import facts
 from semel.lane.changes import offsets_topic
 from semel.lane.draft import Draft
-from semel.lane.lane import FACT_SIZE_MAX, Lane
+from semel.lane.lane import Lane
 from semel.lane.topics import Topic
 from semel.records import batch as record_batch
 from semel.records.partitioning import partition_for
@@ -49,23 +48,3 @@ def add_group_records(lane: Lane, topic: Topic, draft: Draft, step: Step) -> Non
         draft.add_batch(topic.partitions[index], header, header.checksum, batch)
     for record in step.records:
         lane.state.groups.apply(record)
-
-
-def delete_topic(lane: Lane, topic: Topic) -> Position:
-    """Delete a topic and, in the same frame, what groups have committed about it."""
-    step = lane.state.groups.forget_partitions(
-        [partition.topic_partition for partition in topic.partitions]
-    )
-    size = sum(sum(map(len, filter(None, group_records.encode(record)))) for record in step.records)
-    draft = lane.draft(
-        FACT_SIZE_MAX + size + len(step.records) * RECORD_OVERHEAD + BATCHES_OVERHEAD, urgent=True
-    )
-    if step.records:
-        add_group_records(lane, offsets_topic(lane), draft, step)
-    draft.add_fact(facts.TopicDeleted(topic.name))
-    end = draft.append()
-    lane.drop_from_index(topic.partitions)
-    for partition in topic.partitions:
-        for tell in tuple(partition.watchers):
-            tell()
-    return end

@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING
 
 from semel.lane import facts, frame
 from semel.lane.topics import TRANSACTIONS_TOPIC
+from semel.log.partition import Partition
 from semel.records import batch as record_batch
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.partitioning import partition_for
 from semel.records.records import Record, encode_batch
 from semel.transactions import records as transaction_records
-from semel.transactions.commands import Command, Context, Decision, Markers, RaiseTerm
+from semel.transactions.commands import (
+    Command,
+    Context,
+    Decision,
+    Expire,
+    Markers,
+    RaiseTerm,
+)
 from semel.transactions.coordinator import decide
 from semel.transactions.transaction import Transaction
-from semel.types import Position, Term, TransactionalId
+from semel.types import Position, ProducerEpoch, ProducerId, Term, TransactionalId
 
 if TYPE_CHECKING:
     from semel.lane.draft import Draft
@@ -97,6 +105,26 @@ def take_transaction_step(
     draft = lane.draft(step.size, urgent=urgent, now_ms=now_ms)
     step.add_to(draft)
     return step.decision, draft.append()
+
+
+def abort_by_operator(lane: "Lane", current: Transaction) -> Position:
+    """Abort a transaction as its timer would: all of it, and its producer is fenced."""
+    now_ms = lane.clock.now_ms()
+    rung = context(lane, max(now_ms, current.deadline_ms or now_ms))
+    step = TransactionStep(lane, decide(current, Expire(), rung), now_ms)
+    draft = lane.draft(step.size, urgent=True, now_ms=now_ms)
+    step.add_to(draft)
+    return draft.append()
+
+
+def abort_hanging(
+    lane: "Lane", partition: Partition, producer_id: ProducerId, epoch: ProducerEpoch
+) -> Position:
+    """Abort what is open in one partition although no transactional id knows of it."""
+    draft = lane.draft(OVERHEAD, urgent=True)
+    markers = Markers(producer_id, epoch, False, (partition.topic_partition,))
+    _add_markers(lane, draft, markers)
+    return draft.append()
 
 
 def term_aborts(lane: "Lane", term: Term, now_ms: int) -> list[TransactionStep]:

@@ -85,7 +85,7 @@ class Partition:
     def append(self, header: BatchHeader, fingerprint: int, term: Term, now_ms: int) -> Offset:
         """Take an admitted batch; gives the offset of its first record."""
         base_offset = self._next_offset(term)
-        if header.producer_id >= 0:
+        if header.base_sequence >= 0:
             epoch = ProducerEpoch(header.producer_epoch)
             producer = self.producers.get(header.producer_id)
             if producer is None:
@@ -96,10 +96,9 @@ class Partition:
                 base_offset,
                 fingerprint,
             )
-            is_transactional = header.is_transactional
-            producer.took(epoch, taken, now_ms, is_transactional=is_transactional)
-            if is_transactional:
-                self.transactions.wrote(ProducerId(header.producer_id), base_offset)
+            producer.took(epoch, taken, now_ms, is_transactional=header.is_transactional)
+        if header.is_transactional:
+            self.transactions.wrote(ProducerId(header.producer_id), base_offset)
         self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
         return base_offset
 

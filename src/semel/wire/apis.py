@@ -78,7 +78,6 @@ class Api:
         return self.messages.encode_response  # type: ignore[no-any-return]
 
 
-TRANSACTIONS: Final = "transactions are not served yet"
 AUTHENTICATION: Final = "there is no authentication yet"
 
 APIS: Final[tuple[Api, ...]] = (
@@ -110,11 +109,11 @@ APIS: Final[tuple[Api, ...]] = (
     Api(21, "DeleteRecords", "delete_records", (0, 2), 2),
     Api(22, "InitProducerId", "init_producer_id", (0, 5), 2, note="without a transactional id"),
     Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), 4),
-    Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", (0, 3), 3, unserved=TRANSACTIONS),
-    Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3, unserved=TRANSACTIONS),
-    Api(26, "EndTxn", "end_txn", (0, 5), 3, unserved=TRANSACTIONS),
-    Api(27, "WriteTxnMarkers", "write_txn_markers", (1, 2), 1, unserved=TRANSACTIONS),
-    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 5), 3, unserved=TRANSACTIONS),
+    Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", (0, 3), 3),
+    Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3),
+    Api(26, "EndTxn", "end_txn", (0, 5), 3),
+    Api(27, "WriteTxnMarkers", "write_txn_markers", (1, 2), 1),
+    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 5), 3),
     Api(32, "DescribeConfigs", "describe_configs", (1, 4), 4),
     Api(33, "AlterConfigs", "alter_configs", (0, 2), 2),
     Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 4), 2),
@@ -124,9 +123,12 @@ APIS: Final[tuple[Api, ...]] = (
     Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), 1),
     Api(47, "OffsetDelete", "offset_delete", (0, 0), NEVER),
     Api(60, "DescribeCluster", "describe_cluster", (0, 1), 0),
-    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0, unserved=TRANSACTIONS),
-    Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0, unserved=TRANSACTIONS),
-    Api(66, "ListTransactions", "list_transactions", (0, 2), 0, unserved=TRANSACTIONS),
+    Api(61, "DescribeProducers", "describe_producers", (0, 0), 0),
+    Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0),
+    Api(
+        66, "ListTransactions", "list_transactions", (0, 1), 0,
+        note="2 brings regular expressions of the client's, which could stop the broker",
+    ),
 )
 
 BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}

@@ -15,7 +15,7 @@ from semel.errors import (
     UnknownTopicId,
 )
 from semel.lane.changes import topic_named
-from semel.lane.group_steps import delete_topic
+from semel.lane.deletion import delete_topic
 from semel.lane.topics import Topic
 from semel.wire.messages.delete_topics import (
     DeletableTopicResult,

@@ -156,9 +156,7 @@ class _Reading(_Look):
     def _take(
         self, partition: Partition, offset: int, bound: Offset, size_max: int
     ) -> tuple[int, Buffer | list[Buffer]]:
-        batches = self._broker.lane.journal.batches(
-            partition.number, offset, bound, size_max
-        )
+        batches = self._broker.lane.journal.batches(partition.number, offset, bound, size_max)
         return sum(map(len, batches)), list(batches)
 
 

@@ -2,7 +2,7 @@
 
 v1  kinds of keys; v3  flexible encoding; v4  several keys at once
 
-One broker coordinates every group.
+One broker coordinates every group and every transactional id.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from semel.errors import (
     JournalFull,
     RequestError,
 )
-from semel.lane.changes import offsets_topic
+from semel.lane.changes import offsets_topic, transactions_topic
 from semel.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -25,7 +25,7 @@ from semel.wire.messages.find_coordinator import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-GROUP = 0
+GROUP, TRANSACTION = 0, 1
 
 
 def find_coordinator(broker: "Broker", request: FindCoordinatorRequest, call: Call) -> Answer:
@@ -49,12 +49,15 @@ def find_coordinator(broker: "Broker", request: FindCoordinatorRequest, call: Ca
 
 def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
     try:
-        if key_type != GROUP:
-            raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
-        if not key:
-            raise InvalidGroupId("a group needs a name")
         try:
-            offsets_topic(broker.lane)
+            if key_type == GROUP:
+                if not key:
+                    raise InvalidGroupId("a group needs a name")
+                offsets_topic(broker.lane)
+            elif key_type == TRANSACTION:
+                transactions_topic(broker.lane)
+            else:
+                raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
         except JournalFull as error:
             raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:

@@ -1,16 +1,20 @@
 """InitProducerId (api key 22), versions 0-5.
 
-v2  flexible encoding; v3  the client may name the producer id it has
+v2  flexible encoding; v3  the client may name the producer id and epoch it has (KIP-360)
+v4  a fenced producer is told PRODUCER_FENCED
 
-A producer without a transactional id gets a producer id that was never given before. Transactional
-ids are refused.
+Without a transactional id: a producer id that was never given before. With one: the next epoch,
+after what an older incarnation left open has been rolled back in the same frame.
 """
 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import CoordinatorNotAvailable, InvalidRequest, JournalFull
-from semel.lane.changes import take_producer_id
+from semel.broker.transactional import take
+from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError
+from semel.lane.changes import take_producer_id, transactions_topic
+from semel.transactions.commands import InitProducer
+from semel.types import Position, ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -18,11 +22,30 @@ if TYPE_CHECKING:
 
 
 def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Answer:
-    if request.transactional_id is not None:
-        return Answer(InitProducerIdResponse(error_code=InvalidRequest.code, producer_epoch=-1))
     try:
-        producer_id, position = take_producer_id(broker.lane)
-    except JournalFull:
-        code = CoordinatorNotAvailable.code
-        return Answer(InitProducerIdResponse(error_code=code, producer_epoch=-1))
-    return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0), position)
+        producer_id, epoch, position = _initialise(broker, request, call)
+    except RequestError as error:
+        refused = InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+        return Answer(refused, broker.lane.journal.end)
+    return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch), position)
+
+
+def _initialise(
+    broker: "Broker", request: InitProducerIdRequest, call: Call
+) -> tuple[ProducerId, int, Position]:
+    transactional_id = request.transactional_id
+    try:
+        if transactional_id is None:
+            producer_id, position = take_producer_id(broker.lane)
+            return producer_id, 0, position
+        transactions_topic(broker.lane)
+    except JournalFull as error:
+        raise CoordinatorNotAvailable(str(error)) from error
+    command = InitProducer(
+        TransactionalId(transactional_id),
+        request.transaction_timeout_ms,
+        ProducerId(request.producer_id),
+        ProducerEpoch(request.producer_epoch),
+    )
+    decision, position = take(broker, call, transactional_id, command, urgent=True)
+    return decision.producer_id, decision.producer_epoch, position

@@ -2,7 +2,8 @@
 
 v2  read_committed; v4  the client's leader epoch; v6  flexible encoding; v7  timestamp -3
 
-The end of a partition is its durable end. A timestamp finds the first record at or after it,
+The end of a partition is its durable end; for read_committed, where its first open transaction
+begins. A timestamp finds the first record at or after it,
 which means opening the one batch that holds it.
 """
 
@@ -14,7 +15,7 @@ from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
 from semel.records.records import decode_batch
-from semel.types import Position
+from semel.types import Offset, Position
 from semel.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+READ_COMMITTED = 1
 
 RECORDS_OPENED_MAX = 100_000
 """A batch that claims more is answered with its first offset: real ones are far smaller, and a
@@ -48,7 +50,10 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> A
             topics=[
                 ListOffsetsTopicResponse(
                     topic.name,
-                    [_look_up(broker, topic.name, wanted) for wanted in topic.partitions],
+                    [
+                        _look_up(broker, topic.name, wanted, request.isolation_level)
+                        for wanted in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ]
@@ -57,32 +62,36 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> A
 
 
 def _look_up(
-    broker: "Broker", topic: str, wanted: ListOffsetsPartition
+    broker: "Broker", topic: str, wanted: ListOffsetsPartition, isolation_level: int
 ) -> ListOffsetsPartitionResponse:
     try:
         partition = partition_of(broker.lane, topic, wanted.partition_index)
         check_leader_epoch(wanted.current_leader_epoch, broker.lane.state.term)
-        found = _find(broker, partition, wanted.timestamp)
+        is_committed = isolation_level == READ_COMMITTED
+        end = partition.last_stable_offset if is_committed else partition.high_watermark
+        found = _find(broker, partition, wanted.timestamp, end)
     except RequestError as error:
         return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
     return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
 
 
-def _find(broker: "Broker", partition: Partition, timestamp_ms: int) -> Found:
+def _find(broker: "Broker", partition: Partition, timestamp_ms: int, end: Offset) -> Found:
     if timestamp_ms == LATEST:
-        return Found(-1, partition.high_watermark, broker.lane.state.term)
+        return Found(-1, end, broker.lane.state.term)
     if timestamp_ms == EARLIEST:
         start = partition.log_start_offset
         return Found(-1, start, partition.term_at(start, broker.lane.state.term))
     if timestamp_ms == MAX_TIMESTAMP:
         largest = broker.lane.journal.index.timestamp_max(partition.number)
-        return NOTHING if largest is None else _first_at_or_after(broker, partition, largest)
+        return NOTHING if largest is None else _first_at_or_after(broker, partition, largest, end)
     if timestamp_ms < 0:
         raise UnsupportedForMessageFormat(f"timestamp {timestamp_ms} has no meaning")
-    return _first_at_or_after(broker, partition, timestamp_ms)
+    return _first_at_or_after(broker, partition, timestamp_ms, end)
 
 
-def _first_at_or_after(broker: "Broker", partition: Partition, timestamp_ms: int) -> Found:
+def _first_at_or_after(
+    broker: "Broker", partition: Partition, timestamp_ms: int, end: Offset
+) -> Found:
     """The first readable record whose timestamp is not below `timestamp_ms`."""
     journal = broker.lane.journal
     place = journal.index.first_at_or_after(partition.number, timestamp_ms)
@@ -93,7 +102,7 @@ def _first_at_or_after(broker: "Broker", partition: Partition, timestamp_ms: int
     # need not stand in the order of their times.
     for span in journal.index.spans(partition.number, start):
         for row in range(span.first, span.stop):
-            if span.base_offsets[row] >= partition.high_watermark:
+            if span.base_offsets[row] >= end:
                 return NOTHING
             batch = journal.read(Position(span.positions[row]), span.sizes[row])
             found = _look_into(batch, timestamp_ms, start)

@@ -1,0 +1,45 @@
+"""AddOffsetsToTxn (api key 25), versions 0-4.
+
+v2  a fenced producer is told PRODUCER_FENCED; v3  flexible encoding
+
+The partition of `__consumer_offsets` that holds the group joins the transaction. Answered once
+written: the commit makes it durable.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.broker.transactional import refuse_if_late, take
+from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, RequestError
+from semel.lane.changes import offsets_topic
+from semel.records.partitioning import partition_for
+from semel.transactions.commands import AddOffsets
+from semel.types import ProducerEpoch, ProducerId
+from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: Call) -> Answer:
+    producer_id = ProducerId(request.producer_id)
+    epoch = ProducerEpoch(request.producer_epoch)
+    refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
+    try:
+        index = _partition_of(broker, request.group_id)
+        command = AddOffsets(producer_id, epoch, index)
+        _, position = take(broker, call, request.transactional_id, command)
+    except RequestError as error:
+        refused = AddOffsetsToTxnResponse(error_code=error.code)
+        return Answer(refused, broker.lane.journal.end)
+    return Answer(AddOffsetsToTxnResponse(), position, durable=False)
+
+
+def _partition_of(broker: "Broker", group_id: str) -> int:
+    if not group_id:
+        raise InvalidGroupId("a group needs a name")
+    try:
+        topic = offsets_topic(broker.lane)
+    except JournalFull as error:
+        raise CoordinatorNotAvailable(str(error)) from error
+    return partition_for(group_id, len(topic.partitions))

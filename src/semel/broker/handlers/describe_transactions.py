@@ -1,0 +1,43 @@
+"""DescribeTransactions (api key 65), version 0."""
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.errors import TransactionalIdNotFound
+from semel.types import TransactionalId
+from semel.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def describe_transactions(
+    broker: "Broker", request: DescribeTransactionsRequest, call: Call
+) -> Answer:
+    states = [_describe(broker, each) for each in request.transactional_ids]
+    return Answer(DescribeTransactionsResponse(transaction_states=states), broker.lane.journal.end)
+
+
+def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
+    current = broker.lane.state.transactions.get(TransactionalId(transactional_id))
+    if current is None:
+        return TransactionState(TransactionalIdNotFound.code, transactional_id)
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in sorted(current.partitions):
+        by_topic[topic].append(index)
+    return TransactionState(
+        0,
+        transactional_id,
+        current.status.label,
+        current.timeout_ms,
+        current.started_at_ms,
+        current.producer_id,
+        current.producer_epoch,
+        [TopicData(topic, indexes) for topic, indexes in by_topic.items()],
+    )

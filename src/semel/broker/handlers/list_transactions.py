@@ -1,0 +1,41 @@
+"""ListTransactions (api key 66), versions 0-1.
+
+v1  by how long they have been running (KIP-994)
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.transactions.states import Status
+from semel.transactions.transaction import Transaction
+from semel.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def list_transactions(broker: "Broker", request: ListTransactionsRequest, call: Call) -> Answer:
+    known = {status.label for status in Status}
+    unknown = [state for state in request.state_filters if state not in known]
+    now_ms = broker.lane.clock.now_ms()
+    listed = [
+        TransactionState(each.transactional_id, each.producer_id, each.status.label)
+        for each in broker.lane.state.transactions
+        if _is_wanted(each, request, now_ms)
+    ]
+    response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+    return Answer(response, broker.lane.journal.end)
+
+
+def _is_wanted(each: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+    if request.state_filters and each.status.label not in request.state_filters:
+        return False
+    if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
+        return False
+    if request.duration_filter < 0:
+        return True
+    return each.is_open and now_ms - each.started_at_ms > request.duration_filter

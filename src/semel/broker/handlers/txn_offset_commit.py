@@ -1,0 +1,123 @@
+"""TxnOffsetCommit (api key 28), versions 0-5.
+
+v3  flexible encoding, and fencing by the group's generation (KIP-447)
+v5  TV2: the group joins the transaction with this request
+
+The offsets are pending until the transaction ends. Answered once written: the commit makes them
+durable.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.broker.transactional import dialect, in_words_of, refuse_if_late
+from semel.errors import (
+    CoordinatorNotAvailable,
+    InvalidGroupId,
+    JournalFull,
+    RequestError,
+    UnknownTopicOrPartition,
+)
+from semel.groups.commands import CommitOffsets, OffsetToCommit
+from semel.lane.changes import offsets_topic
+from semel.lane.offset_steps import take_offsets_step
+from semel.records.partitioning import partition_for
+from semel.transactions.commands import WriteOffsets
+from semel.types import (
+    GroupId,
+    MemberId,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+    TransactionalId,
+)
+from semel.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: Call) -> Answer:
+    producer_id = ProducerId(request.producer_id)
+    epoch = ProducerEpoch(request.producer_epoch)
+    refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
+    offsets = [
+        OffsetToCommit(
+            topic.name,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    known = tuple(offset for offset in offsets if _exists(broker, offset))
+    try:
+        codes = _commit(broker, request, call, known)
+        is_taken = not any(codes.values())
+    except RequestError as error:
+        codes = {TopicPartition(each.topic, each.partition): error.code for each in known}
+        is_taken = False
+    response = TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    TxnOffsetCommitResponsePartition(
+                        partition.partition_index,
+                        codes.get(
+                            TopicPartition(topic.name, partition.partition_index),
+                            UnknownTopicOrPartition.code,
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+    return Answer(response, broker.lane.journal.end, durable=not is_taken)
+
+
+def _commit(
+    broker: "Broker",
+    request: TxnOffsetCommitRequest,
+    call: Call,
+    offsets: tuple[OffsetToCommit, ...],
+) -> dict[TopicPartition, int]:
+    if not request.group_id:
+        raise InvalidGroupId("a group needs a name")
+    command = CommitOffsets(
+        GroupId(request.group_id),
+        request.generation_id,
+        MemberId(request.member_id),
+        request.group_instance_id,
+        offsets,
+    )
+    try:
+        topic = offsets_topic(broker.lane)
+        joining = WriteOffsets(
+            ProducerId(request.producer_id),
+            ProducerEpoch(request.producer_epoch),
+            partition_for(request.group_id, len(topic.partitions)),
+            dialect(call),
+        )
+        reply = take_offsets_step(
+            broker.lane, TransactionalId(request.transactional_id), joining, command
+        )
+    except JournalFull as error:
+        raise CoordinatorNotAvailable(str(error)) from error
+    except RequestError as error:
+        raise broker.metrics.counted(in_words_of(call, error)) from error
+    return {outcome.partition: outcome.error_code for outcome in reply.partitions}
+
+
+def _exists(broker: "Broker", offset: OffsetToCommit) -> bool:
+    topic = broker.lane.state.topics.get(offset.topic)
+    return topic is not None and topic.partition(offset.partition) is not None

@@ -1,0 +1,56 @@
+"""A batch as it comes in with a Produce request: looked at, not yet decided."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from semel.errors import InvalidTopic, MessageTooLarge, UnknownTopicOrPartition
+from semel.log.partition import Partition
+from semel.records import batch as record_batch
+from semel.records.batch import BatchHeader
+from semel.types import Offset
+from semel.wire.messages.produce import PartitionProduceData, PartitionProduceResponse
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+NO_TIMESTAMP_MS = -1
+
+
+class Incoming(NamedTuple):
+    partition: Partition
+    header: BatchHeader
+    fingerprint: int
+    batch: memoryview
+    log_append_time_ms: int = NO_TIMESTAMP_MS
+
+    def accepted(self, base_offset: Offset) -> PartitionProduceResponse:
+        partition = self.partition
+        return PartitionProduceResponse(
+            partition.topic_partition.partition,
+            0,
+            base_offset,
+            self.log_append_time_ms,
+            partition.log_start_offset,
+        )
+
+
+def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> Incoming:
+    """Find the partition and check the batch. Raises the refusal that the producer gets."""
+    topic = broker.lane.state.topics.get(topic_name)
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {topic_name!r}")
+    partition = topic.partition(data.index)
+    if partition is None:
+        raise UnknownTopicOrPartition(f"topic {topic_name!r} has no partition {data.index}")
+    if topic.is_internal:
+        raise InvalidTopic(f"clients may not write to {topic_name!r}")
+    batch = memoryview(data.records or b"")
+    limit = topic.batch_size_max or broker.config.message_max_bytes
+    if len(batch) > limit:
+        raise MessageTooLarge(f"the batch has {len(batch)} bytes, more than {limit}")
+    header = record_batch.admit(batch)
+    if not topic.is_log_append_time:
+        return Incoming(partition, header, header.checksum, batch)
+    now_ms = broker.lane.clock.now_ms()
+    stamped = memoryview(record_batch.with_log_append_time(batch, now_ms))
+    fingerprint = record_batch.records_checksum(stamped)
+    return Incoming(partition, record_batch.read(stamped), fingerprint, stamped, now_ms)

@@ -1,0 +1,67 @@
+"""What handlers of transactional requests share: late requests, refusals as a version says them."""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Call
+from semel.errors import CoordinatorNotAvailable, JournalFull, ProtocolError, RequestError
+from semel.lane.transaction_steps import take_transaction_step
+from semel.transactions.commands import Command, Decision
+from semel.transactions.dialect import Dialect, dialect_of, said
+from semel.types import Position, ProducerEpoch, ProducerId, TransactionalId
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def dialect(call: Call) -> Dialect:
+    return dialect_of(call.api.key, call.version)
+
+
+def in_words_of(call: Call, error: RequestError) -> RequestError:
+    return said(error, call.api.key, call.version)
+
+
+def refuse_if_late(
+    broker: "Broker",
+    call: Call,
+    transactional_id: str,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+) -> None:
+    """Close the connection of a TV1 request that its client has given up on.
+
+    Only requests that would be taken are looked at: others are refused for what they are.
+    """
+    if dialect(call) is not Dialect.TV1:
+        return
+    current = broker.lane.state.transactions.get(TransactionalId(transactional_id))
+    if current is None or (current.producer_id, current.producer_epoch) != (
+        producer_id,
+        producer_epoch,
+    ):
+        return
+    if not broker.late_requests.admit(producer_id, producer_epoch, call.api.key, call.peer.number):
+        broker.metrics.requests_late += 1
+        raise ProtocolError(
+            f"{call.api.name} of {transactional_id!r} came on connection {call.peer.number}, "
+            f"which its client has replaced"
+        )
+
+
+def take(
+    broker: "Broker",
+    call: Call,
+    transactional_id: str,
+    command: Command,
+    *,
+    urgent: bool = False,
+) -> tuple[Decision, Position]:
+    """Decide, append and apply. Raises a refusal in the words of the request's version."""
+    try:
+        return take_transaction_step(
+            broker.lane, TransactionalId(transactional_id), command, urgent=urgent
+        )
+    except RequestError as error:
+        raise broker.metrics.counted(in_words_of(call, error)) from error
+    except JournalFull as error:
+        raise CoordinatorNotAvailable(str(error)) from error
