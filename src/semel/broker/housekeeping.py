@@ -46,7 +46,7 @@ class Housekeeping:
         pauses_ms = [
             deadline_ms - now_ms for deadline_ms in deadlines_ms if deadline_ms is not None
         ]
-        return max(0, min(ROUND_MS, *pauses_ms, ROUND_MS))
+        return max(0, min((ROUND_MS, *pauses_ms)))
 
     def _tidy(self) -> None:
         broker = self._broker

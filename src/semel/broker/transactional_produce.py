@@ -139,7 +139,7 @@ class _Write:
                     self._results[key] = original
 
     def _append(self, command: WriteRecords, keys: list[TopicPartition]) -> None:
-        """The batches and what the transaction becomes by them; in several frames if they are long."""
+        """The batches, and what the transaction becomes by them; in several frames if they are many."""
         broker = self._broker
         step = self._prepare(command)
         draft: Draft | None = None

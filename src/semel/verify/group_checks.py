@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import chain
 
 from semel.types import TopicPartition
 from semel.verify.history import (
@@ -43,11 +42,12 @@ def _check_generations(history: History) -> Iterator[str]:
     for assigned in history.all(Assigned):
         known[assigned.group].append((assigned.span.ended_s, assigned.generation))
     rising = {group: Rising(generations) for group, generations in known.items()}
-    told: Assigned | Joined
-    for told in chain(history.all(Assigned), history.all(Joined)):
-        least = rising[told.group].before(told.span.began_s) if told.group in rising else None
-        if least is not None and told.generation < least:
-            yield f"{told.group} went back from generation {least} to {told.generation}"
+    told = [(each.group, each.span, each.generation) for each in history.all(Assigned)]
+    told += [(each.group, each.span, each.generation) for each in history.all(Joined)]
+    for group, span, generation in told:
+        least = rising[group].before(span.began_s) if group in rising else None
+        if least is not None and generation < least:
+            yield f"{group} went back from generation {least} to {generation}"
 
 
 def _check_offsets(history: History) -> Iterator[str]:

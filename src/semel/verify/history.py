@@ -118,7 +118,7 @@ class Assigned(NamedTuple):
     owner: str
     """The member; one that keeps its place over its lives goes by the name of the place."""
     generation: int
-    partitions: frozenset[TopicPartition]
+    partitions: tuple[TopicPartition, ...]
 
 
 class CommitTried(NamedTuple):

@@ -27,8 +27,10 @@ from semel.verify.history import (
 
 ACKS_ALL = -1
 OUT_OF_ORDER = 45
-SYNCED_AFTER_S = 0.1
-"""Far more than the interval after which the broker syncs what no one waits for."""
+LOSSES = {Cause.POWER_LOSS, Cause.IO_ERROR}
+"""Deaths after which acknowledged bytes may be missing, for all that the broker knows."""
+SYNCED_AFTER_S = 0.6
+"""More than what the broker leaves unsynced and two of the slowest syncs take together."""
 
 Logs = Mapping[TopicPartition, tuple[Stored, ...]]
 
@@ -147,7 +149,7 @@ def _check_term_ends(history: History, logs: Logs) -> Iterator[str]:
 
 
 def _check_term_rises(history: History) -> Iterator[str]:
-    """A power loss raises the term, and a mere kill does not."""
+    """What may lose bytes raises the term, and a mere kill does not."""
     deaths = list(history.all(Died))
     seen = sorted(history.all(TermSeen), key=lambda each: each.span.ended_s)
     for earlier, later in pairwise(seen):
@@ -158,10 +160,10 @@ def _check_term_rises(history: History) -> Iterator[str]:
         between = [
             died.cause for died in deaths if earlier.span.ended_s <= died.at_s <= later.span.began_s
         ]
-        if Cause.POWER_LOSS in between and later.term <= earlier.term:
-            yield f"the term stayed {later.term} over a power loss"
+        if LOSSES & set(between) and later.term <= earlier.term:
+            yield f"the term stayed {later.term} over a power loss or an I/O error"
         around = [
             died.cause for died in deaths if earlier.span.began_s <= died.at_s <= later.span.ended_s
         ]
-        if not {Cause.POWER_LOSS, Cause.IO_ERROR} & set(around) and later.term != earlier.term:
+        if not LOSSES & set(around) and later.term != earlier.term:
             yield f"the term rose from {earlier.term} to {later.term} without a loss"

@@ -10,8 +10,9 @@ from typing import Any
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.errors import JournalFailed
-from semel.journal.memory import Killed, MemoryDevice
+from semel.journal.memory import Killed
 from semel.verify.history import Cause, Complaint, Died, History, OpenFailed
+from semel.verify.simulated_disk import SimulatedDisk
 from semel.verify.simulated_loop import Process, SimulatedLoop
 from semel.verify.simulated_network import Network
 from semel.verify.simulated_world import SeededRandomness, SimulatedClock
@@ -67,7 +68,7 @@ class Machine:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self._loop = loop
-        self.device = MemoryDevice(Random(f"device {seed}"))
+        self.device = SimulatedDisk(Random(f"device {seed}"))
         self.start_count = 0
         self.request_count = 0
         self.duplicate_count = 0

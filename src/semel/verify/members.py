@@ -68,7 +68,7 @@ class Member:
         except Rejoin:
             await self._client.think()
 
-    async def _join(self, link: Link) -> frozenset[TopicPartition]:
+    async def _join(self, link: Link) -> tuple[TopicPartition, ...]:
         request = join_group.JoinGroupRequest(
             self._group,
             SESSION_TIMEOUT_MS,
@@ -93,7 +93,7 @@ class Member:
         others = [member.member_id for member in joined.members]
         return await self._sync(link, others if joined.leader == joined.member_id else [])
 
-    async def _sync(self, link: Link, led: list[str]) -> frozenset[TopicPartition]:
+    async def _sync(self, link: Link, led: list[str]) -> tuple[TopicPartition, ...]:
         shares: dict[str, list[TopicPartition]] = {member: [] for member in led}
         for place, partition in enumerate(self._partitions if led else ()):
             shares[led[place % len(led)]].append(partition)
@@ -114,16 +114,16 @@ class Member:
         )
         self._check(reply.message.error_code)
         dealt = json.loads(reply.message.assignment or b"[]")
-        assigned = frozenset(TopicPartition(topic, index) for topic, index in dealt)
+        assigned = tuple(TopicPartition(topic, index) for topic, index in dealt)
         owner = self._instance_id or self._member_id
         self._client.history.note(
             Assigned(reply.span, self._group, owner, self._generation, assigned)
         )
         return assigned
 
-    async def _work(self, link: Link, assigned: frozenset[TopicPartition]) -> None:
+    async def _work(self, link: Link, assigned: tuple[TopicPartition, ...]) -> None:
         positions = {}
-        for partition in sorted(assigned):
+        for partition in assigned:
             seen = await committed_offset(link, self._group, partition)
             self._client.history.note(seen)
             positions[partition] = max(seen.offset, 0)

@@ -18,7 +18,7 @@ from semel.wire.messages import init_producer_id, produce
 ACKS_ALL, ACKS_ONE, ACKS_NONE = -1, 1, 0
 IN_FLIGHT_MAX = 5
 NO_PRODUCER = (-1, -1)
-PADDING_SIZES = (0, 0, 10, 200, 3000)
+PADDING_SIZES = (0, 10, 200, 3000, 12_000)
 
 
 class Superseded(Exception):

@@ -11,6 +11,7 @@ from semel.verify.history import (
     EndSeen,
     Fetched,
     FetchRefused,
+    Forbidden,
     Stored,
     TermEndSeen,
 )
@@ -19,6 +20,7 @@ from semel.verify.producers import label_of
 from semel.wire.messages import fetch, list_offsets, offset_for_leader_epoch
 
 LATEST = -1
+LEADER_EPOCH_SINCE = 9
 FETCH_BYTES_MAX = 1_000_000
 
 
@@ -37,6 +39,7 @@ class Reader:
                     await self._fetch(link)
                     if self._client.rng.random() < 0.1:
                         await self._look_around(link)
+                        await self._trespass(link)
                     await self._client.think()
             except Lost:
                 await self._client.back_off()
@@ -70,6 +73,18 @@ class Reader:
         self._client.history.note(FetchRefused(self._client.name, partition, position, code))
         if code in (FencedLeaderEpoch.code, UnknownLeaderEpoch.code):
             raise Lost
+
+    async def _trespass(self, link: Link) -> None:
+        """A leadership that is over, or has not begun, may not be read from."""
+        partition = self._client.rng.choice(list(self._positions))
+        for term in (link.term - 1, link.term + 1):
+            if link.term < 0 or term < 0:
+                continue
+            request = fetch_request({partition: 0}, leader_epoch=term)
+            reply = await link.ask(fetch, request, version_min=LEADER_EPOCH_SINCE)
+            ((_, data),) = partitions_of(reply.message)
+            if data.error_code not in (FencedLeaderEpoch.code, UnknownLeaderEpoch.code):
+                self._client.history.note(Forbidden(f"a fetch in term {term} of {link.term}"))
 
     async def _look_around(self, link: Link) -> None:
         partition = self._client.rng.choice(list(self._positions))

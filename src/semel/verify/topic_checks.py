@@ -6,9 +6,11 @@ from semel.verify.history import Deleted, DeletionTried, History, TopicMade, Top
 
 
 def check_topics(history: History) -> Iterator[str]:
-    made: dict[str, list[TopicMade]] = {}
+    made: dict[str, list[TopicMade | TopicSeen]] = {}
     for topic_made in history.all(TopicMade):
         made.setdefault(topic_made.topic, []).append(topic_made)
+    for seen in history.all(TopicSeen):
+        made.setdefault(seen.topic, []).append(seen)
     deletion_tried_s = {tried.topic: tried.began_s for tried in history.all(DeletionTried)}
     deleted_s = {deleted.topic: deleted.span.ended_s for deleted in history.all(Deleted)}
     for seen in history.all(TopicSeen):
