@@ -1,0 +1,140 @@
+"""A disk without room: writes are refused and change nothing, reads go on, room heals it."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from semel.records.records import Record, encode_batch
+from semel.testing import Broker
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from support.raw_client import METRICS, RawClient, fetched_values, metric, produce
+
+STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE = 56, 15
+MIB = 2**20
+SETTINGS = {"journal.segment.bytes": 2 * MIB, "message.max.bytes": 200_000}
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no small disk can be mounted: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(folder: Path) -> Path:
+    """Take every byte that is left."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(64 * 1024))
+        except OSError:
+            pass
+    return filler
+
+
+def batch_of(number: int) -> bytes:
+    return encode_batch([Record(None, b"%04d" % number + bytes(100_000), 1_000)])
+
+
+def write_until_refused(client: RawClient) -> int:
+    """How many were taken."""
+    for number in range(1_000):
+        answer = produce(client, "t", batch_of(number))
+        if answer.error_code != 0:
+            assert answer.error_code == STORAGE_ERROR
+            assert "no room" in answer.error_message
+            return number
+    raise AssertionError("the disk never filled")
+
+
+def join() -> JoinGroupRequest:
+    return JoinGroupRequest(
+        "new", 6_000, 6_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+    )
+
+
+def commit() -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(0, committed_offset=1)
+    return OffsetCommitRequest(
+        "simple", -1, "", None, topics=[OffsetCommitRequestTopic("t", partitions=[partition])]
+    )
+
+
+def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
+    small_disk: Path,
+) -> None:
+    data = small_disk / "data"
+    with Broker(data=data, settings=SETTINGS, arguments=METRICS) as broker:
+        with RawClient(broker) as client:
+            client.create_topic("t")
+            client.create_group_topic()
+            filler = fill(small_disk)
+            stored = write_until_refused(client)
+            frames = metric(broker, "semel_journal_frames")
+
+            for number in range(3):
+                assert produce(client, "t", batch_of(number)).error_code == STORAGE_ERROR
+            answer = client.call("offset_commit", 8, commit())
+            codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+            assert codes == [COORDINATOR_NOT_AVAILABLE]
+            assert client.call("join_group", 2, join()).error_code == COORDINATOR_NOT_AVAILABLE
+            wanted = MetadataRequest([MetadataRequestTopic(name="new")])
+            (refused,) = client.call("metadata", 12, wanted).topics
+            assert refused.error_code != 0
+
+            assert metric(broker, "semel_journal_frames") == frames
+            assert client.end_offset("t") == stored
+            values = fetched_values(client, "t")
+            assert [value and value[:4] for value in values] == [
+                b"%04d" % number for number in range(stored)
+            ]
+            (found,) = client.call(
+                "find_coordinator", 4, FindCoordinatorRequest(coordinator_keys=["g"])
+            ).coordinators
+            assert found.error_code == 0
+
+            filler.unlink()
+            while produce(client, "t", batch_of(stored)).error_code == STORAGE_ERROR:
+                pass
+            assert client.end_offset("t") == stored + 1
+            assert client.call("init_producer_id", 4, InitProducerIdRequest()).error_code == 0
+        broker.kill()
+        broker.start()
+        with RawClient(broker) as client:
+            assert client.end_offset("t") == stored + 1
+
+
+def test_a_broker_killed_on_a_full_disk_starts_again_with_all_it_had(small_disk: Path) -> None:
+    with Broker(data=small_disk / "data", settings=SETTINGS) as broker:
+        with RawClient(broker) as client:
+            client.create_topic("t")
+            filler = fill(small_disk)
+            stored = write_until_refused(client)
+        broker.kill()
+        broker.start()
+        with RawClient(broker) as client:
+            assert client.end_offset("t") == stored
+            assert produce(client, "t", batch_of(0)).error_code == STORAGE_ERROR
+            assert len(fetched_values(client, "t")) == stored
+            filler.unlink()
+            while produce(client, "t", batch_of(stored)).error_code == STORAGE_ERROR:
+                pass
+        broker.restart()
+        with RawClient(broker) as client:
+            assert client.end_offset("t") == stored + 1
