@@ -74,10 +74,10 @@ def ask(port: int, frame: bytes) -> bytes:
     """One request on a connection of its own."""
     with socket.create_connection(("127.0.0.1", port)) as link:
         link.sendall(frame)
-        return _receive(link)
+        return receive(link)
 
 
-def _receive(link: socket.socket) -> bytes:
+def receive(link: socket.socket) -> bytes:
     data = b""
     while len(data) < 4 or len(data) < 4 + _SIZE.unpack_from(data)[0]:
         more = link.recv(1 << 20)
@@ -85,6 +85,22 @@ def _receive(link: socket.socket) -> bytes:
             raise ConnectionError("the server closed the connection")
         data += more
     return data[4:]
+
+
+def receive_exactly(link: socket.socket) -> bytes:
+    """One reply, leaving what follows it on the connection."""
+    (size,) = _SIZE.unpack(_exactly(link, _SIZE.size))
+    return _exactly(link, size)
+
+
+def _exactly(link: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = link.recv(size - len(data))
+        if not more:
+            raise ConnectionError("the server closed the connection")
+        data += more
+    return data
 
 
 def wait_for_topic(port: int, topic: str) -> None:

@@ -2,49 +2,17 @@
 
 import itertools
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import NamedTuple
 
 from bench import load, processes
+from bench.figures import Figure, Plan, durable_broker
 from semel.testing import Broker
 
 TOPIC = "bench"
 KB = 1024
 SYNCS = "semel_journal_syncs_total"
-
-
-class Figure(NamedTuple):
-    """One line of the result. `limit` is what it is held to, with `<=` or `>=` before it."""
-
-    name: str
-    value: float
-    limit: str
-    detail: dict[str, float]
-
-    @property
-    def holds(self) -> bool:
-        relation, bound = self.limit.split()
-        return self.value <= float(bound) if relation == "<=" else self.value >= float(bound)
-
-
-class Plan(NamedTuple):
-    seconds: float
-    """How long each load runs."""
-    repeats: int
-
-
-@contextmanager
-def durable_broker(*arguments: str, **settings: object) -> Iterator[Broker]:
-    with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
-        names = {name.replace("_", "."): value for name, value in settings.items()}
-        with Broker(data=folder, settings=names, arguments=arguments) as broker:
-            yield broker
 
 
 def produce_cost(plan: Plan) -> Iterator[Figure]:
@@ -203,17 +171,3 @@ def memory(plan: Plan) -> Iterator[Figure]:
             "<= 300",
             {"batches": stored},
         )
-
-
-MEASURES = (produce_cost, group_commit, fetch_rate, many_partitions, start_up, memory)
-
-
-def interpreter_start_s() -> float:
-    """What starting Python alone takes here, to read start-up times by."""
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "pass"], check=True)
-    return time.perf_counter() - started
-
-
-def folder_of_results() -> Path:
-    return Path(__file__).parent / "results"
