@@ -139,7 +139,7 @@ class _Write:
                     self._results[key] = original
 
     def _append(self, command: WriteRecords, keys: list[TopicPartition]) -> None:
-        """The batches, and what the transaction becomes by them; in several frames if they are many."""
+        """The batches and what becomes of the transaction by them, in one frame if they fit."""
         broker = self._broker
         step = self._prepare(command)
         draft: Draft | None = None
