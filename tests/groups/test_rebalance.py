@@ -43,7 +43,8 @@ def test_a_generation_is_recorded_when_the_leader_assigns_and_not_before() -> No
     world.sync(follower, 1)
     assert world.records == []
     world.sync(leader, 1, {follower: b"F"})
-    (record,) = world.records
+    assert len(world.records) == 1
+    record = world.records[0]
     assert isinstance(record, GenerationRecorded)
     assert (record.generation, record.leader, record.protocol) == (1, leader, "range")
     # Whom the leader did not name gets nothing.

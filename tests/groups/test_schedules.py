@@ -178,8 +178,8 @@ class Run:
                 assert client.generation >= self.oracle.newest_generation
 
     def leave(self, client: Client) -> None:
+        """Its connection stays, so a request that waits there must still be answered."""
         self.world.leave((client.member_id, client.instance))
-        self.lose_connection(client)
         client.reset()
 
     def lose_connection(self, client: Client) -> None:

@@ -10,6 +10,7 @@ from semel.errors import (
     UnstableOffsetCommit,
 )
 from semel.groups.commands import FetchOffsets
+from semel.groups.records import GroupForgotten
 from semel.groups.settings import GroupSettings
 from semel.types import GroupId, MemberId, ProducerId
 from support.group_world import GROUP, GroupWorld, everything
@@ -151,7 +152,7 @@ def test_an_empty_group_is_not_forgotten_while_its_only_offset_is_pending() -> N
     world.commit(5, member, generation, producer_id=ONE)
     world.leave((member, None))
     world.pass_time(2 * world.settings.retention_check_interval_ms)
-    assert world.state() == "Empty"
+    assert GroupForgotten(GROUP) not in world.records
     world.end_transaction(ONE, committed=True)
     assert world.fetch() == (5, NONE)
 

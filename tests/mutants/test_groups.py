@@ -1,0 +1,202 @@
+"""The rules of consumer groups are left out one by one; a named test must find each absence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from groups import (
+    test_joining,
+    test_offsets,
+    test_rebalance,
+    test_static_members,
+    test_transactional_offsets,
+)
+from groups.test_schedules import Run
+from semel.groups import coordinator, joining, leaving, rebalance
+from semel.groups.group import Group
+from semel.groups.members import Member
+from semel.groups.offsets import Offsets
+from semel.groups.records import GenerationRecorded, GroupRecord
+from semel.groups.turn import Turn
+from support.group_world import GroupWorld
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+Kill = Callable[[], None]
+
+
+def schedules() -> None:
+    for seed in range(40):
+        Run(seed).go(300)
+
+
+# Time and recovery (rule 9)
+
+
+def a_restart_gives_no_new_session(patch: pytest.MonkeyPatch) -> None:
+    recovered = Member.recovered
+
+    def without_session(stored: Any, protocol: str, now_ms: int) -> Member:
+        member = recovered(stored, protocol, now_ms)
+        member.deadline_ms = now_ms
+        return member
+
+    patch.setattr(Member, "recovered", without_session)
+
+
+def a_generation_is_never_written(patch: pytest.MonkeyPatch) -> None:
+    write = Turn.write
+
+    def skip_generations(turn: Turn, record: GroupRecord) -> None:
+        if not isinstance(record, GenerationRecorded):
+            write(turn, record)
+
+    patch.setattr(Turn, "write", skip_generations)
+
+
+def offsets_age_while_the_group_lives(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Group, "subscribed_topics", lambda group: frozenset())
+
+
+# Members
+
+
+def a_generation_is_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Group, "check_generation", lambda group, generation: None)
+
+
+def an_instance_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    member = Group.member
+    patch.setattr(Group, "member", lambda group, member_id, _: member(group, member_id, None))
+
+
+def a_rebalance_waits_for_no_one_that_was_told_its_id(patch: pytest.MonkeyPatch) -> None:
+    waits = Group.all_have_joined.fget  # type: ignore[attr-defined]
+
+    def regardless(group: Group) -> bool:
+        pending, group.pending_members = group.pending_members, {}
+        joined: bool = waits(group)
+        group.pending_members = pending
+        return joined
+
+    patch.setattr(Group, "all_have_joined", property(regardless))
+
+
+def who_is_removed_is_not_answered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leaving, "_remove", lambda group, member, turn: group.discard(member))
+
+
+def a_new_rebalance_forgets_those_who_wait(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rebalance, "dismiss", lambda member, code, turn: None)
+
+
+def a_returned_static_member_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    replace = joining._replace_static
+
+    def unrecorded(*arguments: Any) -> None:
+        turn = arguments[-1]
+        count = len(turn.records)
+        replace(*arguments)
+        del turn.records[count:]
+
+    patch.setattr(joining, "_replace_static", unrecorded)
+
+
+def a_refused_join_creates_the_group(patch: pytest.MonkeyPatch) -> None:
+    find = coordinator.Groups._group_to_join
+
+    def create(groups: coordinator.Groups, command: Any) -> Group:
+        group = groups._groups.setdefault(command.group_id, Group(command.group_id))
+        return group if command.member_id else find(groups, command)
+
+    patch.setattr(coordinator.Groups, "_group_to_join", create)
+
+
+# Transactional offsets
+
+
+def the_later_marker_wins(patch: pytest.MonkeyPatch) -> None:
+    def complete(offsets: Offsets, producer_id: Any, committed: bool) -> None:
+        pending = offsets.pending.pop(producer_id, {})
+        if committed:
+            offsets.committed.update(pending)
+
+    patch.setattr(Offsets, "complete", complete)
+
+
+def pending_offsets_look_stable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Offsets, "is_pending", lambda offsets, partition: False)
+
+
+def a_deleted_offset_stays_pending(patch: pytest.MonkeyPatch) -> None:
+    def forget(offsets: Offsets, partition: Any) -> None:
+        offsets.committed.pop(partition, None)
+
+    patch.setattr(Offsets, "forget", forget)
+
+
+KILLED: list[tuple[Plant, Kill]] = [
+    (
+        a_restart_gives_no_new_session,
+        lambda: test_rebalance.test_after_a_restart_members_go_on_without_a_rebalance(
+            GroupWorld.restart
+        ),
+    ),
+    (
+        a_generation_is_never_written,
+        test_rebalance.test_a_generation_is_recorded_when_the_leader_assigns_and_not_before,
+    ),
+    (
+        offsets_age_while_the_group_lives,
+        test_offsets.test_a_living_group_keeps_the_offsets_of_the_topics_it_reads,
+    ),
+    (a_generation_is_not_checked, test_offsets.test_a_member_commits_in_its_generation_only),
+    (a_generation_is_not_checked, schedules),
+    (
+        a_generation_is_not_checked,
+        test_transactional_offsets.test_a_producer_that_names_a_member_is_fenced_by_its_generation,
+    ),
+    (
+        an_instance_is_not_fenced,
+        test_static_members.test_the_old_incarnation_of_a_returned_static_member_is_fenced,
+    ),
+    (
+        a_rebalance_waits_for_no_one_that_was_told_its_id,
+        test_joining.test_a_rebalance_waits_for_those_who_were_told_their_id,
+    ),
+    (
+        who_is_removed_is_not_answered,
+        test_rebalance.test_a_waiting_join_of_a_member_that_leaves_is_answered,
+    ),
+    (who_is_removed_is_not_answered, schedules),
+    (a_new_rebalance_forgets_those_who_wait, schedules),
+    (
+        a_returned_static_member_is_not_recorded,
+        test_static_members.test_a_returned_static_member_is_known_after_a_restart_by_its_new_id,
+    ),
+    (
+        a_refused_join_creates_the_group,
+        test_joining.test_an_unknown_member_id_is_refused_with_and_without_a_group,
+    ),
+    (
+        the_later_marker_wins,
+        test_transactional_offsets.test_the_later_commit_in_the_log_wins_and_not_the_later_marker,
+    ),
+    (
+        pending_offsets_look_stable,
+        test_transactional_offsets.test_a_pending_offset_is_not_read_and_says_so_to_who_requires_stability,
+    ),
+    (
+        a_deleted_offset_stays_pending,
+        test_transactional_offsets.test_a_deleted_offset_is_not_revived_by_an_older_commit_that_becomes_final,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "kill"), KILLED, ids=[f"{plant.__name__}-{kill.__name__}" for plant, kill in KILLED]
+)
+def test_a_planted_bug_is_killed(plant: Plant, kill: Kill, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        kill()
