@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from semel.errors import InvalidTopic, MessageTooLarge, UnknownTopicOrPartition
 from semel.log.partition import Partition
+from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
 from semel.types import Offset
@@ -33,6 +34,10 @@ class Incoming(NamedTuple):
         )
 
 
+Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
+"""A refusal that stands unless the log has the original."""
+
+
 def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> Incoming:
     """Find the partition and check the batch. Raises the refusal that the producer gets."""
     topic = broker.lane.state.topics.get(topic_name)
@@ -52,5 +57,5 @@ def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> In
         return Incoming(partition, header, header.checksum, batch)
     now_ms = broker.lane.clock.now_ms()
     stamped = memoryview(record_batch.with_log_append_time(batch, now_ms))
-    fingerprint = record_batch.records_checksum(stamped)
-    return Incoming(partition, record_batch.read(stamped), fingerprint, stamped, now_ms)
+    header = record_batch.read(stamped)
+    return Incoming(partition, header, record_batch.fingerprint(header, stamped), stamped, now_ms)

@@ -7,7 +7,7 @@ have been added before.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
-from semel.broker.incoming import Incoming, look_at
+from semel.broker.incoming import Incoming, Missed, look_at
 from semel.broker.transactional import dialect, in_words_of, refuse_if_late
 from semel.errors import (
     InvalidProducerIdMapping,
@@ -20,7 +20,7 @@ from semel.errors import (
 from semel.lane.draft import Draft
 from semel.lane.frame import ENTRY_SIZE
 from semel.lane.transaction_steps import TransactionStep, prepare
-from semel.log.producers import SequenceReused
+from semel.log.producers import NotRemembered, SequenceReused
 from semel.transactions.commands import Doom, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.types import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
@@ -40,8 +40,8 @@ Result = Offset | RequestError
 
 def produce_in_transaction(
     broker: "Broker", request: ProduceRequest, call: Call
-) -> tuple[ProduceResponse, RequestError | None]:
-    """The response, and one of the refusals in it if there are any."""
+) -> tuple[ProduceResponse, RequestError | None, list[Missed]]:
+    """The response, one of the refusals in it if there are any, and what the log must tell."""
     write = _Write(broker, TransactionalId(request.transactional_id or ""), call)
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -53,7 +53,7 @@ def produce_in_transaction(
         )
         for topic in request.topic_data
     ]
-    return ProduceResponse(responses), write.refusal
+    return ProduceResponse(responses), write.refusal, write.missed
 
 
 class _Write:
@@ -67,6 +67,7 @@ class _Write:
         self._incoming: dict[TopicPartition, Incoming] = {}
         self._results: dict[TopicPartition, Result] = {}
         self.refusal: RequestError | None = None
+        self.missed: list[Missed] = []
 
     def look_at(self, topic: str, data: PartitionProduceData) -> None:
         key = TopicPartition(topic, data.index)
@@ -110,9 +111,12 @@ class _Write:
         key = TopicPartition(topic, data.index)
         result = self._results[key]
         if isinstance(result, RequestError):
-            return PartitionProduceResponse(
+            refused = PartitionProduceResponse(
                 data.index, result.code, -1, error_message=str(result) or None
             )
+            if isinstance(result, NotRemembered):
+                self.missed.append((refused, self._incoming[key], result))
+            return refused
         return self._incoming[key].accepted(result)
 
     def _prepare(self, command: WriteRecords | Doom) -> TransactionStep:

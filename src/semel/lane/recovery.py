@@ -53,7 +53,7 @@ def _replay_batch(state: LaneState, journal: Journal, entry: frame.Entry, now_ms
         base_offset = _replay_marker(state, partition, entry.body, now_ms)
     else:
         base_offset = partition.append(
-            header, fingerprint(header, entry.body), Term(header.leader_epoch), now_ms
+            header, record_batch.fingerprint(header, entry.body), Term(header.leader_epoch), now_ms
         )
         _replay_coordinators(state, partition, header, entry)
     if base_offset != header.base_offset:
@@ -104,14 +104,3 @@ def _replay_coordinators(
             transaction = transaction_records.decode(record.key or b"", record.value)
             if transaction is not None:
                 state.transactions.apply(transaction)
-
-
-def fingerprint(header: BatchHeader, batch: memoryview) -> int:
-    """What tells two batches with the same sequences apart.
-
-    The checksum as produced; but a topic that stamps its own time changes that, so there it is
-    a checksum of the records alone.
-    """
-    if header.is_log_append_time:
-        return record_batch.records_checksum(batch)
-    return header.checksum

@@ -21,6 +21,18 @@ class SequenceReused(OutOfOrderSequence):
     """Sequences that were taken come again with other records; this dooms a transaction."""
 
 
+class NotRemembered(OutOfOrderSequence):
+    """Older than what is remembered: only the log tells a retry from a mistake.
+
+    The original, if there is one, begins at or behind `from_offset` and before `below_offset`.
+    """
+
+    def __init__(self, message: str, from_offset: Offset, below_offset: Offset) -> None:
+        super().__init__(message)
+        self.from_offset = from_offset
+        self.below_offset = below_offset
+
+
 class TakenBatch(NamedTuple):
     first_sequence: Sequence
     last_sequence: Sequence
@@ -82,7 +94,18 @@ class Producer:
                 if batch.fingerprint == fingerprint:
                     return batch.base_offset
                 raise SequenceReused(f"sequences {first} to {last} were taken with other records")
-        raise OutOfOrderSequence(f"sequence {first}, expected {self._expected()}")
+        message = f"sequence {first}, expected {self._expected()}"
+        if self._is_older_than_remembered(last):
+            start = self.transaction_start
+            from_offset = Offset(0) if start is None else start.offset
+            raise NotRemembered(message, from_offset, self.taken[0].base_offset)
+        raise OutOfOrderSequence(message)
+
+    def _is_older_than_remembered(self, last: Sequence) -> bool:
+        if len(self.taken) < BATCHES_REMEMBERED:
+            return False
+        # Sequences wrap, so that older means less than half of them back.
+        return 0 < (self.taken[0].first_sequence - last) % SEQUENCE_COUNT < SEQUENCE_COUNT // 2
 
     def _is_next(self, first: Sequence) -> bool:
         if self.restart is not None:

@@ -222,6 +222,17 @@ def seal(batch: bytearray) -> None:
     struct.pack_into(">I", batch, _CHECKSUM_POSITION, checksum)
 
 
-def records_checksum(batch: Buffer) -> int:
-    """A checksum of the records alone, which no stamp of the broker changes."""
-    return crc32c(memoryview(batch)[HEADER_SIZE:])
+def fingerprint(header: BatchHeader, batch: Buffer) -> int:
+    """What tells two batches with the same sequences apart.
+
+    The checksum as produced; but a topic that stamps its own time changes that, so there it is
+    a checksum of the records alone.
+    """
+    if header.is_log_append_time:
+        return crc32c(memoryview(batch)[HEADER_SIZE:])
+    return header.checksum
+
+
+def read_header(buffer: Buffer) -> BatchHeader:
+    """The header alone, of a batch that was checked when it was stored."""
+    return BatchHeader._make(_HEADER.unpack_from(buffer))

@@ -5,14 +5,16 @@ v12  TV2: partitions join the transaction with their first batch (KIP-890)
 
 All batches of a request are decided and appended in one step. acks=all is answered when they are
 durable, acks=1 when the kernel has them, acks=0 never. A retry is answered with the offset of its
-original, and waits for it as the original does. A batch of a transaction is answered when the
+original, and waits for it as the original does; one older than what is remembered is looked up
+in the log. A batch of a transaction is answered when the
 kernel has it, since the commit will make it durable.
 """
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
-from semel.broker.incoming import look_at
+from semel.broker.answer import Answer, Call, Handled
+from semel.broker.incoming import Missed, look_at
+from semel.broker.lookup import find_original
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
     InvalidRequest,
@@ -25,6 +27,7 @@ from semel.errors import (
 )
 from semel.lane.draft import Draft
 from semel.lane.frame import ENTRY_SIZE
+from semel.log.producers import NotRemembered
 from semel.transactions.verification import check_plain
 from semel.types import ProducerId
 from semel.wire.messages.produce import (
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 ACKS_ALL, ACKS_NONE, ACKS_ONE = -1, 0, 1
 
 
-def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Answer:
+def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     acks = request.acks
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_ONE):
         refusal = InvalidRequiredAcks(f"acks={acks}: must be -1, 0 or 1")
@@ -49,28 +52,44 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Answer:
     if request.transactional_id is None:
         writer = _Writer(broker, request)
         response = writer.write_all(request)
-        refused, durable = writer.refusal, acks == ACKS_ALL
+        refused, missed, durable = writer.refusal, writer.missed, acks == ACKS_ALL
     else:
-        response, refused = produce_in_transaction(broker, request, call)
+        response, refused, missed = produce_in_transaction(broker, request, call)
         durable = refused is not None
     if acks == ACKS_NONE:
         if refused is not None:
             # Closing the connection is all that a client hears who asked for no reply.
             raise ProtocolError(f"produce with acks=0 refused: {refused!r}")
         return Answer(None)
-    return Answer(response, broker.lane.journal.end, durable=durable)
+    answer = Answer(response, broker.lane.journal.end, durable=durable)
+    return _look_up(broker, answer, missed) if missed else answer
+
+
+async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed]) -> Answer:
+    """Turn refusals into the answers of the originals that the log still has."""
+    for refused, incoming, error in missed:
+        offset = await find_original(broker.lane.journal, incoming, error)
+        if offset is not None:
+            broker.metrics.batches_duplicate += 1
+            found = incoming.accepted(offset)
+            refused.error_code, refused.error_message = 0, None
+            refused.base_offset = found.base_offset
+            refused.log_append_time_ms = found.log_append_time_ms
+            refused.log_start_offset = found.log_start_offset
+    return answer
 
 
 class _Writer:
     """Puts the batches of one request into one frame, or each into its own if that is too long."""
 
-    __slots__ = ("_broker", "_draft", "_full", "_is_one_frame", "refusal")
+    __slots__ = ("_broker", "_draft", "_full", "_is_one_frame", "missed", "refusal")
 
     def __init__(self, broker: "Broker", request: ProduceRequest) -> None:
         self._broker = broker
         self._draft: Draft | None = None
         self._full: StorageError | None = None
         self.refusal: RequestError | None = None
+        self.missed: list[Missed] = []
         size = 0
         for topic in request.topic_data:
             for partition in topic.partition_data:
@@ -118,7 +137,13 @@ class _Writer:
             raise InvalidTransactionState("a batch of a transaction came without its id")
         if header.producer_id >= 0:
             check_plain(broker.lane.state.transactions.of_producer(ProducerId(header.producer_id)))
-        original = partition.admit(header, fingerprint)
+        try:
+            original = partition.admit(header, fingerprint)
+        except NotRemembered as error:
+            self.refusal = error
+            refused = _refuse(data, error)
+            self.missed.append((refused, incoming, error))
+            return refused
         if original is not None:
             broker.metrics.batches_duplicate += 1
             return incoming.accepted(original)
