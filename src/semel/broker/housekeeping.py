@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 ROUND_MS = 1_000
 """The longest pause between two looks at the clock."""
 
+CHECKPOINT_FRAMES = 50_000
+"""Frames behind the last checkpoint that start-up may have to replay, about."""
+
 
 class Housekeeping:
     def __init__(self, broker: "Broker", server: "Server") -> None:
@@ -23,6 +26,7 @@ class Housekeeping:
         self._server = server
         self._producers_checked_at_ms = broker.lane.clock.now_ms()
         self._ids_checked_at_ms = self._producers_checked_at_ms
+        self._frames_at_checkpoint = broker.lane.journal.frames_appended
 
     async def run(self) -> None:
         changed = self._broker.waiting_room.changed
@@ -60,7 +64,15 @@ class Housekeeping:
             expire_producers(broker.lane, now_ms - broker.config.producer_id_expiration_ms)
         self._end_overdue_transactions(now_ms)
         self._expire_transactional_ids(now_ms)
+        self._take_checkpoint()
         self._server.close_idle()
+
+    def _take_checkpoint(self) -> None:
+        """Many small frames take long to replay although they fill no segment."""
+        journal = self._broker.lane.journal
+        if journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES:
+            self._frames_at_checkpoint = journal.frames_appended
+            self._server.start_task(journal.checkpoint_now())
 
     def _end_overdue_transactions(self, now_ms: int) -> None:
         broker = self._broker

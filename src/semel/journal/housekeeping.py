@@ -4,6 +4,7 @@ A failure here loses nothing, since every frame is still there to be replayed: i
 the next checkpoint does it all.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -100,7 +101,7 @@ class Housekeeping:
 def _log(warning: str) -> None:
     import structlog
 
-    structlog.get_logger().warning(warning)
+    structlog.wrap_logger(structlog.PrintLogger(sys.stderr)).warning(warning)
 
 
 def _run(
