@@ -1,6 +1,7 @@
 """A disk without room: writes are refused and change nothing, reads go on, room heals it."""
 
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,15 +26,17 @@ SETTINGS = {"journal.segment.bytes": 2 * MIB, "message.max.bytes": 200_000}
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", str(folder)]
-    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"no small disk can be mounted: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+def small_disk() -> Iterator[Path]:
+    # Not below pytest's own folder, which other runs tidy up while this one has a mount there.
+    with tempfile.TemporaryDirectory(prefix="semel-small-disk-") as name:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "none", name]
+        mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+        if mounted.returncode != 0:
+            pytest.skip(f"no small disk can be mounted: {mounted.stderr.strip()}")
+        try:
+            yield Path(name)
+        finally:
+            subprocess.run(["umount", name], check=True)
 
 
 def fill(folder: Path) -> Path:

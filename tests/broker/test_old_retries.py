@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.raw_client import RawClient, produce
 
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from support.raw_client import RawClient, produce
 
 OUT_OF_ORDER = 45
 

@@ -1,0 +1,165 @@
+"""The broker as a process: it starts with one line, ends cleanly, and guards its folder."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from semel.testing import Broker
+from support.raw_client import (
+    RawClient,
+    encoded,
+    fetch_request,
+    fetched_values,
+    produce_values,
+    request_frame,
+)
+
+DEADLINE_S = 60
+READY = "Semel is ready on 127.0.0.1:"
+
+
+@contextmanager
+def served(
+    arguments: Sequence[str], stdin: int = subprocess.DEVNULL
+) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-m", "semel", "serve", "--listen", "127.0.0.1:0", *arguments]
+    with subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def port_of(process: "subprocess.Popen[str]") -> int:
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(READY), line
+    return int(line.removeprefix(READY).partition(",")[0])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_with_clients_connected(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    data = tmp_path / "data"
+    with served(["--data", str(data)]) as process:
+        broker = Broker(port=port_of(process))
+        with RawClient(broker) as writer, RawClient(broker) as waiting, RawClient(broker):
+            writer.create_topic("t")
+            produce_values(writer, "t", [b"kept"])
+            request = fetch_request("t", 1, max_wait_ms=60_000)
+            waiting.send(request_frame("fetch", 11, encoded("fetch", 11, request)))
+            process.send_signal(number)
+            assert process.wait(DEADLINE_S) == 0
+            assert waiting.is_closed_by_broker
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+    with Broker(data=data) as again, RawClient(again) as reader:
+        assert fetched_values(reader, "t") == [b"kept"]
+
+
+def test_a_client_that_does_not_read_cannot_keep_it_from_ending(tmp_path: Path) -> None:
+    with served(["--data", str(tmp_path / "data")]) as process:
+        broker = Broker(port=port_of(process))
+        with RawClient(broker) as client:
+            client.create_topic("t")
+            for _ in range(20):
+                produce_values(client, "t", [bytes(500_000)])
+            fetch = request_frame("fetch", 11, encoded("fetch", 11, fetch_request("t", 0)))
+            client.send(fetch * 10)
+            with RawClient(broker) as other:
+                assert other.end_offset("t") == 20
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(DEADLINE_S) == 0
+
+
+def test_a_second_broker_on_the_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with served(["--data", str(data)]) as first:
+        port_of(first)
+        with served(["--data", str(data)]) as second:
+            _, complaint = second.communicate(timeout=DEADLINE_S)
+        assert second.returncode == 1
+        assert complaint.count("\n") == 1
+        assert str(data) in complaint
+        assert first.poll() is None
+
+
+def test_a_port_that_is_taken_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with served(["--data", str(tmp_path / "data"), "--listen", address]) as process:
+            _, complaint = process.communicate(timeout=DEADLINE_S)
+            assert process.returncode == 1
+            assert complaint.count("\n") == 1
+            assert "in use" in complaint
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("num.partition=3", "'num.partitions'"),
+        ("num.partitions=many", "whole number"),
+        ("num.partitions=0", "between 1 and"),
+        ("auto.create.topics.enable=perhaps", "true or false"),
+        ("message.max.bytes=100000000", "journal.segment.bytes"),
+        ("nonsense", "NAME=VALUE"),
+    ],
+)
+def test_a_bad_setting_is_refused_in_one_sentence(tmp_path: Path, setting: str, words: str) -> None:
+    with served(["--data", str(tmp_path / "data"), "--set", setting]) as process:
+        _, complaint = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 2
+    assert complaint.count("\n") == 1
+    assert words in complaint
+
+
+def temporary_folder(process: "subprocess.Popen[str]") -> Path:
+    """The folder that the broker has open."""
+    opened = [link.readlink() for link in Path(f"/proc/{process.pid}/fd").iterdir()]
+    (folder,) = {path.parent for path in opened if path.parent.name.startswith("semel-")}
+    return folder
+
+
+def test_an_ephemeral_folder_is_gone_at_the_end() -> None:
+    with served(["--ephemeral"]) as process:
+        port_of(process)
+        folder = temporary_folder(process)
+        assert folder.exists()
+        process.terminate()
+        assert process.wait(DEADLINE_S) == 0
+        assert not folder.exists()
+
+
+def test_an_ephemeral_folder_is_gone_when_the_parent_dies() -> None:
+    with served(["--ephemeral", "--stop-with-stdin"], stdin=subprocess.PIPE) as process:
+        port_of(process)
+        folder = temporary_folder(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(DEADLINE_S) == 0
+        assert not folder.exists()
+
+
+def test_a_killed_process_leaves_the_folder_free(tmp_path: Path) -> None:
+    with Broker(data=tmp_path / "data") as broker:
+        with RawClient(broker) as client:
+            client.create_topic("t")
+            produce_values(client, "t", [b"kept"])
+        for _ in range(3):
+            broker.kill()
+            broker.start()
+        with RawClient(broker) as client:
+            assert fetched_values(client, "t") == [b"kept"]
