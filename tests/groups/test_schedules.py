@@ -229,6 +229,10 @@ class Run:
             self.world.restart_from_snapshot()
         self.oracle = Oracle()
         self.restarts += 1
+        # A generation that was announced but not recorded never was; its number comes again.
+        recorded = [r.generation for r in self.world.records if isinstance(r, GenerationRecorded)]
+        newest = max(recorded, default=0)
+        self.past = [past for past in self.past if past[1] <= max(newest, 1)]
 
     # What is checked
 
