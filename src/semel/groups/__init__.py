@@ -1,0 +1,1 @@
+"""Consumer groups in Kafka's classic protocol: members, generations and offsets. Pure."""
