@@ -5,6 +5,7 @@ version of each API that both sides know.
 """
 
 import asyncio
+import enum
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -25,10 +26,15 @@ from semel.wire.messages import metadata as metadata_messages
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 
-_GROUP_KEY = 0
-
 # A topic that is being created is unknown for a moment, one that is not stays so.
 _CREATION_MS_MAX = 5_000
+
+
+class CoordinatorOf(enum.IntEnum):
+    """What a broker coordinates, numbered as FindCoordinator does."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 class Cluster:
@@ -49,7 +55,7 @@ class Cluster:
         self._opening: dict[Address, asyncio.Lock] = {}
         self._addresses: dict[int, Address] = {}
         self._controller_id = NO_NODE
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[CoordinatorOf, str], int] = {}
 
     async def __aenter__(self) -> Self:
         await self._any_link()
@@ -122,29 +128,32 @@ class Cluster:
         described = await self.describe({partition.topic for partition in partitions})
         return {partition: described.leader_of(partition) for partition in partitions}
 
-    async def coordinator_of(self, group_id: str) -> int:
-        """The broker that coordinates this group."""
-        if group_id not in self._coordinators:
-            self._coordinators[group_id] = await self.retry(lambda: self._find(group_id))
-        return self._coordinators[group_id]
+    async def coordinator_of(self, key: str, kind: CoordinatorOf = CoordinatorOf.GROUP) -> int:
+        """The broker that coordinates this group or transactional id."""
+        if (kind, key) not in self._coordinators:
+            self._coordinators[kind, key] = await self.retry(lambda: self._find(kind, key))
+        return self._coordinators[kind, key]
 
-    async def _find(self, group_id: str) -> int:
+    async def _find(self, kind: CoordinatorOf, key: str) -> int:
         reply = await self.call_any(
             find_coordinator,
-            find_coordinator.FindCoordinatorRequest(
-                key=group_id, key_type=_GROUP_KEY, coordinator_keys=[group_id]
-            ),
+            find_coordinator.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]),
         )
         # Before version 4 a reply has room for one coordinator only.
         found = reply.coordinators[0] if reply.coordinators else reply
-        raise_for(found.error_code, f"coordinator of group {group_id}", found.error_message)
+        subject = f"coordinator of {kind.name.lower()} {key}"
+        raise_for(found.error_code, subject, found.error_message)
         self._addresses[found.node_id] = Address(found.host, found.port)
         return found.node_id
 
     async def call_coordinator(
-        self, group_id: str, messages: Messages[_Request, _Reply], request: _Request
+        self,
+        key: str,
+        messages: Messages[_Request, _Reply],
+        request: _Request,
+        kind: CoordinatorOf = CoordinatorOf.GROUP,
     ) -> _Reply:
-        return await self.call(await self.coordinator_of(group_id), messages, request)
+        return await self.call(await self.coordinator_of(key, kind), messages, request)
 
     async def retry(
         self, attempt: Callable[[], Awaitable[_Reply]], timeout_ms: int | None = None
