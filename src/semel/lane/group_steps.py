@@ -29,6 +29,12 @@ def take_group_step(
     `size_max` bounds the bytes of the records that the decision may lead to. The replies may
     leave the lane when the position is durable. Raises JournalFull before anything is decided.
     """
+    if size_max == 0:
+        # A heartbeat needs no room, and must be answered also when the disk is full: sessions
+        # would end otherwise.
+        step = decide(lane.clock.now_ms())
+        assert not step.records, "a step that writes nothing has records"
+        return step, lane.journal.end
     topic = offsets_topic(lane)
     draft = lane.draft(size_max + BATCHES_OVERHEAD, urgent=urgent)
     step = decide(draft.now_ms)
