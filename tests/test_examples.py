@@ -1,0 +1,31 @@
+"""The examples do what they show."""
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+from examples import kill_and_recover, produce_and_consume
+from rich.console import Console
+
+from semel.testing import Broker
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_nothing_is_lost_under_kills() -> None:
+    outcome = kill_and_recover.main(Console(file=io.StringIO()))
+    assert outcome.read == outcome.sent == outcome.acknowledged
+    assert outcome.sent >= kill_and_recover.KILLS * kill_and_recover.RECORDS_BETWEEN_KILLS
+    assert (outcome.lost, outcome.duplicated, outcome.out_of_order) == (0, 0, 0)
+
+
+def test_what_is_produced_is_consumed(semel_broker: Broker) -> None:
+    assert produce_and_consume.main(semel_broker.bootstrap_servers) == produce_and_consume.GREETINGS
+
+
+def test_a_broker_is_embedded_in_pytest() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "examples/embedded_in_pytest.py"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+    assert "2 passed" in ran.stdout
