@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from semel.errors import SemelError
 from semel.types import TopicPartition
 from semel.verify.administrator import topic_seen
 from semel.verify.client import Client
@@ -11,12 +12,13 @@ from semel.verify.history import NotServing, Stored, TopicMade, WholeLog
 from semel.verify.link import Link, Lost
 from semel.verify.machine import Machine
 from semel.verify.members import committed_offset
+from semel.verify.producers import ACKS_ONE, PlainProducer
 from semel.verify.readers import fetch_request, partitions_of, stored_records, term_end_of
-from semel.verify.workload import GROUP, PARTITIONS
+from semel.verify.workload import GROUP, PARTITIONS, SHARED
 from semel.wire.messages import fetch
 
 PATIENCE_S = 30.0
-REST_S = 0.5
+REST_S = 1.0
 
 
 class Finale:
@@ -25,22 +27,29 @@ class Finale:
         self._machine = machine
 
     async def run(self) -> None:
+        await self._within_patience(self._say_last_words())
         await asyncio.sleep(REST_S)
-        await self._within_patience(0)
         self._machine.lose_power()
-        await self._within_patience(1)
+        await self._within_patience(self._read_all(0))
+        self._machine.lose_power()
+        await self._within_patience(self._read_all(1))
         await self._machine.stop()
-        await self._within_patience(2)
+        await self._within_patience(self._read_all(2))
 
-    async def _within_patience(self, round_number: int) -> None:
-        reading = self._client.process.start(self._read_all(round_number))
+    async def _within_patience(self, work: Coroutine[Any, Any, None]) -> None:
+        reading = self._client.process.start(work)
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await reading
         except TimeoutError:
             self._client.history.note(NotServing(f"nothing in {PATIENCE_S} s"))
-        except AssertionError as error:
+        except (AssertionError, SemelError) as error:
             self._client.history.note(NotServing(repr(error)))
+
+    async def _say_last_words(self) -> None:
+        """A record that no one waits for must come to rest as well."""
+        await self._machine.serving()
+        await PlainProducer(self._client, PARTITIONS, ACKS_ONE, 1).run()
 
     async def _read_all(self, round_number: int) -> None:
         await self._machine.serving()
@@ -78,7 +87,7 @@ class Finale:
         for topic in dict.fromkeys(made.topic for made in history.all(TopicMade)):
             history.note(await topic_seen(link, topic))
         for partition in PARTITIONS:
-            if partition.topic == "alpha":
+            if partition in SHARED:
                 history.note(await committed_offset(link, GROUP, partition))
             for term in range(link.term + 1):
                 history.note(await term_end_of(link, partition, term))

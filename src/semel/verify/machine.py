@@ -59,6 +59,10 @@ class ProcessTasks(asyncio.TaskGroup):
             self._machine.broken(self._process, error)
 
 
+class Hopeless(Exception):
+    """The broker has ended by itself, or cannot start; there is nothing more to see."""
+
+
 class Machine:
     def __init__(self, seed: int, network: Network, history: History) -> None:
         self._seed = seed
@@ -79,7 +83,7 @@ class Machine:
         self._is_listening = False
         self._processes: list[Process] = []
         self._changed = asyncio.Event()
-        self._stays_down = False
+        self._is_hopeless = False
         loop.set_exception_handler(self._on_exception)
 
     # A host that clients connect to.
@@ -95,12 +99,14 @@ class Machine:
     # Life
 
     async def run(self) -> None:
-        """Start, and start again whenever it has died, until it is told to stay down."""
-        while not self._stays_down:
+        """Start, and start again whenever it has died. Raises Hopeless if there is no use in it."""
+        while True:
             self._start()
             while self._running is not None:
                 self._changed.clear()
                 await self._changed.wait()
+            if self._is_hopeless:
+                raise Hopeless
             await asyncio.sleep(self._rng.expovariate(1 / 0.15))
 
     def _start(self) -> None:
@@ -120,8 +126,10 @@ class Machine:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it did not start.
             is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-            if not (is_full and self.device.is_full):
-                self._history.note(OpenFailed(repr(error)))
+            if is_full and self.device.is_full:
+                self._die(Cause.STOPPED, "no room to start")
+                return
+            self._history.note(OpenFailed(repr(error)))
             self._die(Cause.CRASHED, repr(error))
             return
         self._tasks = ProcessTasks(self, process)
@@ -183,10 +191,6 @@ class Machine:
         else:
             self._die(Cause.CRASHED, repr(error))
 
-    def stay_down(self) -> None:
-        self._stays_down = True
-        self.kill()
-
     def bury(self) -> None:
         for process in self._processes:
             process.bury()
@@ -205,6 +209,7 @@ class Machine:
         else:
             self.device.kill()
         self.broker = None
+        self._is_hopeless |= cause is Cause.CRASHED
         self._history.note(Died(self._loop.time(), cause, reason))
         self._changed.set()
 

@@ -201,6 +201,27 @@ class Member:
         raise Rejoin
 
 
+class Auditor:
+    """Reads what a group has committed, without being a part of it."""
+
+    def __init__(self, client: Client, group: str, partitions: Sequence[TopicPartition]) -> None:
+        self._client = client
+        self._group = group
+        self._partitions = partitions
+
+    async def run(self) -> None:
+        while True:
+            link = await self._client.link()
+            try:
+                while True:
+                    partition = self._client.rng.choice(self._partitions)
+                    seen = await committed_offset(link, self._group, partition)
+                    self._client.history.note(seen)
+                    await self._client.think()
+            except Lost:
+                await self._client.back_off()
+
+
 async def committed_offset(link: Link, group: str, partition: TopicPartition) -> OffsetSeen:
     """In the form of every version at once; only one of them is encoded."""
     index = partition.partition

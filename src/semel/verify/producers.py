@@ -18,6 +18,8 @@ from semel.wire.messages import init_producer_id, produce
 ACKS_ALL, ACKS_ONE, ACKS_NONE = -1, 1, 0
 IN_FLIGHT_MAX = 5
 NO_PRODUCER = (-1, -1)
+PATIENCES_S = (0.02, 0.1, 1.0)
+"""Who waits less than a slow sync takes sends again what is not durable yet."""
 PADDING_SIZES = (0, 10, 200, 3000, 12_000)
 
 
@@ -61,6 +63,7 @@ class Producer:
         self._rng = client.rng
         self._acks = acks
         self._batches_left = batch_count
+        self._patience_s = client.rng.choice(PATIENCES_S)
         self._is_careless = is_careless
         """It gives sequences whose fate it does not know to other records."""
         self._producer = NO_PRODUCER
@@ -116,7 +119,7 @@ class Producer:
             if not in_flight:
                 return
             future, chosen = in_flight.popleft()
-            reply = await link.wait(future)
+            reply = await link.wait(future, self._patience_s)
             is_disturbed |= not self._settle(reply, chosen, link.term)
             if is_disturbed and self._rng.random() < 0.3:
                 raise Lost

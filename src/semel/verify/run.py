@@ -21,7 +21,7 @@ from semel.verify.history import (
     TopicMade,
 )
 from semel.verify.link import Lost, Surroundings
-from semel.verify.machine import Machine
+from semel.verify.machine import Hopeless, Machine
 from semel.verify.simulated_loop import SimulatedLoop, simulate
 from semel.verify.simulated_network import Network
 from semel.verify.trace import Trace
@@ -56,20 +56,21 @@ async def _run(seed: int) -> Outcome:
     population = Population(seed, surroundings)
     observer = Client("observer", surroundings, seed)
     faults = Faults(seed, machine, network, population)
-    async with asyncio.TaskGroup() as tasks:
-        living = tasks.create_task(machine.run())
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await observer.process.start(_make_topics(observer))
-                population.start()
-                await faults.run(Random(f"length {seed}").uniform(*FAULTS_S))
-                await _finish(population, history)
-                population.end()
-                await Finale(observer, machine).run()
-        except TimeoutError:
-            history.note(NotServing(f"the run did not end within {PATIENCE_S} s"))
-        machine.stay_down()
-        living.cancel()
+    try:
+        async with asyncio.TaskGroup() as tasks, asyncio.timeout(PATIENCE_S):
+            living = tasks.create_task(machine.run())
+            await observer.process.start(_make_topics(observer))
+            population.start()
+            await faults.run(Random(f"length {seed}").uniform(*FAULTS_S))
+            await _finish(population, history)
+            population.end()
+            await Finale(observer, machine).run()
+            living.cancel()
+    except* TimeoutError:
+        history.note(NotServing(f"the run did not end within {PATIENCE_S} s"))
+    except* Hopeless:
+        pass  # Why is in the history.
+    machine.kill()
     for failure in population.failures():
         history.note(NotServing(failure))
     counts = _counts(machine, network, faults, history)
@@ -101,8 +102,6 @@ async def _finish(population: Population, history: History) -> None:
             await population.finish_producing()
     except TimeoutError:
         history.note(NotServing(f"producers did not finish in {PRODUCING_PATIENCE_S} s"))
-    except Exception:  # noqa: BLE001 - the failure of a client is noted with those of the others.
-        return
 
 
 def _counts(machine: Machine, network: Network, faults: Faults, history: History) -> Counter[str]:

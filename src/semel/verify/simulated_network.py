@@ -60,6 +60,9 @@ class SimulatedTransport(asyncio.Transport):
         self._high_size = 64 * 1024 if high is None else high
         self._low_size = self._high_size // 4 if low is None else low
 
+    def get_write_buffer_size(self) -> int:
+        return self._wire.to_client.held_size
+
     def write(self, data: Buffer) -> None:
         self.writelines((data,))
 

@@ -10,7 +10,7 @@ from semel.types import TopicPartition
 from semel.verify.administrator import Administrator
 from semel.verify.client import Client
 from semel.verify.link import Surroundings
-from semel.verify.members import Member
+from semel.verify.members import Auditor, Member
 from semel.verify.producers import ACKS_ALL, ACKS_NONE, ACKS_ONE, PlainProducer, Producer
 from semel.verify.readers import Reader
 
@@ -19,6 +19,7 @@ PARTITIONS = [
     TopicPartition(topic, index) for topic, count in TOPICS.items() for index in range(count)
 ]
 GROUP = "crew"
+SHARED = [partition for partition in PARTITIONS if partition.topic == "alpha"]
 
 Work = Callable[[Client], Coroutine[Any, Any, None]]
 
@@ -64,7 +65,7 @@ class Population:
         for role in self.roles:
             if role.name.startswith("producer"):
                 assert role.task is not None
-                await role.task
+                await asyncio.wait([role.task])
 
     def end(self) -> None:
         for role in self.roles:
@@ -108,6 +109,7 @@ class Population:
             works[f"member-{number}"] = self._membership(
                 f"instance-{number}" if rng.random() < 0.4 else None
             )
+        works["auditor"] = lambda client: Auditor(client, GROUP, SHARED).run()
         works["administrator"] = lambda client: Administrator(client).run()
         return works
 
@@ -123,5 +125,4 @@ class Population:
         return lambda client: PlainProducer(client, partitions, acks, 30).run()
 
     def _membership(self, instance_id: str | None) -> Work:
-        shared = [partition for partition in PARTITIONS if partition.topic == "alpha"]
-        return lambda client: Member(client, GROUP, shared, instance_id).run()
+        return lambda client: Member(client, GROUP, SHARED, instance_id).run()

@@ -1,0 +1,27 @@
+"""A disk with moods: now and then its syncs take long, so that more is at stake in a crash."""
+
+from collections.abc import Sequence
+from random import Random
+
+from semel.journal.device import Done
+from semel.journal.memory import MemoryDevice
+
+SYNC_DELAYS_S = (0.0, 0.0, 0.002, 0.02, 0.2)
+MOOD_COUNT = 10
+"""Syncs until the mood may change."""
+
+
+class SimulatedDisk(MemoryDevice):
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self._moods = Random(rng.random())
+        self._delay_s = 0.0
+
+    def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        if self._moods.randrange(MOOD_COUNT) == 0:
+            self._delay_s = self._moods.choice(SYNC_DELAYS_S)
+        if self._delay_s == 0.0:
+            super().submit_sync(names, folder, on_done)
+            return
+        assert self._loop is not None
+        self._loop.call_later(self._delay_s, super().submit_sync, names, folder, on_done)
