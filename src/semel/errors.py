@@ -13,6 +13,9 @@ SemelError                      anything this package raises on purpose
 
 from typing import ClassVar
 
+MESSAGE_LENGTH_MAX = 1_000
+"""Characters of a refusal that its client is shown."""
+
 
 class SemelError(Exception):
     """Base of every error raised on purpose by this package."""
@@ -47,6 +50,10 @@ class RequestError(SemelError):
 
     code: ClassVar[int]
     retriable: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        # Many messages quote what the client sent, and older replies hold 32,767 bytes of text.
+        return super().__str__()[:MESSAGE_LENGTH_MAX]
 
 
 class UnknownServerError(RequestError):

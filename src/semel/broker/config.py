@@ -6,6 +6,7 @@ with the nearest valid name.
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from semel.errors import ConfigError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+SHOWN_MAX = 100
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
 
 
 def _setting(
@@ -190,6 +193,8 @@ def text_of(value: object) -> str:
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    # A client may send a name of megabytes, and the comparison is not linear.
+    name = name[:SHOWN_MAX]
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
     return f"there is no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
@@ -202,10 +207,11 @@ def parse_bool(name: str, value: object) -> bool:
 
 
 def parse_int(name: str, value: object, least: int, most: int) -> int:
-    try:
-        number = int(str(value))
-    except ValueError:
-        raise ConfigError(f"{name}={value}: must be a whole number") from None
+    text = str(value)
+    # Python would also take "1_000", blanks, other scripts' digits, and thousands of digits.
+    if not _WHOLE_NUMBER.fullmatch(text):
+        raise ConfigError(f"{name}={text[:SHOWN_MAX]}: must be a whole number")
+    number = int(text)
     if not least <= number <= most:
         raise ConfigError(f"{name}={number}: must be between {least} and {most}")
     return number

@@ -1,5 +1,6 @@
 """The settings of a topic: Kafka's names and defaults, which are enforced, which only kept."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from semel.broker.config import (
     INT32_MAX,
     INT64_MAX,
+    SHOWN_MAX,
     BrokerConfig,
     parse_bool,
     parse_int,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE = 2
 LOG_APPEND_TIME = "LogAppendTime"
+_RATIO = re.compile(r"0(\.[0-9]{1,17})?|1(\.0{1,17})?")
 
 
 class TopicSetting(NamedTuple):
@@ -114,14 +117,14 @@ def _check_value(name: str, setting: TopicSetting, value: str) -> None:
         given = [part.strip() for part in value.split(",")] if setting.kind == "list" else [value]
         for part in given:
             if part not in setting.choices:
-                raise InvalidConfig(f"{name}={value}: must be of {', '.join(setting.choices)}")
+                raise InvalidConfig(
+                    f"{name}={value[:SHOWN_MAX]}: must be of {', '.join(setting.choices)}"
+                )
     elif setting.kind == "boolean":
         parse_bool(name, value)
     elif setting.kind == "double":
-        try:
-            float(value)
-        except ValueError:
-            raise InvalidConfig(f"{name}={value}: must be a number") from None
+        if not _RATIO.fullmatch(value):
+            raise InvalidConfig(f"{name}={value[:SHOWN_MAX]}: must be a number from 0 to 1")
     else:
         parse_int(name, value, setting.least, setting.most)
 

@@ -1,6 +1,7 @@
 """Steps that change topics and producer ids: each is checked, then appended as one frame."""
 
 from semel.errors import (
+    InvalidConfig,
     InvalidPartitions,
     OffsetOutOfRange,
     TopicAlreadyExists,
@@ -20,6 +21,7 @@ from semel.types import Offset, Position, ProducerId
 
 TOPIC_ID_SIZE = 16
 CONFIG_SIZE_MAX = FACT_SIZE_MAX // 2
+"""Bytes of all settings of a topic, so that the fact fits into the room reserved for it."""
 
 
 def check_new_topic(lane: Lane, name: str, partition_count: int) -> None:
@@ -31,6 +33,7 @@ def check_new_topic(lane: Lane, name: str, partition_count: int) -> None:
 
 def create_topic(lane: Lane, name: str, partition_count: int, config: dict[str, str]) -> Topic:
     check_new_topic(lane, name, partition_count)
+    check_config_size(config)
     draft = lane.draft(FACT_SIZE_MAX)
     draft.add_fact(
         facts.TopicCreated(
@@ -102,7 +105,14 @@ def add_partitions(lane: Lane, topic: Topic, count: int) -> Position:
     return draft.append()
 
 
+def check_config_size(config: dict[str, str]) -> None:
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in config.items())
+    if size > CONFIG_SIZE_MAX:
+        raise InvalidConfig(f"the settings have {size} bytes, more than {CONFIG_SIZE_MAX}")
+
+
 def configure_topic(lane: Lane, topic: Topic, config: dict[str, str]) -> Position:
+    check_config_size(config)
     draft = lane.draft(FACT_SIZE_MAX)
     draft.add_fact(facts.TopicConfigured(topic.name, config))
     return draft.append()
