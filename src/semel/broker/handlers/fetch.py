@@ -17,6 +17,7 @@ from semel.broker.answer import Answer, Call
 from semel.errors import FetchSessionIdNotFound, OffsetOutOfRange, RequestError
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
+from semel.records import batch as record_batch
 from semel.types import Buffer, Offset, Position
 from semel.wire.messages.fetch import (
     AbortedTransaction,
@@ -108,14 +109,15 @@ class _Look:
             return PartitionData(wanted.partition, error.code, -1, records=b"")
         is_committed = self._isolation_level == READ_COMMITTED
         bound = partition.last_stable_offset if is_committed else partition.high_watermark
+        records = self._records(partition, wanted, bound)
         return PartitionData(
             wanted.partition,
             0,
             partition.high_watermark,
             partition.last_stable_offset,
             partition.log_start_offset,
-            aborted_transactions=_aborted(partition, wanted, bound) if is_committed else None,
-            records=self._records(partition, wanted, bound),
+            aborted_transactions=_aborted(partition, wanted, records) if is_committed else None,
+            records=records,
         )
 
     def _records(
@@ -161,12 +163,16 @@ class _Reading(_Look):
 
 
 def _aborted(
-    partition: Partition, wanted: FetchPartition, bound: Offset
+    partition: Partition, wanted: FetchPartition, records: Buffer | list[Buffer]
 ) -> list[AbortedTransaction]:
-    """Aborted transactions that overlap what the reader may be given, also those begun before."""
+    """Aborted transactions that overlap these records, also those begun before them.
+
+    Not those behind them: in a log with many aborts, each fetch would carry all that are to come.
+    """
+    if not isinstance(records, list) or not records:
+        return []
+    end = Offset(record_batch.read(records[-1]).last_offset + 1)
     return [
         AbortedTransaction(aborted.producer_id, aborted.first_offset)
-        for aborted in partition.transactions.aborted.overlapping(
-            Offset(wanted.fetch_offset), bound
-        )
+        for aborted in partition.transactions.aborted.overlapping(Offset(wanted.fetch_offset), end)
     ]
