@@ -25,7 +25,7 @@ from transactions import (
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Kill = Callable[[], None]
-CHAOS_SEEDS = range(30)
+CHAOS_SEEDS = range(40)
 
 
 def no_seed_violates(dialect: Dialect | None = None) -> None:

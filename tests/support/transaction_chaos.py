@@ -49,6 +49,8 @@ class Chaos:
         self._connections: list[Connection] = []
         self._replies: list[tuple[int, Session, int, Reply]] = []
         self._sessions: list[Session] = []
+        self._read: set[str] = set()
+        """What readers were shown at any time: none of it may ever vanish."""
 
     def run(self) -> list[str]:
         """Violations, in words; none if every conclusion of every client was right."""
@@ -73,6 +75,8 @@ class Chaos:
             self._release()
         elif choice < 0.97:
             self._lose_patience(rng.choice(self._delayed() or self._sessions))
+        elif choice < 0.98:
+            self._show()
         elif choice < 0.99:
             self.lane.tick(rng.choice((1, 10, 200)))
         elif choice < 0.994:
@@ -177,6 +181,10 @@ class Chaos:
         for session in tuple(self._sessions):
             self._lose_patience(session)
 
+    def _show(self) -> None:
+        for partition in self.lane.state.partitions.values():
+            self._read.update(partition.read_committed(Offset(0)))
+
     # The check
 
     def _violations(self) -> list[str]:
@@ -194,6 +202,7 @@ class Chaos:
         found += [
             f"{record} is there {count} times" for record, count in shown.items() if count > 1
         ]
+        found += [f"{record} was read and has vanished" for record in self._read - shown.keys()]
         for attempt in self.attempts:
             found += _judge(attempt, shown)
         return found

@@ -119,7 +119,7 @@ class Walk:
         self.check_markers(before, decision)
         if isinstance(command, InitProducer | End):
             self.hand_out((decision.producer_id, decision.producer_epoch))
-        self.check_retry(command, decision)
+        self.check_retry(command, decision, before)
 
     def check_pair(self, one: Transaction, other: Transaction) -> None:
         if other.producer_id == NO_PRODUCER_ID:
@@ -152,15 +152,15 @@ class Walk:
             assert identity not in self.given, "an epoch was handed out again"
             self.given.append(identity)
 
-    def check_retry(self, command: Command, decision: Decision) -> None:
+    def check_retry(self, command: Command, decision: Decision, before: Transaction | None) -> None:
         """Whoever lost the answer asks again and hears the same, and nothing is written."""
         if isinstance(command, Doom):
             return  # It is refused, the first time and every time.
         if isinstance(command, InitProducer) and command.producer_id == NO_PRODUCER_ID:
             return  # A newcomer cannot be told from another newcomer.
         value = self.world.store.get(ID)
-        if value is None or (isinstance(command, InitProducer) and decision.producer_epoch == 0):
-            return  # An id that had expired knows nothing of its producers.
+        if value is None or before is None:
+            return  # An id that has expired knows nothing of its producers.
         again = decide(value, command, self.world.context)
         assert again.values == ()
         assert (again.producer_id, again.producer_epoch) == (

@@ -27,8 +27,9 @@ class FieldReader:
         self._position = end
         return taken
 
-    def int8(self) -> int:
-        return int.from_bytes(self._take(1), "big", signed=True)
+    def integers(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Several integers at once, as `layout` says."""
+        return layout.unpack(self._take(layout.size))
 
     def int16(self) -> int:
         return int.from_bytes(self._take(2), "big", signed=True)

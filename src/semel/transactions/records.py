@@ -40,7 +40,8 @@ DOOMED_TAG = 10_002
 
 _NO_TAGS = b"\x00"
 _NULL_ARRAY = b"\x00"
-_HEAD = struct.Struct(">hqhib")
+_HEAD = struct.Struct(">qhib")
+"""Producer id, epoch, timeout, status: the same in both versions."""
 _TIMES = struct.Struct(">qq")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -52,8 +53,7 @@ def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:
     key = _INT16.pack(KEY_VERSION) + string_field(transaction.transactional_id)
     if transaction.status is Status.DEAD:
         return key, None
-    head = _HEAD.pack(
-        VALUE_VERSION,
+    head = _INT16.pack(VALUE_VERSION) + _HEAD.pack(
         transaction.producer_id,
         transaction.producer_epoch,
         transaction.timeout_ms,
@@ -118,24 +118,21 @@ def _read_value(transactional_id: TransactionalId, reader: FieldReader) -> Trans
     if not 0 <= version <= VALUE_VERSION:
         raise CorruptJournal(f"transaction value of version {version}; 0 and 1 are known")
     reader.flexible = version >= VALUE_VERSION
-    producer_id = ProducerId(reader.int64())
-    producer_epoch = ProducerEpoch(reader.int16())
-    timeout_ms = reader.int32()
-    status = _status(reader.int8())
+    producer_id, producer_epoch, timeout_ms, status = reader.integers(_HEAD)
     partitions = set()
     for _ in range(reader.count()):
         topic = reader.string()
         for _ in range(reader.count()):
             partitions.add(TopicPartition(topic, reader.int32()))
         reader.skip_tags()
-    last_update_ms, started_at_ms = reader.int64(), reader.int64()
+    last_update_ms, started_at_ms = reader.integers(_TIMES)
     tags = reader.tags()
     return Transaction(
         transactional_id=transactional_id,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=ProducerEpoch(producer_epoch),
         timeout_ms=timeout_ms,
-        status=status,
+        status=_status(status),
         last_producer_epoch=ProducerEpoch(
             _tagged(tags, LAST_PRODUCER_EPOCH_TAG, _INT16, NO_PRODUCER_EPOCH)
         ),
