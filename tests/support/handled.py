@@ -1,0 +1,78 @@
+"""A broker without sockets: requests go straight to its handlers, on a disk in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+from semel.broker.answer import Answer, Call
+from semel.broker.broker import Broker, Storage
+from semel.broker.config import BrokerConfig
+from semel.broker.dispatch import route
+from semel.journal.memory import MemoryDevice
+from support.raw_client import BY_MODULE
+
+CONFIG = BrokerConfig(
+    message_max_bytes=20_000,
+    journal_segment_bytes=2**21,
+    offsets_topic_num_partitions=3,
+    group_min_session_timeout_ms=1,
+)
+
+
+class LoopClock:
+    """The time of the running loop, which is simulated."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
+
+
+class SeededRandomness:
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+
+    def token_bytes(self, size: int) -> bytes:
+        return self._rng.randbytes(size)
+
+
+class Peer:
+    number = 1
+    client_host = "/127.0.0.1"
+    listener = ("127.0.0.1", 9092)
+
+
+def opened(device: MemoryDevice, rng: Random, config: BrokerConfig = CONFIG) -> Broker:
+    """Recovered, and not yet started."""
+    storage = Storage("memory", lambda: (2**40, 2**40))
+    return Broker(config, device, storage, LoopClock(), SeededRandomness(rng))
+
+
+@asynccontextmanager
+async def started(broker: Broker) -> AsyncIterator[Broker]:
+    """Serves within the block; ends as a killed process does, without a last checkpoint."""
+
+    async def serve(ready: "asyncio.Future[None]") -> None:
+        async with asyncio.TaskGroup() as tasks:
+            await broker.start(tasks)
+            ready.set_result(None)
+
+    ready = asyncio.get_running_loop().create_future()
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(serve(ready))
+        await ready
+        yield broker
+        serving.cancel()
+
+
+async def call(broker: Broker, module: str, version: int, request: Any) -> Any:
+    """The response, once the journal allows it to leave."""
+    known = route(BY_MODULE[module].key)
+    handled = known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
+    answer = handled if isinstance(handled, Answer) else await handled
+    if answer.durable:
+        await broker.lane.durable(answer.position)
+    # Whatever a handler answers can be said in the version that was asked for.
+    if answer.response is not None:
+        known.api.encode_response(answer.response, version)
+    return answer.response
