@@ -39,6 +39,17 @@ def test_a_killed_process_replays_only_from_the_last_roll() -> None:
     assert after.checkpoint_count >= len(before.payloads) - 2 * per_segment
 
 
+def test_a_published_checkpoint_and_its_indexes_survive_a_power_loss() -> None:
+    for seed in range(20):
+        device = device_of(seed)
+        before = long_life(device)
+        device.power_loss()
+        after = Remembering(device)
+        assert after.checkpoint_count == len(before.payloads)
+        batches = after.journal.batches(0, 0, len(before.payloads), 2**30)
+        assert [bytes(batch) for batch in batches] == before.payloads
+
+
 @pytest.mark.parametrize("damaged_count", [1, 2])
 def test_a_damaged_checkpoint_gives_way_to_an_older_one_or_to_the_whole_journal(
     damaged_count: int,

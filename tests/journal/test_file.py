@@ -247,8 +247,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("mounting a small file system needs privileges")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        # Lazily: a test that failed may have left files open.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def test_a_full_disk_refuses_writes_serves_reads_and_takes_writes_again(small_disk: Path) -> None:

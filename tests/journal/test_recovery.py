@@ -40,6 +40,16 @@ def test_every_open_raises_the_incarnation_even_if_it_appends_nothing() -> None:
     assert [reopen(device).journal.incarnation for _ in range(3)] == [1, 2, 3]
 
 
+def test_no_power_loss_makes_an_incarnation_come_twice() -> None:
+    for seed in range(20):
+        device = device_of(seed)
+        seen = []
+        for _ in range(4):
+            seen.append(reopen(device).journal.incarnation)
+            device.power_loss()
+        assert seen == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("offset", [0, 3, 5, 9, 13, 17, 25, 29, HEADER_SIZE, FRAME_SIZE - 1])
 def test_a_flipped_bit_before_a_recorded_durable_position_is_damage_with_its_place(
     offset: int,

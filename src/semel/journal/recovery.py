@@ -92,7 +92,7 @@ def recover(device: Device, segment_bytes: int) -> Recovered:
 
 
 def _tidy(device: Device) -> list[str]:
-    """Removes what unfinished jobs left; a prepared segment may hold frames, its rename lost."""
+    """Removes what unfinished jobs left, which gives its room back; returns the other names."""
     found = []
     for name in device.names():
         if name.endswith(names.TEMPORARY) or name == names.PREPARED:
