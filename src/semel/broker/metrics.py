@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
 from semel.types import Position
@@ -64,7 +64,7 @@ class Collector:
         self._broker = broker
 
     def collect(self) -> Iterator["Metric"]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.core import CounterMetricFamily
 
         broker = self._broker
         metrics, journal, state = broker.metrics, broker.lane.journal, broker.lane.state
@@ -80,16 +80,6 @@ class Collector:
         for reason, count in sorted(journal.sync_counts.items()):
             syncs.add_metric([str(reason)], count)
         yield syncs
-
-        def counter(name: str, about: str, value: float) -> Any:
-            family = CounterMetricFamily(name, about)
-            family.add_metric([], value)
-            return family
-
-        def gauge(name: str, about: str, value: float) -> Any:
-            family = GaugeMetricFamily(name, about)
-            family.add_metric([], value)
-            return family
 
         yield counter("semel_bytes_in", "Bytes of stored batches.", metrics.bytes_in)
         yield counter("semel_bytes_out", "Bytes of fetched batches.", metrics.bytes_out)
@@ -110,6 +100,17 @@ class Collector:
         yield counter(
             "semel_connections_refused", "Connections over the limit.", metrics.connections_refused
         )
+        yield counter(
+            "semel_requests_late",
+            "Requests refused because their client had replaced the connection they came on.",
+            metrics.requests_late,
+        )
+        yield counter(
+            "semel_producers_fenced",
+            "Requests refused because another producer has taken the place of theirs.",
+            metrics.producers_fenced,
+        )
+        yield from _transactions(broker)
         yield counter("semel_journal_frames", "Frames appended.", journal.frames_appended)
         yield counter("semel_journal_bytes", "Bytes appended.", journal.bytes_appended)
         yield counter("semel_journal_writes", "Writes of the journal.", journal.writes)
@@ -122,6 +123,77 @@ class Collector:
             "Bytes appended that a power loss would take.",
             journal.end - journal.durable,
         )
+
+
+def _transactions(broker: "Broker") -> Iterator["Metric"]:
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        SummaryMetricFamily,
+    )
+
+    metrics, lane = broker.metrics, broker.lane
+    ended = CounterMetricFamily(
+        "semel_transactions_ended", "Transactions that ended, by how.", labels=["how"]
+    )
+    ended.add_metric(["commit"], metrics.transactions_committed)
+    ended.add_metric(["abort"], metrics.transactions_aborted)
+    ended.add_metric(["timeout"], metrics.transactions_timed_out)
+    yield ended
+    yield SummaryMetricFamily(
+        "semel_commit_latency_seconds",
+        "From the decision to commit until it is durable.",
+        count_value=metrics.commit_count,
+        sum_value=metrics.commit_seconds,
+    )
+    opened = lane.state.transactions.open()
+    yield gauge("semel_transactions_open", "Transactions that are open.", len(opened))
+    now_ms = lane.clock.now_ms()
+    oldest_ms = min((each.started_at_ms for each in opened), default=now_ms)
+    yield gauge(
+        "semel_transaction_age_seconds_max",
+        "Age of the transaction that has been open for longest.",
+        max(0, now_ms - oldest_ms) / 1000,
+    )
+    # Read while the broker moves both, so that one may be newer than the other.
+    lags = {
+        topic.name: max(
+            max(0, partition.high_watermark - partition.last_stable_offset)
+            for partition in topic.partitions
+        )
+        for topic in list(lane.state.topics.values())
+        if topic.partitions
+    }
+    yield gauge(
+        "semel_last_stable_offset_lag_max",
+        "Offsets between the end and where read_committed readers stop, at most.",
+        max(lags.values(), default=0),
+    )
+    by_topic = GaugeMetricFamily(
+        "semel_last_stable_offset_lag",
+        "As above, of the topics where it is not 0.",
+        labels=["topic"],
+    )
+    for name, lag in sorted(lags.items()):
+        if lag:
+            by_topic.add_metric([name], lag)
+    yield by_topic
+
+
+def counter(name: str, about: str, value: float) -> "Metric":
+    from prometheus_client.core import CounterMetricFamily
+
+    family = CounterMetricFamily(name, about)
+    family.add_metric([], value)
+    return family
+
+
+def gauge(name: str, about: str, value: float) -> "Metric":
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, about)
+    family.add_metric([], value)
+    return family
 
 
 def serve_metrics(broker: "Broker", host: str, port: int) -> tuple[str, int]:
