@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from semel.records.batch import split
 from semel.records.records import Record, decode_batch, encode_batch
@@ -48,8 +48,14 @@ def encoded(module: str, version: int, request: Any) -> bytes:
     return b"".join(bytes(part) for part in BY_MODULE[module].encode_request(request, version))
 
 
+class Listening(Protocol):
+    """A broker, in a process or a thread of its own."""
+
+    port: int
+
+
 class RawClient:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Listening) -> None:
         self._socket = socket.create_connection(("127.0.0.1", broker.port), TIMEOUT_S)
 
     def send(self, raw: bytes) -> None:

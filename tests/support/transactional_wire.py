@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Self
 from semel.records.batch import split
 from semel.records.control import decode_marker
 from semel.records.records import Record, decode_batch, encode_batch
-from semel.testing import Broker
 from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -32,7 +31,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from support.raw_client import RawClient, decoded_reply, encoded, request_frame
+from support.raw_client import Listening, RawClient, decoded_reply, encoded, request_frame
 
 TIMESTAMP_MS = 1_000
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -58,7 +57,7 @@ OLDEST = Versions(init=0, produce=3, add_partitions=0, add_offsets=0, commit_off
 class WireProducer:
     def __init__(
         self,
-        broker: Broker,
+        broker: Listening,
         transactional_id: str,
         versions: Versions = TV2,
         *,
