@@ -67,7 +67,8 @@ class Inbox:
 
     def _grow(self) -> None:
         room = min(self._wanted() - self._filled, max(self._filled, SCRATCH_SIZE))
-        self._partial += bytes(room)
+        # Not in place: an event loop may still hold the view it received into.
+        self._partial = self._partial + bytes(room)
 
     def _wanted(self) -> int:
         """How many bytes, with the size itself, the unfinished request needs."""
