@@ -1,16 +1,18 @@
 """What a transaction costs: a bare TV2 client against the same records with acks=all."""
 
 import os
+import selectors
 import socket
 import statistics
+import struct
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 from bench import load, processes
 from bench.figures import Figure, Plan, durable_broker
+from semel.records.checksum import crc32c
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
 from semel.wire.apis import BY_KEY
@@ -20,25 +22,29 @@ TOPIC = "bench"
 PRODUCE, INIT, END = 0, 22, 26
 PARTITION_COUNTS = (1, 8, 64)
 NOW_MS = 1_700_000_000_000
+EPOCH_MARK = 0x7A7B
+"""Stands in a prepared request where the epoch will be."""
+_EPOCH = struct.Struct(">h")
+_CHECKSUM = struct.Struct(">I")
 
 
 class TransactionalClient:
     """One connection, one transactional id, nothing but the requests that a transaction needs."""
 
     def __init__(self, port: int, transactional_id: str) -> None:
-        self._link = socket.create_connection(("127.0.0.1", port))
-        self._link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.link = socket.create_connection(("127.0.0.1", port))
+        self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transactional_id = transactional_id
         reply = self._ask(INIT, 5, init_producer_id.InitProducerIdRequest(transactional_id, 60_000))
         assert reply.error_code == 0, f"InitProducerId answered {reply.error_code}"
-        self._producer_id, self._epoch = reply.producer_id, reply.producer_epoch
+        self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
 
     def send(self, partition_count: int) -> None:
         """One record to each of the partitions, as part of the transaction."""
         batch = encode_batch(
             [Record(None, b"x" * 100, NOW_MS)],
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
             base_sequence=0,
             is_transactional=True,
         )
@@ -53,13 +59,13 @@ class TransactionalClient:
         reply = self._ask(
             END,
             5,
-            end_txn.EndTxnRequest(self._transactional_id, self._producer_id, self._epoch, True),
+            end_txn.EndTxnRequest(self._transactional_id, self.producer_id, self.epoch, True),
         )
         assert reply.error_code == 0, f"EndTxn answered {reply.error_code}"
-        self._producer_id, self._epoch = reply.producer_id, reply.producer_epoch
+        self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
 
     def close(self) -> None:
-        self._link.close()
+        self.link.close()
 
     def _produce(
         self, version: int, transactional_id: str | None, batch: bytes, partition_count: int
@@ -73,8 +79,8 @@ class TransactionalClient:
             assert answered.error_code == 0, f"Produce answered {answered.error_code}"
 
     def _ask(self, key: int, version: int, body: object) -> Any:
-        self._link.sendall(load.request(key, version, body))
-        reply = load.receive(self._link)
+        self.link.sendall(load.request(key, version, body))
+        reply = load.receive(self.link)
         header_size = 5 if version >= BY_KEY[key].flexible_version_min else 4
         return BY_KEY[key].decode_response(reply, header_size, version)[0]
 
@@ -175,24 +181,72 @@ def _initialise(port: int, count: int) -> None:
 
 
 def _commits_per_s(broker: Broker, producer_count: int, seconds: float) -> float:
-    committed = [0] * producer_count
-    ends = time.perf_counter() + seconds
+    """All producers from one thread: each sends, commits, and begins anew."""
+    selector = selectors.DefaultSelector()
+    links = [PreparedClient(broker.port, f"at-once-{number}") for number in range(producer_count)]
+    for link in links:
+        selector.register(link.socket, selectors.EVENT_READ, link)
+        link.send()
+    started = now = time.perf_counter()
+    while now - started < seconds:
+        for key, _ in selector.select(1):
+            key.data.go_on()
+        now = time.perf_counter()
+    selector.close()
+    for link in links:
+        link.socket.close()
+    return sum(link.committed for link in links) / (now - started)
 
-    def work(number: int) -> None:
-        client = TransactionalClient(broker.port, f"at-once-{number}")
-        while time.perf_counter() < ends:
-            client.send(1)
-            client.commit()
-            committed[number] += 1
-        client.close()
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(producer_count)]
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(committed) / (time.perf_counter() - started)
+class PreparedClient:
+    """A transactional producer whose requests are made once; only the epoch is put in anew."""
+
+    def __init__(self, port: int, transactional_id: str) -> None:
+        first = TransactionalClient(port, transactional_id)
+        self.socket = first.link
+        self.committed = 0
+        self._is_committing = False
+        batch = encode_batch(
+            [Record(None, b"x" * 100, NOW_MS)],
+            producer_id=first.producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        data = [produce.PartitionProduceData(0, batch)]
+        topics = [produce.TopicProduceData(TOPIC, data)]
+        sending = load.request(
+            PRODUCE, 12, produce.ProduceRequest(transactional_id, -1, 30_000, topics)
+        )
+        self._sending = bytearray(sending)
+        self._batch = sending.index(batch)
+        self._batch_end = self._batch + len(batch)
+        ending = end_txn.EndTxnRequest(transactional_id, first.producer_id, EPOCH_MARK, True)
+        self._ending = bytearray(load.request(END, 5, ending))
+        self._epoch_in_ending = self._ending.index(_EPOCH.pack(EPOCH_MARK))
+        self._stamp(first.epoch)
+
+    def send(self) -> None:
+        self.socket.sendall(self._sending)
+
+    def go_on(self) -> None:
+        reply = load.receive_exactly(self.socket)
+        if not self._is_committing:
+            self._is_committing = True
+            self.socket.sendall(self._ending)
+            return
+        answer, _ = end_txn.decode_response(reply, 5, 5)
+        assert answer.error_code == 0, f"EndTxn answered {answer.error_code}"
+        self.committed += 1
+        self._is_committing = False
+        self._stamp(answer.producer_epoch)
+        self.send()
+
+    def _stamp(self, epoch: int) -> None:
+        _EPOCH.pack_into(self._sending, self._batch + 51, epoch)
+        checksum = crc32c(memoryview(self._sending)[self._batch + 21 : self._batch_end])
+        _CHECKSUM.pack_into(self._sending, self._batch + 17, checksum)
+        _EPOCH.pack_into(self._ending, self._epoch_in_ending, epoch)
 
 
 def _round_trip_ms(broker: Broker) -> float:
