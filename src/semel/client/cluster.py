@@ -128,6 +128,16 @@ class Cluster:
         described = await self.describe({partition.topic for partition in partitions})
         return {partition: described.leader_of(partition) for partition in partitions}
 
+    async def existing(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those that are there: what names partitions may outlive their topic."""
+        topics = (await self.describe({partition.topic for partition in partitions})).topics
+        return [
+            partition
+            for partition in partitions
+            if partition.topic in topics
+            and partition.partition < len(topics[partition.topic].partitions)
+        ]
+
     async def coordinator_of(self, key: str, kind: CoordinatorOf = CoordinatorOf.GROUP) -> int:
         """The broker that coordinates this group or transactional id."""
         if (kind, key) not in self._coordinators:
