@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,32 +11,12 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from semel.cli.main import main
 from semel.testing import Broker
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(
-    semel_broker: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Run:
-    """Runs a command and gives its exit code, output and errors."""
-    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", semel_broker.bootstrap_servers)
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        code = main(arguments)
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return command
+from support.command_line import Run, rows
 
 
 def lines(file: Path, *texts: str) -> str:
     file.write_text("".join(f"{text}\n" for text in texts))
     return str(file)
-
-
-def rows(out: str) -> list[list[str]]:
-    return [line.split() for line in out.splitlines()]
 
 
 def test_topics_are_created_listed_and_deleted(run: Run) -> None:
@@ -274,7 +253,8 @@ def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["topic"], ["topic", "create"], ["produce"], ["consume"], ["group", "seek"]]
+    "command",
+    [[], ["topic"], ["topic", "create"], ["produce"], ["consume"], ["group", "seek"], ["txn"]],
 )
 def test_every_command_has_help(run: Run, command: list[str]) -> None:
     code, out, _ = run(*command, "--help")

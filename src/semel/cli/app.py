@@ -3,7 +3,7 @@
 from cyclopts import App
 
 from semel import __version__
-from semel.cli import group, topic
+from semel.cli import group, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
 
@@ -17,6 +17,7 @@ app.command(topic.app)
 app.command(produce)
 app.command(consume)
 app.command(group.app)
+app.command(txn.app)
 
 
 @app.command

@@ -142,7 +142,7 @@ async def _describe(cluster: Cluster, group_id: str) -> _Described:
         raise GroupIdNotFound(f"group {group_id} does not exist")
     owners = groups.owners(group.members)
     places = sorted(offsets.keys() | owners.keys())
-    ends = await _ends(cluster, places)
+    ends = await ends_of(cluster, await cluster.existing(places))
     progress = []
     for place in places:
         owner = owners.get(place)
@@ -162,19 +162,6 @@ async def _describe(cluster: Cluster, group_id: str) -> _Described:
             )
         )
     return _Described(group, progress)
-
-
-async def _ends(cluster: Cluster, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The ends of those partitions that still exist: offsets outlive a deleted topic."""
-    topics = (await cluster.describe({place.topic for place in places})).topics
-    return await ends_of(
-        cluster,
-        [
-            place
-            for place in places
-            if place.topic in topics and place.partition < len(topics[place.topic].partitions)
-        ],
-    )
 
 
 def _say_described(one: _Described) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from semel.cli.duration import parse_duration_ms
 from semel.client.cluster import Cluster
 from semel.client.offsets import beginnings_of, ends_of, offsets_at_or_end
 from semel.errors import ConfigError
@@ -22,8 +23,6 @@ from semel.types import TopicPartition
 
 _STARTS = frozenset({"start", "beginning", "earliest", "oldest"})
 _ENDS = frozenset({"end", "latest", "newest"})
-_AGE = re.compile(r"-(\d+)(ms|s|m|h|d)")
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SECONDS_DIGITS_MAX = 11  # With more digits a number of seconds would lie beyond the year 5000.
 
 
@@ -103,8 +102,8 @@ def _parse(text: str, now_ms: int) -> Place | None:
 def _parse_moment(text: str, now_ms: int) -> int | None:
     if text.isdecimal():
         return int(text) * (1000 if len(text) <= _SECONDS_DIGITS_MAX else 1)
-    if age := _AGE.fullmatch(text):
-        return now_ms - int(age[1]) * _UNIT_MS[age[2]]
+    if text.startswith("-") and (age_ms := parse_duration_ms(text[1:])) is not None:
+        return now_ms - age_ms
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

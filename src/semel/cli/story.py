@@ -1,0 +1,206 @@
+"""The story of a transactional id: its values in the log cut into transactions, with their traces.
+
+The parts that talk to each other are those of the protocol, and so are the ways between them:
+
+    (a)  the producer asks its coordinator: init, begin, end
+    (b)  the coordinator notes each state in the transaction log
+    (c)  the producer writes to the data logs
+    (d)  the coordinator marks the end in the data logs
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from semel.cli.duration import duration_in_words
+from semel.client.traces import Trace
+from semel.client.transaction_log import StoredValue
+from semel.records.control import MarkerType
+from semel.transactions.dialect import Dialect
+from semel.transactions.states import PREPARED, Status
+from semel.types import TopicPartition
+
+COMPLETED = frozenset({Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT})
+_COMMITS = frozenset({Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT})
+_OUTCOMES = {
+    Status.EMPTY: "initialised",
+    Status.ONGOING: "open",
+    Status.PREPARE_COMMIT: "committing",
+    Status.PREPARE_ABORT: "aborting",
+    Status.COMPLETE_COMMIT: "committed",
+    Status.COMPLETE_ABORT: "aborted",
+    Status.DEAD: "forgotten",
+}
+
+
+class Event(NamedTuple):
+    flow: str
+    """The letter of the way that it goes."""
+    at_ms: int | None
+    what: str
+    words: str
+    partition: TopicPartition | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+
+class Story(NamedTuple):
+    """One transaction from its beginning, with the initialisation before it if there was one."""
+
+    values: Sequence[StoredValue]
+    successor: StoredValue | None = None
+    """What follows in the log."""
+    traces: Mapping[TopicPartition, Trace] = {}
+
+    @property
+    def outcome(self) -> str:
+        return _OUTCOMES[self.values[-1].value.status]
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        return frozenset().union(*(stored.value.partitions for stored in self.values))
+
+    @property
+    def ended(self) -> StoredValue | None:
+        """The value that decided how it ends; the later one is kept when a log is compacted."""
+        ends = PREPARED | COMPLETED
+        return next((stored for stored in self.values if stored.value.status in ends), None)
+
+    @property
+    def started_at_ms(self) -> int:
+        """When the transaction began; if none did, when the id was initialised."""
+        for stored in self.values:
+            if stored.value.status is Status.ONGOING:
+                return stored.written_at_ms
+        return self.values[0].written_at_ms
+
+    @property
+    def title(self) -> str:
+        last = self.values[-1]
+        words = [self.outcome]
+        if self.ended is not None:
+            words.append(f"after {duration_in_words(last.written_at_ms - self.started_at_ms)}")
+        producer = self.ended or last
+        words.append(f"by producer {producer.value.producer_id}")
+        return " ".join(words)
+
+
+def stories_of(values: Iterable[StoredValue]) -> list[Story]:
+    """Cut where something begins: an initialisation, or the next transaction behind an end."""
+    stories: list[list[StoredValue]] = []
+    for stored in values:
+        status = stored.value.status
+        is_begun = bool(stories) and stories[-1][-1].value.status not in COMPLETED | {Status.DEAD}
+        if not is_begun or status in (Status.EMPTY, Status.DEAD):
+            stories.append([])
+        stories[-1].append(stored)
+    successors = [story[0] for story in stories[1:]]
+    return [Story(story, successor) for story, successor in zip_longest(stories, successors)]
+
+
+def events_of(story: Story) -> Iterator[Event]:
+    """What happened, in the order in which it was decided."""
+    is_told = False
+    before: StoredValue | None = None
+    for stored in story.values:
+        status = stored.value.status
+        if status in PREPARED | COMPLETED and not is_told:
+            yield from _written(story)
+            is_told = True
+        if status in COMPLETED:
+            yield from _marked(story)
+        cause = _cause(story, stored, before)
+        if status not in COMPLETED | {Status.DEAD} and not cause:
+            yield _asked(stored, before)
+        yield _noted(stored, before, cause)
+        before = stored
+    if not is_told:
+        yield from _written(story)
+    if story.values[-1].value.status in PREPARED:
+        yield from _marked(story)
+
+
+def _asked(stored: StoredValue, before: StoredValue | None) -> Event:
+    value = stored.value
+    match value.status:
+        case Status.EMPTY:
+            what, words = "init", f"init, timeout {duration_in_words(value.timeout_ms)}"
+        case Status.ONGOING:
+            is_first = before is None or before.value.status is not Status.ONGOING
+            joined = value.partitions - (before.value.partitions if before else frozenset())
+            names = ", ".join(map(str, sorted(joined)))
+            what = "begin" if is_first else "join"
+            words = f"{what} with {names}" if is_first else f"{what} {names}"
+        case _:
+            what = "commit" if value.status in _COMMITS else "abort"
+            words = f"end: {what}"
+    return Event("a", stored.written_at_ms, what, words)
+
+
+def _cause(story: Story, stored: StoredValue, before: StoredValue | None) -> str:
+    """Why it was aborted, if not because its producer asked for that."""
+    value = stored.value
+    if value.status is not Status.PREPARE_ABORT:
+        return ""
+    if stored.written_at_ms - value.started_at_ms >= value.timeout_ms:
+        return f"its {duration_in_words(value.timeout_ms)} are over"
+    after = story.successor
+    if after and after.value.status is Status.EMPTY and after.written_at_ms == stored.written_at_ms:
+        return "its successor came"
+    # A TV1 producer keeps its epoch when it aborts.
+    is_bumped = before is not None and before.value.producer_epoch != value.producer_epoch
+    return "by its coordinator" if is_bumped and value.client_version < Dialect.TV2 else ""
+
+
+def _noted(stored: StoredValue, before: StoredValue | None, cause: str) -> Event:
+    value = stored.value
+    name = value.transactional_id
+    if value.status is Status.EMPTY:
+        words = f"init({name}): producer {value.producer_id} epoch {value.producer_epoch}"
+    elif value.status is Status.DEAD:
+        words = f"{name} is forgotten"
+    else:
+        state = {
+            Status.ONGOING: "ongoing",
+            Status.PREPARE_COMMIT: "prepare commit",
+            Status.PREPARE_ABORT: "prepare abort",
+        }.get(value.status, _OUTCOMES[value.status])
+        words = f"{name} → {state}"
+        if before is not None and before.value.producer_epoch != value.producer_epoch:
+            words += f", epoch {value.producer_epoch}"
+        if cause:
+            words += f": {cause}"
+    return Event(
+        "b",
+        stored.written_at_ms,
+        value.status.label,
+        words,
+        first_offset=stored.offset,
+        last_offset=stored.offset,
+    )
+
+
+def _written(story: Story) -> Iterator[Event]:
+    for place in sorted(story.partitions):
+        trace = story.traces.get(place)
+        written = trace.written if trace else None
+        if written is None:
+            continue
+        first, last = written.first_offset, written.last_offset
+        noun = "record" if written.record_count == 1 else "records"
+        span = f"offset {first}" if first == last else f"offsets {first} to {last}"
+        words = f"{place}: {written.record_count} {noun}, {span}"
+        yield Event("c", written.first_timestamp_ms, "written", words, place, first, last)
+
+
+def _marked(story: Story) -> Iterator[Event]:
+    for place in sorted(story.partitions):
+        trace = story.traces.get(place)
+        marker = trace.marker if trace else None
+        if marker is None:
+            yield Event("d", None, "unseen", f"{place}: marker not found", place)
+            continue
+        what = "commit" if marker.type is MarkerType.COMMIT else "abort"
+        words = f"{place}: {what} marker, offset {marker.offset}"
+        offset = marker.offset
+        yield Event("d", marker.timestamp_ms, what, words, place, offset, offset)
