@@ -26,7 +26,8 @@ class Faults:
             "dead clients": (4, population.kill_one),
             "kills": (3, machine.kill),
             "kills in a blocking call": (2, self._kill_in_a_call),
-            "power losses": (3, machine.lose_power),
+            "power losses": (1, machine.lose_power),
+            "power losses in a sync": (4, self._lose_power_in_a_sync),
             "failed syncs": (1, self._fail_sync),
             "failed writes": (1, self._fail_write),
             "full disks": (1, self._fill_disk),
@@ -57,9 +58,13 @@ class Faults:
         device.fails_next_sync = False
         device.fails_next_write = False
         device.calls_left = None
+        device.on_next_sync = None
 
     def _kill_in_a_call(self) -> None:
         self._machine.device.calls_left = self._rng.choice((0, 1, 3, 10, 30))
+
+    def _lose_power_in_a_sync(self) -> None:
+        self._machine.lose_power_in_a_sync(self._rng.choice((0.001, 0.01, 0.1)))
 
     def _fail_sync(self) -> None:
         self._machine.device.fails_next_sync = True

@@ -58,7 +58,7 @@ class Link:
         self._versions: dict[int, int] = {}
         self.request_count = 0
         self.term = -1
-        """The leader epoch that the broker has told; it is the same for the whole connection."""
+        """The leader epoch, if it is known; it is the same for the whole connection."""
 
     async def open(self) -> None:
         try:
@@ -68,6 +68,11 @@ class Link:
         except ConnectionRefusedError as error:
             raise Lost from error
         await self.ask(api_versions, api_versions.ApiVersionsRequest("semel-verify", "0"))
+        # The answer waits for the journal; who asks each time never meets one that lags behind.
+        if self._rng.random() < 0.4:
+            await self._learn_term()
+
+    async def _learn_term(self) -> None:
         request = metadata.MetadataRequest(None, allow_auto_topic_creation=False)
         reply = await self.ask(metadata, request, version_min=LEADER_EPOCH_SINCE)
         for topic in reply.message.topics:

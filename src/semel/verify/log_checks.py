@@ -47,7 +47,9 @@ def check_logs(history: History) -> Iterator[str]:
 def _check_acknowledged(history: History, logs: Logs) -> Iterator[str]:
     deaths = list(history.all(Died))
     for told in history.all(Acknowledged):
-        log = logs.get(told.partition, ())
+        if told.partition not in logs:
+            continue
+        log = logs[told.partition]
         for offset, label in enumerate(told.labels, told.base_offset):
             found = log[offset].label if 0 <= offset < len(log) else "nothing"
             if found != label and (told.acks == ACKS_ALL or not _may_be_lost(told.span, deaths)):
@@ -124,6 +126,8 @@ def _check_terms(history: History, logs: Logs) -> Iterator[str]:
             named[partition, offset, stored.leader_epoch] = stored.label
     for told in history.all(Acknowledged):
         for offset, label in enumerate(told.labels, told.base_offset):
+            if told.term < 0:
+                continue
             # A retry is answered in another term than its original was stored in.
             known = named.setdefault((told.partition, offset, told.term), label)
             if known != label and told.acks != ACKS_ALL:
@@ -138,8 +142,10 @@ def _check_terms(history: History, logs: Logs) -> Iterator[str]:
 def _check_term_ends(history: History, logs: Logs) -> Iterator[str]:
     for seen in history.all(TermEndSeen):
         if seen.asked >= seen.term:
-            continue  # The present term has not ended.
-        log = logs.get(seen.partition, ())
+            continue  # It has not ended, for all that is known.
+        if seen.partition not in logs:
+            continue
+        log = logs[seen.partition]
         end = next((each.offset for each in log if each.leader_epoch > seen.asked), len(log))
         if seen.end_offset != end:
             yield (

@@ -3,7 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Coroutine, Generator
-from contextvars import Context
+from contextvars import Context, copy_context
 from random import Random
 from typing import Any
 
@@ -160,6 +160,15 @@ class Machine:
     def lose_power(self) -> None:
         """Also of a machine on which no broker runs: the kernel's memory is lost all the same."""
         self._die(Cause.POWER_LOSS)
+
+    def lose_power_in_a_sync(self, delay_s: float) -> None:
+        """The next sync does not return, and `delay_s` later the power is gone."""
+        context = copy_context()  # The plan is ours, not that of the process that syncs.
+
+        def plan() -> None:
+            self._loop.call_later(delay_s, self.lose_power, context=context)
+
+        self.device.on_next_sync = plan
 
     async def stop(self) -> None:
         """As a SIGTERM does it; something else may kill the process meanwhile."""

@@ -54,8 +54,10 @@ def _check_records(history: History) -> Iterator[str]:
     """What anyone was ever shown is there at the end, unchanged."""
     logs = {whole.partition: whole.records for whole in history.all(WholeLog) if whole.round == 0}
     for fetched in history.all(Fetched):
-        log = logs.get(fetched.partition, ())
         yield from _check_order(fetched)
+        if fetched.partition not in logs:
+            continue
+        log = logs[fetched.partition]
         for stored in fetched.records:
             at_end = log[stored.offset] if stored.offset < len(log) else None
             if at_end != stored:

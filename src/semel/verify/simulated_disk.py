@@ -1,6 +1,6 @@
 """A disk with moods: now and then its syncs take long, so that more is at stake in a crash."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from semel.journal.device import Done
@@ -17,7 +17,14 @@ class SimulatedDisk(MemoryDevice):
         self._moods = Random(rng.random())
         self._delay_s = 0.0
 
+        self.on_next_sync: Callable[[], None] | None = None
+        """Called once, instead of a sync that will never be heard of again."""
+
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        if self.on_next_sync is not None:
+            on_next_sync, self.on_next_sync = self.on_next_sync, None
+            on_next_sync()
+            return
         if self._moods.randrange(MOOD_COUNT) == 0:
             self._delay_s = self._moods.choice(SYNC_DELAYS_S)
         if self._delay_s == 0.0:

@@ -1,0 +1,302 @@
+"""Bugs to plant into the broker from outside, each the absence of one rule of the law."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from semel.broker.answer import Answer
+from semel.broker.handlers import init_producer_id, offset_fetch, produce
+from semel.broker.server import Server
+from semel.groups.records import GenerationRecorded
+from semel.journal import recovery
+from semel.journal.commit import GroupCommit
+from semel.journal.device import Identity
+from semel.journal.journal import Journal
+from semel.journal.segments import Segments
+from semel.lane import facts, group_steps
+from semel.lane import recovery as lane_recovery
+from semel.lane.draft import Draft
+from semel.lane.lane import Lane
+from semel.lane.state import LaneState
+from semel.lane.topics import Topic
+from semel.log import producers
+from semel.log.partition import Partition
+from semel.records.batch import stamp
+from semel.types import Position
+
+Patch = pytest.MonkeyPatch
+
+
+class Bug(NamedTuple):
+    rule: int
+    plant: Callable[[Patch], None]
+    symptom: str
+    """A regular expression that an anomaly must match."""
+    first_seed: int = 0
+
+
+# Rule 1: readers and replies
+
+
+def the_watermark_moves_when_a_batch_is_appended(patch: Patch) -> None:
+    append = Draft.append
+
+    def eager(self: Draft) -> Any:
+        end = append(self)
+        for _, partition, offset in self._lane.unsettled:
+            partition.settle(offset)
+        return end
+
+    patch.setattr(Draft, "append", eager)
+
+
+def replies_leave_when_written(patch: Patch) -> None:
+    answer = Server._answer
+
+    def early(self: Server, request: Any, answered: Any, reply: Any, connection: Any) -> None:
+        answer(self, request, answered._replace(durable=False), reply, connection)
+
+    patch.setattr(Server, "_answer", early)
+
+
+def the_watermark_moves_behind_the_replies(patch: Patch) -> None:
+    move = Lane._on_durable
+
+    def late(self: Lane, position: Any) -> None:
+        asyncio.get_running_loop().call_later(0.05, move, self, position)
+
+    patch.setattr(Lane, "_on_durable", late)
+
+
+def a_duplicate_does_not_wait_for_its_original(patch: Patch) -> None:
+    handle = produce.produce
+
+    def hasty(broker: Any, request: Any, call: Any) -> Any:
+        end = broker.lane.journal.end
+        answered = handle(broker, request, call)
+        if isinstance(answered, Answer) and broker.lane.journal.end == end:
+            return answered._replace(position=Position(0))
+        return answered
+
+    patch_route(patch, 0, hasty)
+
+
+def offsets_are_read_before_they_are_durable(patch: Patch) -> None:
+    handle = offset_fetch.offset_fetch
+
+    def hasty(broker: Any, request: Any, call: Any) -> Answer:
+        return handle(broker, request, call)._replace(position=Position(0))
+
+    patch_route(patch, 9, hasty)
+
+
+# Rule 2: the term
+
+
+def any_boot_is_the_same_boot(patch: Patch) -> None:
+    patch.setattr(Identity, "proves_same", lambda self, noted: True)
+
+
+def an_io_error_leaves_no_doubt(patch: Patch) -> None:
+    start = Lane.start
+
+    async def trusting(self: Lane, on_failure: Any) -> None:
+        self.journal.certain = True
+        await start(self, on_failure)
+
+    patch.setattr(Lane, "start", trusting)
+
+
+def the_term_rises_at_every_start(patch: Patch) -> None:
+    patch.setattr(Identity, "proves_same", lambda self, noted: False)
+
+
+# Rules 5, 6: the journal
+
+
+def a_failed_sync_is_ignored(patch: Patch) -> None:
+    landed = GroupCommit._on_synced
+
+    def blind(self: GroupCommit, target: Any, names: Any, error: Any) -> None:
+        landed(self, target, names, None)
+
+    patch.setattr(GroupCommit, "_on_synced", blind)
+
+
+def the_tail_is_not_written_again(patch: Patch) -> None:
+    patch.setattr(recovery, "_rewrite", lambda *_: None)
+
+
+def what_no_one_waits_for_is_not_synced(patch: Patch) -> None:
+    patch.setattr(GroupCommit, "_on_interval", lambda self: setattr(self, "_interval", None))
+
+
+# Rule 7: room
+
+
+def room_is_not_reserved(patch: Patch) -> None:
+    patch.setattr(Segments, "require", lambda self, end, size, urgent: None)
+
+
+# Rule 8: checkpoints
+
+
+def a_checkpoint_precedes_its_frames(patch: Patch) -> None:
+    def early(self: Journal, draft: Any, reason: Any = None) -> None:
+        self._checkpoint_position = draft.position
+        self._housekeeping.publish(draft)
+
+    patch.setattr(Journal, "_publish_checkpoint", early)
+
+
+# Rule 9: what lasts is in frames
+
+
+def generations_are_not_written(patch: Patch) -> None:
+    add = group_steps.add_group_records
+
+    def forgetful(lane: Any, topic: Any, draft: Any, step: Any) -> None:
+        kept = tuple(each for each in step.records if not isinstance(each, GenerationRecorded))
+        add(lane, topic, draft, step._replace(records=kept))
+        for record in step.records:
+            if isinstance(record, GenerationRecorded):
+                lane.state.groups.apply(record)
+
+    patch.setattr(group_steps, "add_group_records", forgetful)
+
+
+def producer_ids_are_not_written(patch: Patch) -> None:
+    def forgetful(lane: Lane) -> Any:
+        taken = lane.state.next_producer_id
+        lane.state.apply(facts.ProducerIdTaken(taken))
+        return taken, lane.journal.end
+
+    patch.setattr(init_producer_id, "take_producer_id", forgetful)
+
+
+# Rule 11: duplicates
+
+
+def a_duplicate_is_known_by_its_numbers_alone(patch: Patch) -> None:
+    class Careless(producers.TakenBatch):
+        @property
+        def fingerprint(self) -> Any:
+            return _EqualToAll()
+
+    patch.setattr("semel.log.partition.TakenBatch", Careless)
+
+
+class _EqualToAll:
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def retries_are_stored_again(patch: Patch) -> None:
+    patch.setattr(Partition, "admit", lambda *_, **__: None)
+
+
+def producers_are_forgotten_by_a_restart(patch: Patch) -> None:
+    recover = lane_recovery.recover
+
+    def forgetful(state: LaneState, journal: Journal) -> None:
+        recover(state, journal)
+        for partition in state.partitions.values():
+            partition.producers.clear()
+
+    patch.setattr("semel.lane.lane.recover", forgetful)
+
+
+# Rule 13: leader epochs
+
+
+def leader_epochs_are_not_stamped(patch: Patch) -> None:
+    patch.setattr(
+        "semel.lane.draft.stamp", lambda header, base_offset, _: stamp(header, base_offset, -1)
+    )
+
+
+def a_term_ends_where_the_log_does(patch: Patch) -> None:
+    end_of_term = Partition.end_of_term
+
+    def vague(self: Partition, term: int, current: Any) -> Any:
+        return end_of_term(self, term, current)._replace(offset=self.high_watermark)
+
+    patch.setattr(Partition, "end_of_term", vague)
+
+
+def any_leader_epoch_may_fetch(patch: Patch) -> None:
+    patch.setattr("semel.broker.handlers.fetch.check_leader_epoch", lambda claimed, term: None)
+
+
+# Rule 14: internal topics
+
+
+def clients_may_write_to_internal_topics(patch: Patch) -> None:
+    patch.setattr(Topic, "is_internal", False)
+
+
+# What every rule rests on
+
+
+def topics_are_not_written(patch: Patch) -> None:
+    add_fact = Draft.add_fact
+
+    def forgetful(self: Draft, fact: Any) -> None:
+        if isinstance(fact, facts.PartitionsAdded):
+            self._lane.state.apply(fact)
+        else:
+            add_fact(self, fact)
+
+    patch.setattr(Draft, "add_fact", forgetful)
+
+
+def a_deletion_is_forgotten_at_replay(patch: Patch) -> None:
+    replay = lane_recovery._replay_fact
+
+    def forgetful(state: LaneState, journal: Journal, fact: Any) -> None:
+        if not isinstance(fact, facts.TopicDeleted):
+            replay(state, journal, fact)
+
+    patch.setattr(lane_recovery, "_replay_fact", forgetful)
+
+
+def patch_route(patch: Patch, key: int, handler: Callable[..., Any]) -> None:
+    """Handlers are found through a table that is filled at their first use."""
+    from semel.broker import dispatch
+
+    patch.setitem(dispatch._routes, key, dispatch.route(key)._replace(handler=handler))
+
+
+SHOWN_AND_GONE = r"was shown .* at the end|an exception was left"
+LOST = r"was acknowledged \(acks=-1\)"
+
+BUGS = (
+    Bug(1, the_watermark_moves_when_a_batch_is_appended, SHOWN_AND_GONE),
+    Bug(1, replies_leave_when_written, LOST),
+    Bug(1, the_watermark_moves_behind_the_replies, r"was said to end at .* known before"),
+    Bug(1, a_duplicate_does_not_wait_for_its_original, LOST),
+    Bug(1, offsets_are_read_before_they_are_durable, r"had \d+ committed"),
+    Bug(2, any_boot_is_the_same_boot, r"the term stayed"),
+    Bug(2, an_io_error_leaves_no_doubt, r"the term stayed"),
+    Bug(2, the_term_rises_at_every_start, r"the term rose .* without a loss"),
+    Bug(6, a_failed_sync_is_ignored, LOST + r"|could not open"),
+    Bug(6, the_tail_is_not_written_again, LOST + r"|could not open|was shown"),
+    Bug(6, what_no_one_waits_for_is_not_synced, r"at rest|was acknowledged"),
+    Bug(7, room_is_not_reserved, r"ended by itself|an exception was left"),
+    Bug(8, a_checkpoint_precedes_its_frames, r"could not open|CorruptMessage"),
+    Bug(9, generations_are_not_written, r"went back|belongs to"),
+    Bug(9, producer_ids_are_not_written, r"producer id \d+ was given"),
+    Bug(11, a_duplicate_is_known_by_its_numbers_alone, LOST),
+    Bug(11, retries_are_stored_again, r"twice or out of order"),
+    Bug(11, producers_are_forgotten_by_a_restart, r"twice or out of order"),
+    Bug(13, leader_epochs_are_not_stamped, r"."),
+    Bug(13, a_term_ends_where_the_log_does, r"was said to end at \d+, and ends at"),
+    Bug(13, any_leader_epoch_may_fetch, r"it was not refused: a fetch in term"),
+    Bug(14, clients_may_write_to_internal_topics, r"it was not refused: .*__consumer_offsets"),
+    Bug(9, topics_are_not_written, r"."),
+    Bug(9, a_deletion_is_forgotten_at_replay, r"was deleted and is there|could not open"),
+)
