@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +23,7 @@ from semel.world import SystemClock, SystemRandomness
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 1024
+EPHEMERAL_SEGMENT_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,9 @@ class ServeOptions:
 def serve(options: ServeOptions) -> None:
     """Returns after SIGTERM or SIGINT. Raises SemelError or OSError with one clear sentence."""
     config = BrokerConfig.from_sources(options.config, options.settings)
+    if options.ephemeral and config.journal_segment_bytes == BrokerConfig.journal_segment_bytes:
+        # A temporary folder is often memory, and two segments are allocated at once.
+        config = replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
     advertised = address(options.advertise) if options.advertise else None
     with _data_folder(options) as folder:
         broker = Broker(

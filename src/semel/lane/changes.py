@@ -10,14 +10,12 @@ from semel.errors import (
 from semel.lane import facts
 from semel.lane.lane import FACT_SIZE_MAX, Lane
 from semel.lane.topics import (
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
     Topic,
     check_name,
     check_partition_count,
 )
 from semel.log.partition import Partition
-from semel.types import Offset, Position, ProducerId
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, Position, ProducerId
 
 TOPIC_ID_SIZE = 16
 CONFIG_SIZE_MAX = FACT_SIZE_MAX // 2

@@ -9,14 +9,13 @@ from semel.groups import records as group_records
 from semel.journal.journal import Journal
 from semel.lane import facts, frame, image
 from semel.lane.state import LaneState
-from semel.lane.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.log.partition import Partition
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
 from semel.records.control import MarkerType, decode_marker
 from semel.records.records import decode_batch
 from semel.transactions import records as transaction_records
-from semel.types import Offset, ProducerEpoch, ProducerId, Term
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, ProducerEpoch, ProducerId, Term
 
 
 def recover(state: LaneState, journal: Journal) -> None:

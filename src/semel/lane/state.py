@@ -49,7 +49,7 @@ class LaneState:
                 self.topics[fact.name].configure(fact.config)
             case facts.RecordsDeleted():
                 partition = self.partitions[fact.partition_number]
-                partition.log_start_offset = Offset(fact.log_start_offset)
+                partition.delete_before(Offset(fact.log_start_offset))
             case facts.ProducerIdTaken():
                 self.next_producer_id = ProducerId(fact.producer_id + 1)
             case facts.ProducersExpired():

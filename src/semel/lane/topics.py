@@ -4,10 +4,7 @@ import re
 
 from semel.errors import InvalidPartitions, InvalidTopic
 from semel.log.partition import Partition
-
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+from semel.types import INTERNAL_TOPICS
 
 NAME_LENGTH_MAX = 249
 PARTITION_COUNT_MAX = 100_000

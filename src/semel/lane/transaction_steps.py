@@ -8,7 +8,6 @@ One frame, one sync: when the client hears of it, it is done.
 from typing import TYPE_CHECKING
 
 from semel.lane import facts, frame
-from semel.lane.topics import TRANSACTIONS_TOPIC
 from semel.log.partition import Partition
 from semel.records import batch as record_batch
 from semel.records.control import Marker, MarkerType, encode_marker
@@ -25,7 +24,14 @@ from semel.transactions.commands import (
 )
 from semel.transactions.coordinator import decide
 from semel.transactions.transaction import Transaction
-from semel.types import Position, ProducerEpoch, ProducerId, Term, TransactionalId
+from semel.types import (
+    TRANSACTIONS_TOPIC,
+    Position,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TransactionalId,
+)
 
 if TYPE_CHECKING:
     from semel.lane.draft import Draft

@@ -8,8 +8,8 @@ synced. Readers are shown the second alone.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
-from semel.log.producers import Producer, TakenBatch
+from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from semel.log.producers import Producer, TakenBatch, check_unknown
 from semel.log.transactions import PartitionTransactions
 from semel.records.batch import BatchHeader
 from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
@@ -72,8 +72,7 @@ class Partition:
             return None
         producer = self.producers.get(header.producer_id)
         if producer is None:
-            if begins_at_zero and header.base_sequence != 0:
-                raise OutOfOrderSequence(f"a new producer begins at {header.base_sequence}, not 0")
+            check_unknown(Sequence(header.base_sequence), from_zero=begins_at_zero)
             return None
         return producer.duplicate_of(
             ProducerEpoch(header.producer_epoch),
@@ -126,18 +125,20 @@ class Partition:
             self.term_starts.append(TermStart(term, offset))
         return offset
 
+    def delete_before(self, offset: Offset) -> None:
+        """Records below `offset` are no longer shown."""
+        self.log_start_offset = offset
+        self.transactions.aborted.forget_before(offset)
+
     def has_silent_producer(self, before_ms: int) -> bool:
-        return any(
-            producer.active_at_ms < before_ms and producer.transaction_start is None
-            for producer in self.producers.values()
-        )
+        return any(producer.may_expire(before_ms) for producer in self.producers.values())
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget whoever has written nothing since `before_ms` and has no transaction open."""
         self.producers = {
             producer_id: producer
             for producer_id, producer in self.producers.items()
-            if producer.active_at_ms >= before_ms or producer.transaction_start is not None
+            if not producer.may_expire(before_ms)
         }
 
     def end_of_term(self, term: int, current: Term) -> TermStart:

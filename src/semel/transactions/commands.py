@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 from semel.errors import RequestError
 from semel.transactions.dialect import Dialect
-from semel.transactions.transaction import OFFSETS_TOPIC, Transaction
+from semel.transactions.transaction import Transaction
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    OFFSETS_TOPIC,
     ProducerEpoch,
     ProducerId,
     Term,

@@ -6,6 +6,7 @@ from semel.transactions.states import OPEN, PREPARED, Status
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    OFFSETS_TOPIC,
     ProducerEpoch,
     ProducerId,
     Term,
@@ -17,7 +18,6 @@ NO_TERM = Term(-1)
 """Older than every term: the epoch of a value that does not say who issued it counts as spent."""
 
 NO_TIME_MS = -1
-OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from semel.broker.answer import Answer, Call
 from semel.broker.transactional import refuse_if_late, take
 from semel.errors import InvalidTopic, OperationNotAttempted, RequestError, UnknownTopicOrPartition
-from semel.lane.topics import INTERNAL_TOPICS
 from semel.transactions.commands import AddPartitions
-from semel.types import ProducerEpoch, ProducerId, TopicPartition
+from semel.types import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

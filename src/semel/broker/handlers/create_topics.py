@@ -18,7 +18,7 @@ from semel.errors import (
     RequestError,
 )
 from semel.lane.changes import check_new_topic, create_topic
-from semel.lane.topics import INTERNAL_TOPICS
+from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

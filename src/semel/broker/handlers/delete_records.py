@@ -11,7 +11,7 @@ from semel.broker.answer import Answer, Call
 from semel.errors import InvalidTopic, JournalFull, RequestError, StorageError
 from semel.lane.changes import delete_records as delete_from
 from semel.lane.changes import partition_of
-from semel.lane.topics import INTERNAL_TOPICS
+from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

@@ -19,8 +19,8 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.lane.changes import create_topic, offsets_topic
-from semel.lane.topics import OFFSETS_TOPIC, Topic
-from semel.types import Term
+from semel.lane.topics import Topic
+from semel.types import OFFSETS_TOPIC, Term
 from semel.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
