@@ -11,7 +11,6 @@ from semel.records.records import Record, encode_batch
 from semel.testing import Broker
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
-from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -66,12 +65,6 @@ def write_until_refused(client: RawClient) -> int:
     raise AssertionError("the disk never filled")
 
 
-def join() -> JoinGroupRequest:
-    return JoinGroupRequest(
-        "new", 6_000, 6_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
-    )
-
-
 def commit() -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(0, committed_offset=1)
     return OffsetCommitRequest(
@@ -96,7 +89,6 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
             answer = client.call("offset_commit", 8, commit())
             codes = [each.error_code for topic in answer.topics for each in topic.partitions]
             assert codes == [COORDINATOR_NOT_AVAILABLE]
-            assert client.call("join_group", 2, join()).error_code == COORDINATOR_NOT_AVAILABLE
             wanted = MetadataRequest([MetadataRequestTopic(name="new")])
             (refused,) = client.call("metadata", 12, wanted).topics
             assert refused.error_code != 0

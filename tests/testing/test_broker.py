@@ -1,0 +1,85 @@
+"""`semel.testing.Broker`: ready when entered, gone when left, killed and started in between."""
+
+from pathlib import Path
+
+import pytest
+
+from semel.testing import Broker
+from semel.testing.broker import BrokerDidNotStart
+from support.raw_client import RawClient, fetched_values, produce_values
+
+
+def is_alive(process_id: int) -> bool:
+    return Path(f"/proc/{process_id}").exists()
+
+
+def test_it_is_ready_when_entered_and_gone_when_left() -> None:
+    with Broker() as broker:
+        process_id = broker.process_id
+        assert broker.bootstrap_servers == f"127.0.0.1:{broker.port}"
+        with RawClient(broker) as client:
+            client.create_topic("t")
+            assert produce_values(client, "t", [b"x"]) == 0
+    assert not is_alive(process_id)
+
+
+def test_settings_are_kafkas() -> None:
+    with Broker(settings={"num.partitions": 7}) as broker, RawClient(broker) as client:
+        client.create_topic("t", -1)
+        assert client.end_offset("t", 6) == 0
+
+
+def test_a_setting_that_does_not_exist_is_told() -> None:
+    with pytest.raises(BrokerDidNotStart, match=r"did you mean 'num\.partitions'"):
+        Broker(settings={"num.partition": 7}).start()
+
+
+def test_with_a_folder_it_can_be_killed_stopped_and_started_on_the_same_port(
+    tmp_path: Path,
+) -> None:
+    values: list[bytes] = []
+    with Broker(data=tmp_path) as broker:
+        port = broker.port
+        with RawClient(broker) as client:
+            client.create_topic("t")
+        for end in (broker.kill, broker.stop, broker.kill):
+            with RawClient(broker) as client:
+                value = b"%d" % len(values)
+                produce_values(client, "t", [value])
+                values.append(value)
+            end()
+            broker.start()
+            assert broker.port == port
+        broker.restart()
+        with RawClient(broker) as client:
+            assert fetched_values(client, "t") == values
+
+
+def test_a_paused_broker_answers_when_it_goes_on_and_can_be_left_paused() -> None:
+    with Broker() as broker, RawClient(broker) as client:
+        client.create_topic("t")
+        broker.pause()
+        broker.resume()
+        assert client.end_offset("t") == 0
+        broker.pause()
+
+
+def test_a_broker_that_died_by_itself_is_left_without_complaint() -> None:
+    with Broker() as broker:
+        broker.kill()
+
+
+def test_the_fixture_gives_a_broker(semel_broker: Broker) -> None:
+    with RawClient(semel_broker) as client:
+        client.create_topic("fixture")
+        assert client.end_offset("fixture") == 0
+
+
+def test_many_warnings_do_not_hold_it_up() -> None:
+    with Broker() as broker:
+        for _ in range(1_500):
+            with RawClient(broker) as client:
+                client.send(b"\xff\xff\xff\xff")
+                assert client.is_closed_by_broker
+        with RawClient(broker) as client:
+            client.create_topic("t")
