@@ -1,5 +1,6 @@
 """`semel.testing.Broker`: ready when entered, gone when left, killed and started in between."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,14 @@ def test_a_paused_broker_answers_when_it_goes_on_and_can_be_left_paused() -> Non
         broker.pause()
 
 
-def test_a_broker_that_died_by_itself_is_left_without_complaint() -> None:
+def test_a_killed_broker_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Broker() as broker:
+        assert list(tmp_path.iterdir()) != []
         broker.kill()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_fixture_gives_a_broker(semel_broker: Broker) -> None:

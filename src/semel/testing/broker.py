@@ -57,13 +57,15 @@ class Broker:
             command += ["--set", f"{name}={value}"]
         # A file and not a pipe: nobody reads it, and a full pipe would stop the broker.
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when it ends.
+        self._scratch = tempfile.TemporaryDirectory(prefix="semel-testing-")
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            # An ephemeral broker that is killed cannot tidy up behind itself.
+            env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": self._scratch.name},
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -114,6 +116,7 @@ class Broker:
                 stream.close()
         process.wait()
         self._complaints.close()
+        self._scratch.cleanup()
 
     def __enter__(self) -> Self:
         self.start()
