@@ -14,7 +14,7 @@ from semel import __version__
 from semel.client import metadata
 from semel.client.address import Address
 from semel.client.connection import Messages
-from semel.client.link import Link, open_link
+from semel.client.link import Link, Pending, open_link
 from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
 from semel.client.refusal import raise_for
 from semel.client.retry import retrying
@@ -80,6 +80,20 @@ class Cluster:
     ) -> _Reply:
         link = await self._link_to(node_id)
         return await link.call(messages, request, self.timeout_ms)
+
+    async def ask(
+        self, node_id: int, messages: Messages[_Request, _Reply], request: _Request
+    ) -> Pending[_Reply]:
+        """Send now; the reply may be waited for later."""
+        return await (await self._link_to(node_id)).ask(messages, request)
+
+    async def version_of(self, node_id: int, messages: Messages[Any, Any]) -> int:
+        """The version of this API that is spoken with this broker."""
+        return (await self._link_to(node_id)).version_of(messages)
+
+    async def transaction_version(self) -> int:
+        """What the brokers have agreed on; 2 and more give each transaction an epoch."""
+        return (await self._any_link()).transaction_version
 
     async def tell(
         self, node_id: int, messages: Messages[_Request, Any], request: _Request

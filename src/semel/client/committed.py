@@ -1,6 +1,6 @@
 """What a reader may see of fetched batches: no markers, and nothing of an aborted transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from semel.errors import RecordListTooLarge
 from semel.records.batch import BatchHeader, split
@@ -19,20 +19,33 @@ def readable_records(
     gives them; it is empty when everything may be read.
     """
     records: list[Record] = []
-    next_offset = fetch_offset
-    transactions = _AbortedTransactions(aborted)
-    is_any_whole = False
-    for header, batch in split(batches):
-        is_any_whole = True
-        next_offset = max(next_offset, header.last_offset + 1)
-        if transactions.hides(header, batch):
-            continue
-        decoded = decode_batch(batch)
+    for position, _ in visible_batches(batches, aborted):
+        decoded = decode_batch(batches, position)
         # A fetch into the middle of a batch gets the whole batch.
         records += (record for record in decoded if record.offset >= fetch_offset)
-    if len(batches) > 0 and not is_any_whole:
+    return records, next_offset(batches, fetch_offset)
+
+
+def visible_batches(
+    batches: Buffer, aborted: Sequence[AbortedTransaction]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Where each batch with records for the reader stands, and its header."""
+    transactions = _AbortedTransactions(aborted)
+    position = 0
+    for header, batch in split(batches):
+        if not transactions.hides(header, batch):
+            yield position, header
+        position += header.size
+
+
+def next_offset(batches: Buffer, fetch_offset: int) -> int:
+    """The offset behind these batches, whether their records may be seen or not."""
+    reached = None
+    for header, _ in split(batches):
+        reached = header.last_offset + 1
+    if reached is None and len(batches) > 0:
         raise RecordListTooLarge(f"a batch does not fit into the {len(batches)} bytes asked for")
-    return records, next_offset
+    return max(fetch_offset, reached or 0)
 
 
 class _AbortedTransactions:

@@ -25,6 +25,13 @@ REPLY_SIZE_MAX = 256 * 1024 * 1024
 _API_VERSIONS_VERSION = 3
 _API_VERSIONS_VERSION_OF_ALL = 0
 
+_TRANSACTION_VERSION = "transaction.version"
+IMPLICIT_PARTITIONS = 2
+"""The transaction version from which on a partition joins a transaction by being written to."""
+# These announce that version, which a cluster may know without having agreed on it:
+# Produce, EndTxn, TxnOffsetCommit.
+_VERSIONS_MAX_BEFORE = {0: 11, 26: 4, 28: 4}
+
 
 class Messages(Protocol[_RequestT_contra, _ReplyT_co]):
     """The module of one API in `semel.wire.messages`."""
@@ -59,6 +66,8 @@ class Connection:
         self._api_versions_version = _API_VERSIONS_VERSION
         self.versions: dict[int, VersionRange] | None = None
         """What the broker said it knows; until then only ApiVersions may be asked."""
+        self.transaction_version = 0
+        """What the whole cluster has agreed on, as the broker said."""
 
     def version_of(self, api_key: int) -> int:
         """The highest version of this API that both sides know."""
@@ -70,6 +79,8 @@ class Connection:
         if known is None:
             raise UnsupportedVersion(f"the broker does not know {api.name}")
         version = min(known.max, api.version_max)
+        if self.transaction_version < IMPLICIT_PARTITIONS:
+            version = min(version, _VERSIONS_MAX_BEFORE.get(api_key, version))
         if version < max(known.min, api.version_min):
             raise UnsupportedVersion(
                 f"{api.name}: the broker knows versions {known.min} to {known.max}, "
@@ -123,6 +134,9 @@ class Connection:
             known.api_key: VersionRange(known.min_version, known.max_version)
             for known in reply.api_keys
         }
+        for feature in reply.finalized_features:
+            if feature.name == _TRANSACTION_VERSION:
+                self.transaction_version = feature.max_version_level
 
 
 def _is_version_refused(reply: bytes, position: int) -> bool:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from semel.client.address import Address
 from semel.client.connection import Connection, Messages
@@ -31,6 +31,10 @@ class Link(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def transaction_version(self) -> int:
+        return self._connection.transaction_version
+
     def version_of(self, messages: Messages[Any, Any]) -> int:
         return self._connection.version_of(messages.API_KEY)
 
@@ -38,17 +42,17 @@ class Link(asyncio.Protocol):
         self, messages: Messages[_Request, _Reply], request: _Request, timeout_ms: int
     ) -> _Reply:
         """The reply; the link is closed if it does not come in time, as nothing behind it will."""
+        return await (await self.ask(messages, request)).reply(timeout_ms)
+
+    async def ask(
+        self, messages: Messages[_Request, _Reply], request: _Request
+    ) -> "Pending[_Reply]":
+        """Send now; the reply may be waited for later."""
         correlation_id = await self._send(messages, request, has_reply=True)
         reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
+        reply.add_done_callback(_note_as_seen)
         self._replies[correlation_id] = reply
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await reply
-        except TimeoutError:
-            self.abort()
-            raise RequestTimedOut(f"{self.address} did not answer in {timeout_ms} ms") from None
-        finally:
-            self._replies.pop(correlation_id, None)
+        return Pending(self, reply)
 
     async def tell(self, messages: Messages[_Request, Any], request: _Request) -> None:
         """Send a request that gets no reply."""
@@ -109,6 +113,30 @@ class Link(asyncio.Protocol):
         for reply in replies.values():
             if not reply.done():
                 reply.set_exception(error)
+
+
+class Pending(Generic[_Reply]):
+    """A request on its way; dropping it leaves its reply unread."""
+
+    def __init__(self, link: Link, reply: asyncio.Future[_Reply]) -> None:
+        self._link = link
+        self._reply = reply
+
+    async def reply(self, timeout_ms: int) -> _Reply:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await self._reply
+        except TimeoutError:
+            self._link.abort()
+            raise RequestTimedOut(
+                f"{self._link.address} did not answer in {timeout_ms} ms"
+            ) from None
+
+
+def _note_as_seen(reply: asyncio.Future[Any]) -> None:
+    """A failed request that nobody waits for is not worth a complaint of the loop's."""
+    if not reply.cancelled():
+        reply.exception()
 
 
 async def open_link(address: Address, client_id: str, version: str, timeout_ms: int) -> Link:

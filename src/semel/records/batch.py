@@ -215,6 +215,32 @@ def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
     return bytes(rewritten)
 
 
+def with_producer(
+    batch: Buffer,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    is_transactional: bool,
+) -> bytes:
+    """The batch as this producer sends it at this place of its sequence."""
+    header = read(batch)
+    attributes = header.attributes & ~TRANSACTIONAL | (TRANSACTIONAL if is_transactional else 0)
+    rewritten = bytearray(batch[: header.size])
+    _HEADER.pack_into(
+        rewritten,
+        0,
+        *header._replace(
+            attributes=attributes,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        ),
+    )
+    seal(rewritten)
+    return bytes(rewritten)
+
+
 def seal(batch: bytearray) -> None:
     """Write the length and the checksum that the bytes of this one batch ask for."""
     _LENGTH.pack_into(batch, _LENGTH_POSITION, len(batch) - _COUNTED_FROM)

@@ -1,0 +1,156 @@
+"""Fetched batches into Arrow: many batches become the columns of one RecordBatch."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from semel.client.columns.fields import RecordFields, read_fields, refuse_where
+from semel.client.columns.headers import gather, read_headers
+from semel.client.columns.schema import COLUMNS, CREATE_TIME, LOG_APPEND_TIME, schema_of
+from semel.client.columns.varints import Bytes, Numbers
+from semel.client.columns.walk import record_bounds
+from semel.client.committed import visible_batches
+from semel.errors import CorruptMessage, RecordListTooLarge
+from semel.records.batch import HEADER_SIZE, BatchHeader, verify_checksum
+from semel.records.compression import Compression, decompress
+from semel.types import Buffer, TopicPartition
+from semel.wire.messages.fetch import AbortedTransaction
+
+_RECORD_SIZE_MIN = 7  # Size, attributes, two deltas, no key, no value, no headers.
+_OFFSET_MAX = 2**63 - 1
+_ARROW_SIZE_MAX = 2**31 - 1
+_US_IN_MS = 1000
+# Arrow's microseconds end before Kafka's milliseconds: a time beyond them is the last there is.
+_TIMESTAMP_MS_MAX = _OFFSET_MAX // _US_IN_MS
+
+
+def decode(
+    batches: Buffer,
+    partition: TopicPartition,
+    *,
+    start_offset: int = 0,
+    end_offset: int = _OFFSET_MAX,
+    aborted: Sequence[AbortedTransaction] = (),
+    columns: Collection[str] = COLUMNS,
+) -> pa.RecordBatch:
+    """The records at `start_offset` and on, before `end_offset`, that a reader may see.
+
+    `aborted` lists the aborted transactions that overlap the batches, as a read_committed fetch
+    gives them; it is empty when everything may be read.
+    """
+    schema = schema_of(columns)
+    wanted = [
+        (position, header)
+        for position, header in visible_batches(batches, aborted)
+        if header.record_count
+        and header.last_offset >= start_offset
+        and header.base_offset < end_offset
+    ]
+    if not wanted:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    plain, bounds = _plain_records(batches, wanted)
+    buffer = np.frombuffer(plain, np.uint8)
+    headers = [header for _, header in wanted]
+    begins, ends = _all_bounds(plain, buffer, headers, bounds)
+    fields = read_fields(buffer, begins, ends)
+    arrays = _arrays(partition, headers, plain, buffer, fields, schema.names)
+    offsets = _offsets(headers, fields)
+    decoded = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+    if offsets[0] >= start_offset and offsets[-1] < end_offset:
+        return decoded
+    # A fetch into the middle of a batch gets the whole batch.
+    return decoded.filter(pa.array((offsets >= start_offset) & (offsets < end_offset)))
+
+
+def _plain_records(
+    batches: Buffer, wanted: Sequence[tuple[int, BatchHeader]]
+) -> tuple[Buffer, list[tuple[int, int]]]:
+    """One buffer with the records of all batches, and where those of each batch stand in it."""
+    for position, header in wanted:
+        verify_checksum(batches, header, position)
+    spans = [(position + HEADER_SIZE, position + header.size) for position, header in wanted]
+    if all(header.compression == Compression.NONE for _, header in wanted):
+        # Nothing is to be unpacked, so that the records may stay where they are.
+        return batches, spans
+    view = memoryview(batches)
+    parts = [
+        decompress(header.compression, view[begin:end])
+        for (_, header), (begin, end) in zip(wanted, spans, strict=True)
+    ]
+    ends = np.cumsum([len(part) for part in parts]).tolist()
+    if ends[-1] > _ARROW_SIZE_MAX:
+        raise RecordListTooLarge(f"a fetch unpacks to {ends[-1]} bytes: fetch less at a time")
+    return b"".join(parts), list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def _all_bounds(
+    plain: Buffer, buffer: Bytes, headers: Sequence[BatchHeader], bounds: list[tuple[int, int]]
+) -> tuple[Numbers, Numbers]:
+    begins, ends = [], []
+    for header, (position, end) in zip(headers, bounds, strict=True):
+        if not 0 < header.record_count * _RECORD_SIZE_MIN <= end - position:
+            raise CorruptMessage(
+                f"batch at offset {header.base_offset}: {header.record_count} records "
+                f"in {end - position} bytes"
+            )
+        found = record_bounds(plain, buffer, position, end, header.record_count)
+        begins.append(found[0])
+        ends.append(found[1])
+    return np.concatenate(begins), np.concatenate(ends)
+
+
+def _arrays(
+    partition: TopicPartition,
+    headers: Sequence[BatchHeader],
+    plain: Buffer,
+    buffer: Bytes,
+    fields: RecordFields,
+    names: Collection[str],
+) -> dict[str, pa.Array]:
+    count = fields.ends.size
+    arrow_plain = pa.py_buffer(plain)
+    arrays: dict[str, pa.Array] = {}
+    contents = {"key": fields.keys, "value": fields.values}
+    spans = [contents[name] for name in contents if name in names]
+    if spans:
+        gathered = gather(arrow_plain, spans)
+        arrays.update(zip((name for name in contents if name in names), gathered, strict=True))
+    if "topic" in names:
+        arrays["topic"] = pa.repeat(pa.scalar(partition.topic, pa.string()), count)
+    if "partition" in names:
+        arrays["partition"] = pa.array(np.full(count, partition.partition, np.int32))
+    if "offset" in names:
+        arrays["offset"] = pa.array(_offsets(headers, fields))
+    if "timestamp" in names:
+        times_us = _timestamps_ms(headers, fields) * _US_IN_MS
+        arrays["timestamp"] = pa.array(times_us).view(pa.timestamp("us", "UTC"))
+    if "timestampType" in names:
+        types = [LOG_APPEND_TIME if one.is_log_append_time else CREATE_TIME for one in headers]
+        arrays["timestampType"] = pa.array(_per_record(types, headers).astype(np.int32))
+    if "headers" in names:
+        arrays["headers"] = read_headers(arrow_plain, buffer, fields)
+    return arrays
+
+
+def _offsets(headers: Sequence[BatchHeader], fields: RecordFields) -> Numbers:
+    deltas = fields.offset_deltas
+    last_deltas = _per_record([header.last_offset_delta for header in headers], headers)
+    refuse_where((deltas < 0) | (deltas > last_deltas), "offset is not one of its batch's")
+    return deltas + _per_record([header.base_offset for header in headers], headers)
+
+
+def _timestamps_ms(headers: Sequence[BatchHeader], fields: RecordFields) -> Numbers:
+    bases = _per_record([header.base_timestamp_ms for header in headers], headers)
+    times = bases + fields.timestamp_deltas_ms
+    if any(header.is_log_append_time for header in headers):
+        by_log = _per_record([header.is_log_append_time for header in headers], headers)
+        stamps = _per_record([header.max_timestamp_ms for header in headers], headers)
+        times = np.where(by_log != 0, stamps, times)
+    return times.clip(-_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX)
+
+
+def _per_record(numbers: Sequence[int], headers: Sequence[BatchHeader]) -> Numbers:
+    """A number of each batch, repeated for each of its records."""
+    counts = [header.record_count for header in headers]
+    return np.repeat(np.array(numbers, np.int64), counts)

@@ -1,0 +1,61 @@
+"""The fields of many records at once: numbers, and where keys, values and headers stand."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semel.client.columns.varints import Bytes, Numbers, read_varints
+from semel.errors import CorruptMessage
+
+_ATTRIBUTES_SIZE = 1
+_HEADER_SIZE_MIN = 2
+
+
+class Span(NamedTuple):
+    """Where a value of each record stands; a size of -1 is null."""
+
+    begins: Numbers
+    sizes: Numbers
+
+    @property
+    def ends(self) -> Numbers:
+        return self.begins + np.maximum(self.sizes, 0)
+
+
+class RecordFields(NamedTuple):
+    timestamp_deltas_ms: Numbers
+    offset_deltas: Numbers
+    keys: Span
+    values: Span
+    header_counts: Numbers
+    header_begins: Numbers
+    ends: Numbers
+
+
+def read_fields(buffer: Bytes, begins: Numbers, ends: Numbers) -> RecordFields:
+    """The records that stand at `begins..ends`, each number compared with the room it has."""
+    timestamp_deltas_ms, position = read_varints(buffer, begins + _ATTRIBUTES_SIZE)
+    offset_deltas, position = read_varints(buffer, position)
+    keys = read_span(buffer, position, ends, "key")
+    values = read_span(buffer, keys.ends, ends, "value")
+    header_counts, position = read_varints(buffer, values.ends)
+    if (header_counts < 0).any() or (header_counts > (ends - position) // _HEADER_SIZE_MIN).any():
+        raise CorruptMessage("a record has no room for the headers it counts")
+    # Records without headers end here; the others where their last header does.
+    if ((position != ends) & (header_counts == 0)).any():
+        raise CorruptMessage("a record does not end where its size says")
+    return RecordFields(
+        timestamp_deltas_ms, offset_deltas, keys, values, header_counts, position, ends
+    )
+
+
+def read_span(buffer: Bytes, positions: Numbers, ends: Numbers, name: str) -> Span:
+    sizes, begins = read_varints(buffer, positions)
+    refuse_where((sizes < -1) | (sizes > ends - begins), f"{name} does not fit into its record")
+    return Span(begins, sizes)
+
+
+def refuse_where(is_wrong: npt.NDArray[np.bool_], reason: str) -> None:
+    if is_wrong.any():
+        raise CorruptMessage(f"record {int(is_wrong.argmax())} of a fetch: its {reason}")

@@ -1,0 +1,159 @@
+"""Sending prepared batches: each is stamped with its producer and its place, and stored once.
+
+Up to five requests are under way to a leader, one batch of a partition in each. When one fails,
+all behind it are sent again in the same order: the broker remembers the last five batches of a
+producer in each partition and answers for those it has.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from semel.client.cluster import Cluster
+from semel.client.link import Pending
+from semel.client.producer import ACKS_ALL, Delivery
+from semel.client.refusal import raise_for
+from semel.client.together import together
+from semel.errors import MessageTooLarge, ProtocolError, RequestError
+from semel.records.batch import read_header, with_producer
+from semel.types import SEQUENCE_COUNT, Buffer, TopicPartition
+from semel.wire.messages import produce
+
+_IN_FLIGHT_MAX = 5
+_REQUEST_SIZE_MAX = 8 * 1024 * 1024
+_PAUSE_S = 0.1
+
+
+class Identity(NamedTuple):
+    """Who writes: the broker knows a batch by these and its sequence."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class _Sending(NamedTuple):
+    content: bytes
+    record_count: int
+
+
+class BatchWriter:
+    def __init__(
+        self, cluster: Cluster, identity: Identity, transactional_id: str | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._identity = identity
+        self._transactional_id = transactional_id
+        self._next_sequences: dict[TopicPartition, int] = defaultdict(int)
+        self._waiting: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
+        self._deliveries: list[Delivery] = []
+
+    async def write(self, batches: Iterable[tuple[TopicPartition, Buffer]]) -> list[Delivery]:
+        """Store these batches, in order within each partition; one caller at a time.
+
+        After a refusal it is not known which of them are stored.
+        """
+        assert not self._waiting, "a write has failed before, or is under way"
+        for place, batch in batches:
+            self._waiting[place].append(self._stamped(place, batch))
+        self._deliveries = []
+        while self._waiting:
+            await self._cluster.retry(self._write_while_leaders_stay)
+        return self._deliveries
+
+    def _stamped(self, place: TopicPartition, batch: Buffer) -> _Sending:
+        record_count = read_header(batch).record_count
+        sequence = self._next_sequences[place]
+        self._next_sequences[place] = (sequence + record_count) % SEQUENCE_COUNT
+        content = with_producer(
+            batch,
+            *self._identity,
+            sequence,
+            is_transactional=self._transactional_id is not None,
+        )
+        return _Sending(content, record_count)
+
+    async def _write_while_leaders_stay(self) -> None:
+        done_before = len(self._deliveries)
+        try:
+            leaders = await self._cluster.leaders_of(self._waiting)
+            by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+            for place, leader_id in leaders.items():
+                by_leader[leader_id].append(place)
+            await together(self._write_to(*each) for each in by_leader.items())
+        except RequestError as error:
+            # After any answer the cluster's time to recover begins anew.
+            if not error.retriable or len(self._deliveries) == done_before:
+                raise
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _write_to(self, leader_id: int, places: list[TopicPartition]) -> None:
+        under_way: deque[Pending[produce.ProduceResponse]] = deque()
+        for batches in self._requests(places):
+            if len(under_way) == _IN_FLIGHT_MAX:
+                await self._settle(under_way.popleft())
+            request = self._request(batches)
+            under_way.append(await self._cluster.ask(leader_id, produce, request))
+        while under_way:
+            await self._settle(under_way.popleft())
+
+    def _requests(
+        self, places: list[TopicPartition]
+    ) -> Iterator[list[tuple[TopicPartition, _Sending]]]:
+        """What waits for these partitions, with at most one batch of each in a request."""
+        queues = {place: list(self._waiting[place]) for place in places}
+        for number in range(max(map(len, queues.values()))):
+            batches: list[tuple[TopicPartition, _Sending]] = []
+            size = 0
+            for place, queue in queues.items():
+                if number >= len(queue):
+                    continue
+                if batches and size + len(queue[number].content) > _REQUEST_SIZE_MAX:
+                    yield batches
+                    batches, size = [], 0
+                batches.append((place, queue[number]))
+                size += len(queue[number].content)
+            yield batches
+
+    def _request(
+        self, batches: Sequence[tuple[TopicPartition, _Sending]]
+    ) -> produce.ProduceRequest:
+        topics: dict[str, list[produce.PartitionProduceData]] = defaultdict(list)
+        for (topic, partition), batch in batches:
+            topics[topic].append(produce.PartitionProduceData(partition, batch.content))
+        return produce.ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=ACKS_ALL,
+            timeout_ms=self._cluster.timeout_ms,
+            topic_data=[produce.TopicProduceData(name, data) for name, data in topics.items()],
+        )
+
+    async def _settle(self, pending: Pending[produce.ProduceResponse]) -> None:
+        reply = await pending.reply(self._cluster.timeout_ms)
+        refused: RequestError | None = None
+        for topic in reply.responses:
+            for answer in topic.partition_responses:
+                place = TopicPartition(topic.name, answer.index)
+                if place not in self._waiting:
+                    raise ProtocolError(f"the reply to Produce speaks of {place}")
+                try:
+                    _refuse(place, answer, self._waiting[place][0])
+                except RequestError as error:
+                    refused = refused or error
+                    continue
+                batch = self._waiting[place].popleft()
+                if not self._waiting[place]:
+                    del self._waiting[place]
+                self._deliveries.append(Delivery(place, answer.base_offset, batch.record_count))
+        if refused is not None:
+            raise refused
+
+
+def _refuse(
+    place: TopicPartition, answer: produce.PartitionProduceResponse, batch: _Sending
+) -> None:
+    if answer.error_code == MessageTooLarge.code:
+        raise MessageTooLarge(
+            f"{place}: a batch of {len(batch.content)} bytes is larger than the topic takes"
+        )
+    raise_for(answer.error_code, f"{place}", answer.error_message)
