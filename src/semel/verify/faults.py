@@ -28,6 +28,7 @@ class Faults:
             "kills in a blocking call": (2, self._kill_in_a_call),
             "power losses": (1, machine.lose_power),
             "power losses in a sync": (4, self._lose_power_in_a_sync),
+            "power losses at a checkpoint": (2, self._lose_power_at_a_checkpoint),
             "failed syncs": (1, self._fail_sync),
             "failed writes": (1, self._fail_write),
             "full disks": (1, self._fill_disk),
@@ -59,12 +60,16 @@ class Faults:
         device.fails_next_write = False
         device.calls_left = None
         device.on_next_sync = None
+        device.on_next_checkpoint = None
 
     def _kill_in_a_call(self) -> None:
         self._machine.device.calls_left = self._rng.choice((0, 1, 3, 10, 30))
 
     def _lose_power_in_a_sync(self) -> None:
         self._machine.lose_power_in_a_sync(self._rng.choice((0.001, 0.01, 0.1)))
+
+    def _lose_power_at_a_checkpoint(self) -> None:
+        self._machine.lose_power_at_a_checkpoint(self._rng.choice((0.0005, 0.005)))
 
     def _fail_sync(self) -> None:
         self._machine.device.fails_next_sync = True

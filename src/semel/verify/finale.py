@@ -11,7 +11,7 @@ from semel.verify.client import Client
 from semel.verify.history import NotServing, Stored, TopicMade, WholeLog
 from semel.verify.link import Link, Lost
 from semel.verify.machine import Machine
-from semel.verify.members import committed_offset
+from semel.verify.offsets import committed_offset
 from semel.verify.producers import ACKS_ONE, PlainProducer
 from semel.verify.readers import fetch_request, partitions_of, stored_records, term_end_of
 from semel.verify.workload import GROUP, PARTITIONS, SHARED

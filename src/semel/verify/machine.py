@@ -2,7 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from random import Random
 from typing import Any
@@ -17,7 +17,7 @@ from semel.verify.simulated_loop import Process, SimulatedLoop
 from semel.verify.simulated_network import Network
 from semel.verify.simulated_world import SeededRandomness, SimulatedClock
 
-SEGMENT_BYTES = 1_600_000
+SEGMENT_BYTES = 1_250_000
 """Just above what the broker reserves for its largest step, so that segments are often full."""
 
 CONFIG = BrokerConfig(
@@ -163,12 +163,18 @@ class Machine:
 
     def lose_power_in_a_sync(self, delay_s: float) -> None:
         """The next sync does not return, and `delay_s` later the power is gone."""
-        context = copy_context()  # The plan is ours, not that of the process that syncs.
+        self.device.on_next_sync = self._power_loss_in(delay_s)
+
+    def lose_power_at_a_checkpoint(self, delay_s: float) -> None:
+        self.device.on_next_checkpoint = self._power_loss_in(delay_s)
+
+    def _power_loss_in(self, delay_s: float) -> Callable[[], None]:
+        context = copy_context()  # The plan is ours, not that of the process that meets it.
 
         def plan() -> None:
             self._loop.call_later(delay_s, self.lose_power, context=context)
 
-        self.device.on_next_sync = plan
+        return plan
 
     async def stop(self) -> None:
         """As a SIGTERM does it; something else may kill the process meanwhile."""

@@ -12,14 +12,14 @@ from semel.errors import (
 )
 from semel.types import TopicPartition
 from semel.verify.client import Client
-from semel.verify.history import Assigned, Committed, CommitTried, Joined, OffsetSeen
+from semel.verify.history import Assigned, Committed, CommitTried, Joined
 from semel.verify.link import Link, Lost
+from semel.verify.offsets import commit_request, committed_offset
 from semel.wire.messages import (
     heartbeat,
     join_group,
     leave_group,
     offset_commit,
-    offset_fetch,
     sync_group,
 )
 
@@ -27,7 +27,6 @@ SESSION_TIMEOUT_MS = 900
 REBALANCE_TIMEOUT_MS = 500
 PATIENCE_S = 2.5
 STATIC_SINCE = {"join": 5, "sync": 3, "heartbeat": 3, "commit": 7}
-SEVERAL_GROUPS_SINCE = 8
 PROTOCOL = "shared"
 
 
@@ -146,17 +145,13 @@ class Member:
         self._check(reply.message.error_code)
 
     async def _commit(self, link: Link, partition: TopicPartition, offset: int) -> None:
-        request = offset_commit.OffsetCommitRequest(
+        request = commit_request(
             self._group,
-            self._generation,
-            self._member_id,
-            self._instance_id,
-            topics=[
-                offset_commit.OffsetCommitRequestTopic(
-                    partition.topic,
-                    [offset_commit.OffsetCommitRequestPartition(partition.partition, offset)],
-                )
-            ],
+            partition,
+            offset,
+            generation=self._generation,
+            member_id=self._member_id,
+            instance_id=self._instance_id,
         )
         self._client.history.note(CommitTried(self._group, partition, offset))
         try:
@@ -199,45 +194,3 @@ class Member:
         ):
             raise Lost
         raise Rejoin
-
-
-class Auditor:
-    """Reads what a group has committed, without being a part of it."""
-
-    def __init__(self, client: Client, group: str, partitions: Sequence[TopicPartition]) -> None:
-        self._client = client
-        self._group = group
-        self._partitions = partitions
-
-    async def run(self) -> None:
-        while True:
-            link = await self._client.link()
-            try:
-                while True:
-                    partition = self._client.rng.choice(self._partitions)
-                    seen = await committed_offset(link, self._group, partition)
-                    self._client.history.note(seen)
-                    await self._client.think()
-            except Lost:
-                await self._client.back_off()
-
-
-async def committed_offset(link: Link, group: str, partition: TopicPartition) -> OffsetSeen:
-    """In the form of every version at once; only one of them is encoded."""
-    index = partition.partition
-    request = offset_fetch.OffsetFetchRequest(
-        groups=[
-            offset_fetch.OffsetFetchRequestGroup(
-                group, [offset_fetch.OffsetFetchRequestTopics(partition.topic, [index])]
-            )
-        ],
-        group_id=group,
-        topics=[offset_fetch.OffsetFetchRequestTopic(partition.topic, [index])],
-    )
-    reply = await link.ask(offset_fetch, request)
-    response: offset_fetch.OffsetFetchResponse = reply.message
-    if response.groups:
-        offset = response.groups[0].topics[0].partitions[0].committed_offset
-    else:
-        offset = response.topics[0].partitions[0].committed_offset
-    return OffsetSeen(reply.span, group, partition, offset)

@@ -10,7 +10,8 @@ from semel.types import TopicPartition
 from semel.verify.administrator import Administrator
 from semel.verify.client import Client
 from semel.verify.link import Surroundings
-from semel.verify.members import Auditor, Member
+from semel.verify.members import Member
+from semel.verify.offsets import Auditor, Bookkeeper
 from semel.verify.producers import ACKS_ALL, ACKS_NONE, ACKS_ONE, PlainProducer, Producer
 from semel.verify.readers import Reader
 
@@ -110,6 +111,7 @@ class Population:
                 f"instance-{number}" if rng.random() < 0.4 else None
             )
         works["auditor"] = lambda client: Auditor(client, GROUP, SHARED).run()
+        works["bookkeeper"] = lambda client: Bookkeeper(client, SHARED[0]).run()
         works["administrator"] = lambda client: Administrator(client).run()
         return works
 
