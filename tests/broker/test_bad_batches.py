@@ -8,7 +8,7 @@ import pytest
 from semel.records.batch import seal
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
-from support.raw_client import RawClient, metric, produce
+from support.raw_client import RawClient, metric, produce, produce_values, resident_bytes
 
 CORRUPT, TOO_LARGE, INVALID_TOPIC, BAD_ACKS = 2, 10, 17, 21
 UNKNOWN_TOPIC, OUT_OF_ORDER, STALE_EPOCH = 3, 45, 47
@@ -16,7 +16,9 @@ INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION, INVALID_RECORD = 32, 76, 87
 
 # Where the fields of a batch header stand.
 BASE_OFFSET, LENGTH, MAGIC, CHECKSUM, ATTRIBUTES, LAST_DELTA = 0, 8, 16, 17, 21, 23
-MAX_TIMESTAMP, PRODUCER_ID, PRODUCER_EPOCH, BASE_SEQUENCE, COUNT = 35, 43, 51, 53, 57
+MAX_TIMESTAMP, PRODUCER_ID, COUNT = 35, 43, 57
+
+GZIP, ZSTD = 1, 4
 
 
 @pytest.fixture
@@ -147,3 +149,37 @@ def test_sequences_are_held_to_their_order(client: RawClient) -> None:
     assert send(2, 2) == (OUT_OF_ORDER, -1)
     assert send(2, 0) == (0, 2)
     assert client.end_offset("sequences") == 3
+
+
+def compressed_nonsense(record_count: int) -> bytes:
+    """Admitted by its header, which is sound; its records cannot be unpacked."""
+    batch = valid()
+    struct.pack_into(">h", batch, ATTRIBUTES, GZIP)
+    struct.pack_into(">i", batch, COUNT, record_count)
+    struct.pack_into(">i", batch, LAST_DELTA, record_count - 1)
+    seal(batch)
+    return bytes(batch)
+
+
+def test_records_that_cannot_be_unpacked_do_not_hide_those_behind_them(
+    client: RawClient,
+) -> None:
+    client.create_topic("nonsense")
+    assert produce(client, "nonsense", compressed_nonsense(3)).error_code == 0
+    assert produce_values(client, "nonsense", [b"good"]) == 3
+    assert client.offset_at("nonsense", 500) == 3
+
+
+def test_a_batch_that_claims_millions_of_records_is_not_opened_to_find_a_time(
+    broker: Broker, client: RawClient
+) -> None:
+    client.create_topic("claims")
+    zeros = encode_batch([Record(None, bytes(900_000), 1_000)], compression=ZSTD)
+    batch = bytearray(zeros)
+    struct.pack_into(">i", batch, LAST_DELTA, 5_000_000 - 1)
+    struct.pack_into(">i", batch, COUNT, 5_000_000)
+    seal(batch)
+    before = resident_bytes(broker)
+    assert produce(client, "claims", bytes(batch)).error_code == 0
+    assert client.offset_at("claims", 500) == 0
+    assert resident_bytes(broker) < before + 20 * 2**20

@@ -28,6 +28,7 @@ from semel.wire.messages.list_offsets import (
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TIMEOUT_S = 60
+LATEST = -1
 BY_MODULE: dict[str, Api] = {api.module: api for api in APIS}
 
 
@@ -107,7 +108,11 @@ class RawClient:
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
         """The durable end of the partition."""
-        wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=-1)])
+        return self.offset_at(topic, LATEST, partition)
+
+    def offset_at(self, topic: str, timestamp_ms: int, partition: int = 0) -> int:
+        """The first offset at or after a time."""
+        wanted = ListOffsetsTopic(topic, [ListOffsetsPartition(partition, timestamp=timestamp_ms)])
         (answer,) = self.call("list_offsets", 7, ListOffsetsRequest(topics=[wanted])).topics
         (found,) = answer.partitions
         assert found.error_code == 0
