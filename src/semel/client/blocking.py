@@ -8,6 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -47,12 +48,16 @@ class Connected:
 
     def run(self, job: Coroutine[Any, Any, _Result]) -> _Result:
         """The result of a coroutine of this package's that uses `cluster`."""
-        running = asyncio.run_coroutine_threadsafe(job, self._loop)
+        running = self.start(job)
         try:
             return running.result()
         except BaseException:
             running.cancel()
             raise
+
+    def start(self, job: Coroutine[Any, Any, _Result]) -> "Future[_Result]":
+        """As `run`, without waiting for the result."""
+        return asyncio.run_coroutine_threadsafe(job, self._loop)
 
     def iterate(self, items: AsyncIterator[_Result]) -> Iterator[_Result]:
         """The items of an asynchronous iterator, one step at a time."""

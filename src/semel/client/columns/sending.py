@@ -1,0 +1,125 @@
+"""A table to a topic: partitioned, encoded a part at a time, and sent while the next is encoded."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semel.client.blocking import Connected
+from semel.client.columns.encode import encode
+from semel.client.columns.headers import as_binary, as_numbers
+from semel.client.columns.murmur import partitions_of
+from semel.client.columns.rows import rows_from
+from semel.client.columns.schema import FIELDS
+from semel.client.identity import fresh_identity
+from semel.client.producer import Delivery
+from semel.client.session import TransactionalSession
+from semel.client.writer import BatchWriter
+from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.records.compression import Compression
+from semel.types import TopicPartition
+from semel.world import Clock, SystemClock
+
+_PART_SIZE = 8 * 1024 * 1024
+_NO_PARTITION = -1
+
+
+class Sending:
+    def __init__(
+        self,
+        connected: Connected,
+        topic: str,
+        compression: Compression = Compression.NONE,
+        transactional_id: str | None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connected = connected
+        self._topic = topic
+        self._compression = compression
+        self._transactional_id = transactional_id
+        self._clock = clock or SystemClock()
+        self._next_keyless = 0
+
+    def send(self, table: pa.Table) -> list[Delivery]:
+        _check_columns(table.column_names)
+        cluster = self._connected.cluster
+        described = self._connected.run(cluster.topic_to_write(self._topic))
+        partition_count = len(described.partitions)
+        if self._transactional_id is None:
+            identity = self._connected.run(fresh_identity(cluster))
+            return self._send_parts(BatchWriter(cluster, identity), table, partition_count)
+        session = TransactionalSession(cluster, self._transactional_id)
+        self._connected.run(session.begin())
+        try:
+            deliveries = self._send_parts(session, table, partition_count)
+        except BaseException:
+            self._connected.run(session.abort())
+            raise
+        self._connected.run(session.commit())
+        return deliveries
+
+    def _send_parts(
+        self, writer: BatchWriter | TransactionalSession, table: pa.Table, partition_count: int
+    ) -> list[Delivery]:
+        deliveries: list[Delivery] = []
+        under_way: Future[list[Delivery]] | None = None
+        try:
+            for part in _parts(table):
+                batches = self._encode(part, partition_count)
+                if under_way is not None:
+                    deliveries += under_way.result()
+                under_way = self._connected.start(writer.write(batches))
+            return deliveries if under_way is None else deliveries + under_way.result()
+        except BaseException:
+            if under_way is not None:
+                under_way.cancel()
+            raise
+
+    def _encode(
+        self, part: pa.RecordBatch, partition_count: int
+    ) -> list[tuple[TopicPartition, bytes]]:
+        columns = dict(zip(part.schema.names, part.columns, strict=True))
+        rows = rows_from(
+            columns.get("key"),
+            columns["value"],
+            columns.get("timestamp"),
+            columns.get("headers"),
+            now_ms=self._clock.now_ms(),
+        )
+        places = self._places(rows.keys, columns.get("partition"), partition_count)
+        return [
+            (TopicPartition(self._topic, batch.partition), batch.content)
+            for batch in encode(rows, places, compression=self._compression)
+        ]
+
+    def _places(
+        self, keys: pa.Array, wanted: pa.Array | None, partition_count: int
+    ) -> npt.NDArray[np.int32]:
+        places = partitions_of(as_binary(keys), partition_count, self._next_keyless)
+        self._next_keyless = (self._next_keyless + keys.null_count) % partition_count
+        if wanted is None:
+            return places
+        given = as_numbers(wanted, _NO_PARTITION)
+        wrong = given[(given < _NO_PARTITION) | (given >= partition_count)]
+        if wrong.size:
+            raise UnknownTopicOrPartition(
+                f"topic {self._topic} has no partition {wrong[0]}: it has {partition_count}"
+            )
+        return np.where(given == _NO_PARTITION, places, given).astype(np.int32)
+
+
+def _check_columns(names: list[str]) -> None:
+    unknown = [name for name in names if name not in FIELDS]
+    if unknown:
+        raise ConfigError(f"a topic has no column {unknown[0]!r}: it has {', '.join(FIELDS)}")
+    if "value" not in names:
+        raise ConfigError("the table has no column 'value'")
+
+
+def _parts(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The table in parts small enough to encode one while another is under way."""
+    row_size = max(table.nbytes // max(table.num_rows, 1), 1)
+    return iter(table.to_batches(max_chunksize=max(_PART_SIZE // row_size, 1)))

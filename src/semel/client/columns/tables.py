@@ -1,0 +1,163 @@
+"""`semel.read` and `semel.write`: a topic as an Arrow table, and the reverse."""
+
+from collections.abc import Collection, Iterator
+from typing import Any, Literal, overload
+
+import pyarrow as pa
+
+from semel.client.blocking import ClientOptions, Connected
+from semel.client.columns.plan import Place, Range, plan
+from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
+from semel.client.columns.schema import COLUMNS, schema_of
+from semel.client.columns.sending import Sending
+from semel.client.offsets import Isolation
+from semel.client.producer import Delivery
+from semel.errors import ConfigError
+from semel.records.compression import Compression
+
+BOOTSTRAP_SERVERS = "localhost:9092"
+
+
+@overload
+def read(
+    topic: str,
+    *,
+    bootstrap_servers: str = ...,
+    start: Place = ...,
+    end: Place = ...,
+    isolation: str = ...,
+    columns: Collection[str] = ...,
+    partitions: Collection[int] | None = ...,
+    stream: Literal[False] = ...,
+    timeout_ms: int = ...,
+) -> pa.Table: ...
+
+
+@overload
+def read(
+    topic: str,
+    *,
+    bootstrap_servers: str = ...,
+    start: Place = ...,
+    end: Place = ...,
+    isolation: str = ...,
+    columns: Collection[str] = ...,
+    partitions: Collection[int] | None = ...,
+    stream: Literal[True],
+    timeout_ms: int = ...,
+) -> Iterator[pa.RecordBatch]: ...
+
+
+def read(
+    topic: str,
+    *,
+    bootstrap_servers: str = BOOTSTRAP_SERVERS,
+    start: Place = "earliest",
+    end: Place = "latest",
+    isolation: str = "read_committed",
+    columns: Collection[str] = COLUMNS,
+    partitions: Collection[int] | None = None,
+    stream: bool = False,
+    timeout_ms: int = 30_000,
+) -> pa.Table | Iterator[pa.RecordBatch]:
+    """The records of a topic from `start` up to `end`, partition by partition.
+
+    `start` and `end` are "earliest", "latest", an offset, a datetime, or a mapping from partition
+    to offset; the end is not included, and "latest" is the end at the time of the call. Headers
+    are read if `columns` names them. With `stream` the batches come one by one.
+    """
+    schema = schema_of(columns)
+    batches = _batches(
+        ClientOptions(bootstrap_servers, timeout_ms=timeout_ms),
+        topic,
+        start,
+        end,
+        _isolation(isolation),
+        columns,
+        partitions,
+    )
+    return batches if stream else pa.Table.from_batches(batches, schema)
+
+
+def write(
+    topic: str,
+    data: Any,
+    *,
+    bootstrap_servers: str = BOOTSTRAP_SERVERS,
+    compression: str = "none",
+    transactional_id: str | None = None,
+    timeout_ms: int = 30_000,
+) -> list[Delivery]:
+    """Store the rows of a table: a pyarrow one, or any that Arrow can take over.
+
+    The column `value` is needed; `key`, `headers`, `partition` and `timestamp` may be there, and
+    what only a log can know (`topic`, `offset`, `timestampType`) is left out. Rows without a
+    partition go to that of their key. Each row is stored once, also when the broker is killed
+    meanwhile; with a transactional id all of them are, or none.
+    """
+    table = data if isinstance(data, pa.Table) else _table(data)
+    options = ClientOptions(bootstrap_servers, timeout_ms=timeout_ms)
+    with Connected(options) as connected:
+        sending = Sending(connected, topic, _compression(compression), transactional_id)
+        return sending.send(table)
+
+
+def _batches(
+    options: ClientOptions,
+    topic: str,
+    start: Place,
+    end: Place,
+    isolation: Isolation,
+    columns: Collection[str],
+    partitions: Collection[int] | None,
+) -> Iterator[pa.RecordBatch]:
+    with Connected(options) as connected:
+        ranges = connected.run(plan(connected.cluster, topic, start, end, isolation, partitions))
+        for each in ranges:
+            yield from read_range(connected, each, isolation=isolation, columns=columns)
+
+
+def read_range(
+    connected: Connected,
+    wanted: Range,
+    *,
+    isolation: Isolation = Isolation.READ_COMMITTED,
+    columns: Collection[str] = COLUMNS,
+    fetch_size_max: int = FETCH_SIZE_MAX,
+    accepts_loss: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """As `fetch_range`, for code without an event loop; decodes in the caller's thread."""
+    regions = fetch_regions(
+        connected.cluster,
+        *wanted,
+        isolation=isolation,
+        fetch_size_max=fetch_size_max,
+        accepts_loss=accepts_loss,
+    )
+    for region in connected.iterate(regions):
+        decoded = region.decode(columns)
+        if decoded.num_rows:
+            yield decoded
+
+
+def _table(data: Any) -> pa.Table:
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    return pa.table(data)
+
+
+def _isolation(name: str) -> Isolation:
+    try:
+        return Isolation[name.upper()]
+    except KeyError:
+        raise ConfigError(
+            f"isolation {name!r} is neither read_committed nor read_uncommitted"
+        ) from None
+
+
+def _compression(name: str) -> Compression:
+    try:
+        return Compression[name.upper()]
+    except KeyError:
+        names = ", ".join(one.name.lower() for one in Compression)
+        raise ConfigError(f"compression {name!r} is none of {names}") from None
