@@ -103,6 +103,9 @@ class _Write:
                     WriteRecords(producer_id, epoch, frozenset(fresh), self._dialect), fresh
                 )
         except JournalFull as error:
+            for key, incoming in self._incoming.items():
+                if key not in self._results:
+                    incoming.partition.found_no_room(incoming.header)
             self._refuse_rest(StorageError(str(error)))
         except RequestError as error:
             self._refuse_rest(error)

@@ -8,7 +8,7 @@ synced. Readers are shown the second alone.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
 from semel.log.producers import Producer, TakenBatch, check_unknown
 from semel.log.transactions import PartitionTransactions
 from semel.records.batch import BatchHeader
@@ -16,6 +16,8 @@ from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, Topic
 
 NO_LEADER_EPOCH = -1
 NO_OFFSET = -1
+HELD_UP_MAX = 1000
+"""Producers. The oldest is let go, so that a full disk does not fill the memory as well."""
 
 
 class TermStart(NamedTuple):
@@ -25,6 +27,7 @@ class TermStart(NamedTuple):
 
 class Partition:
     __slots__ = (
+        "held_up",
         "high_watermark",
         "log_end_offset",
         "log_start_offset",
@@ -44,6 +47,9 @@ class Partition:
         self.log_end_offset = Offset(0)
         self.high_watermark = Offset(0)
         self.producers: dict[int, Producer] = {}
+        self.held_up: dict[int, tuple[int, int]] = {}
+        """Unknown producers whose first batch found no room: its epoch and its sequence. Not part
+        of the lasting state: what was sent behind that batch dies with its connection."""
         self.transactions = PartitionTransactions()
         self.term_starts: list[TermStart] = []
         self.watchers: dict[Callable[[], None], None] = {}
@@ -73,6 +79,7 @@ class Partition:
         producer = self.producers.get(header.producer_id)
         if producer is None:
             check_unknown(Sequence(header.base_sequence), from_zero=begins_at_zero)
+            self._check_held_up(header)
             return None
         return producer.duplicate_of(
             ProducerEpoch(header.producer_epoch),
@@ -80,6 +87,23 @@ class Partition:
             Sequence(header.last_sequence),
             fingerprint,
         )
+
+    def found_no_room(self, header: BatchHeader) -> None:
+        """An admitted batch was refused. If a smaller one behind it were taken as its producer's
+        first, this one could never follow."""
+        if header.base_sequence >= 0 and header.producer_id not in self.producers:
+            self.held_up.setdefault(
+                header.producer_id, (header.producer_epoch, header.base_sequence)
+            )
+            if len(self.held_up) > HELD_UP_MAX:
+                del self.held_up[next(iter(self.held_up))]
+
+    def _check_held_up(self, header: BatchHeader) -> None:
+        epoch, first = self.held_up.get(header.producer_id, (header.producer_epoch, None))
+        if first not in (None, header.base_sequence) and epoch == header.producer_epoch:
+            raise OutOfOrderSequence(
+                f"sequence {header.base_sequence}, but {first} found no room and must come first"
+            )
 
     def append(self, header: BatchHeader, fingerprint: int, term: Term, now_ms: int) -> Offset:
         """Take an admitted batch; gives the offset of its first record."""
@@ -89,6 +113,7 @@ class Partition:
             producer = self.producers.get(header.producer_id)
             if producer is None:
                 producer = self.producers[header.producer_id] = Producer(epoch, now_ms)
+                self.held_up.pop(header.producer_id, None)
             taken = TakenBatch(
                 Sequence(header.base_sequence),
                 Sequence(header.last_sequence),

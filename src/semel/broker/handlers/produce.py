@@ -151,6 +151,7 @@ class _Writer:
             self._finish()
             self._begin(ENTRY_SIZE + len(batch))
         if self._draft is None:
+            partition.found_no_room(header)
             raise self._full or InvalidRequest("no frame was begun")
         broker.metrics.bytes_in += len(batch)
         return incoming.accepted(self._draft.add_batch(partition, header, fingerprint, batch))
