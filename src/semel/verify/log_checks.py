@@ -171,5 +171,5 @@ def _check_term_rises(history: History) -> Iterator[str]:
         around = [
             died.cause for died in deaths if earlier.span.began_s <= died.at_s <= later.span.ended_s
         ]
-        if not LOSSES & set(around) and later.term != earlier.term:
+        if not LOSSES & set(around) and later.term > earlier.term:
             yield f"the term rose from {earlier.term} to {later.term} without a loss"

@@ -9,7 +9,7 @@ from typing import Any
 
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
-from semel.errors import JournalFailed
+from semel.errors import JournalFailed, JournalFull
 from semel.journal.memory import Killed
 from semel.verify.history import Cause, Complaint, Died, History, OpenFailed
 from semel.verify.simulated_disk import SimulatedDisk
@@ -138,7 +138,9 @@ class Machine:
 
     def _started(self, starting: "asyncio.Task[Any]") -> None:
         error = starting.exception()
-        if error is not None:
+        if isinstance(error, JournalFull) and self.device.is_full:
+            self._die(Cause.STOPPED, "no room to start")
+        elif error is not None:
             assert self._running is not None
             self.broken(self._running, error)
         else:

@@ -1,0 +1,181 @@
+"""The oracle names each anomaly in a history made by hand, and none in a history without any."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+
+import pytest
+
+from semel.types import TopicPartition
+from semel.verify.checker import anomalies
+from semel.verify.history import (
+    Acknowledged,
+    Assigned,
+    Cause,
+    Committed,
+    CommitTried,
+    Complaint,
+    Deleted,
+    DeletionTried,
+    Died,
+    EndSeen,
+    Fetched,
+    FetchRefused,
+    Forbidden,
+    History,
+    Joined,
+    NotServing,
+    OffsetSeen,
+    OpenFailed,
+    ProducerIdGiven,
+    Refused,
+    Sent,
+    Span,
+    Stored,
+    TermEndSeen,
+    TermSeen,
+    TopicMade,
+    TopicSeen,
+    WholeLog,
+)
+from semel.verify.trace import Trace
+
+P = TopicPartition("t", 0)
+A, B, C = "p/t-0/0", "p/t-0/1", "p/t-0/2"
+LOG = (Stored(0, 0, A), Stored(1, 0, B), Stored(2, 1, C))
+
+
+def at(second: float) -> Span:
+    """Asked and answered within a tenth of a second."""
+    return Span(second, second + 0.1)
+
+
+def sent(*labels: str, acks: int = -1) -> Sent:
+    return Sent("p", P, labels, acks, is_idempotent=True, is_repeated=True)
+
+
+def acknowledged(second: float, offset: int, *labels: str, acks: int = -1) -> Acknowledged:
+    return Acknowledged(at(second), "p", P, labels, acks, offset, term=0)
+
+
+def fetched(second: float, from_offset: int, *records: Stored, end: int = 3) -> Fetched:
+    return Fetched(at(second), "r", P, from_offset, records, end)
+
+
+def whole(*records: Stored, number: int = 0) -> WholeLog:
+    return WholeLog(number, P, records, len(records))
+
+
+def found(events: Iterable[tuple[object, ...]]) -> list[str]:
+    loop = asyncio.new_event_loop()
+    try:
+        history = History(Trace(loop))
+        for event in events:
+            history.note(event)
+        return anomalies(history)
+    finally:
+        loop.close()
+
+
+GOOD = (
+    ProducerIdGiven("p", 1),
+    ProducerIdGiven("q", 2),
+    sent(A),
+    sent(B, C),
+    acknowledged(1, 0, A),
+    Died(2.0, Cause.POWER_LOSS),
+    acknowledged(3, 1, B, C),
+    TermSeen(at(1), 0),
+    TermSeen(at(3), 1),
+    fetched(4, 0, *LOG),
+    EndSeen(at(5), P, 3),
+    TermEndSeen(at(5), P, 0, 2, term=1),
+    Joined(at(1), "g", "m", 1),
+    Assigned(at(1), "g", "m", 1, (P,)),
+    Assigned(at(2), "g", "n", 2, (P,)),
+    CommitTried("g", P, 5),
+    Committed(at(3), "g", P, 5),
+    OffsetSeen(at(4), "g", P, 5),
+    TopicMade(at(1), "t", 1),
+    TopicSeen(at(2), "t", 1),
+    TopicMade(at(1), "u", 2),
+    DeletionTried(3.0, "u"),
+    Deleted(at(3), "u"),
+    TopicSeen(at(4), "u", 0),
+    whole(*LOG),
+    whole(*LOG, number=1),
+)
+
+
+def test_a_history_without_anomalies_has_none() -> None:
+    assert found(GOOD) == []
+
+
+BAD: dict[str, tuple[tuple[object, ...], ...]] = {
+    "was acknowledged .* there is nothing": (sent(A), acknowledged(1, 0, A), whole()),
+    "was acknowledged .* there is p/t-0/0": (sent(A, B), acknowledged(1, 0, B), whole(LOG[0])),
+    r"acknowledged \(acks=1\)": (
+        sent(A, acks=1),
+        acknowledged(1, 0, A, acks=1),
+        Died(1.2, Cause.KILLED),
+        whole(),
+    ),
+    "stands twice": (sent(A), whole(Stored(0, 0, A), Stored(1, 0, A))),
+    "out of order at 1": (sent(A, B, acks=1), whole(Stored(0, 0, B), Stored(1, 0, A))),
+    "follows a hole": (sent(A, B), whole(Stored(0, 0, B))),
+    "never sent": (whole(LOG[0]),),
+    "refused as out of order": (Refused("p", P, (A,), -1, 45, True, False),),
+    "has 0 other ones": (sent(A), whole(LOG[0]), whole(number=1)),
+    "behind 1": (sent(A, B), whole(Stored(0, 1, A), Stored(1, 0, B))),
+    "term 0 of t-0 was said to end": (*GOOD, TermEndSeen(at(6), P, 0, 3, term=1)),
+    "is p/t-0/0 now and was": (
+        sent(A, B, acks=1),
+        acknowledged(1, 0, B, acks=1),
+        Died(1.05, Cause.POWER_LOSS),
+        whole(Stored(0, 0, A)),
+    ),
+    "the term stayed": (TermSeen(at(1), 0), Died(2.0, Cause.POWER_LOSS), TermSeen(at(3), 0)),
+    "the term rose": (TermSeen(at(1), 0), Died(2.0, Cause.KILLED), TermSeen(at(3), 1)),
+    "the term fell": (TermSeen(at(1), 1), TermSeen(at(3), 0)),
+    "which is gone": (sent(A), fetched(1, 0, LOG[0], end=1), whole()),
+    "has gaps": (*GOOD, fetched(6, 0, LOG[0], LOG[2])),
+    "began at 1": (*GOOD, fetched(6, 0, LOG[1])),
+    "not below the high watermark": (*GOOD, fetched(1, 0, LOG[0], end=0)),
+    "end at 2 .* 3 was known": (*GOOD, EndSeen(at(6), P, 2)),
+    "end at 0 .* 1 was known": (acknowledged(1, 0, A), EndSeen(at(2), P, 0)),
+    "was refused offset 7": (FetchRefused("r", P, 7, 1),),
+    "belongs to m and to n": (
+        Assigned(at(1), "g", "m", 1, (P,)),
+        Assigned(at(1), "g", "n", 1, (P,)),
+    ),
+    "went back from generation 2 to 1": (*GOOD, Joined(at(6), "g", "m", 1)),
+    "had 5 committed": (*GOOD, CommitTried("g", P, 4), OffsetSeen(at(6), "g", P, 4)),
+    "which no one committed": (OffsetSeen(at(1), "g", P, 9),),
+    "was made with 1 partitions and has 0": (*GOOD, TopicSeen(at(6), "t", 0)),
+    "was deleted and is there": (*GOOD, TopicSeen(at(6), "u", 2)),
+    "producer id 1 was given": (*GOOD, ProducerIdGiven("z", 1)),
+    "it was not refused": (Forbidden("anything"),),
+    "could not open": (OpenFailed("damage"),),
+    "ended by itself": (Died(1.0, Cause.CRASHED),),
+    "left to the loop": (Complaint("ValueError"),),
+    "not serving": (NotServing("nothing"),),
+}
+
+
+@pytest.mark.parametrize("anomaly", BAD)
+def test_each_anomaly_is_named(anomaly: str) -> None:
+    named = found(BAD[anomaly])
+    assert len(named) == 1
+    assert re.search(anomaly, named[0])
+
+
+def test_answers_that_overlap_may_come_in_either_order() -> None:
+    early, late = Span(1.0, 2.0), Span(1.5, 1.7)
+    assert not found((EndSeen(early, P, 0), EndSeen(late, P, 3)))
+
+
+def test_what_was_written_long_before_a_power_loss_is_not_lost() -> None:
+    lost = (sent(A, acks=1), acknowledged(1, 0, A, acks=1), Died(5.0, Cause.POWER_LOSS), whole())
+    assert len(found(lost)) == 1
+    soon = (sent(A, acks=1), acknowledged(1, 0, A, acks=1), Died(1.2, Cause.POWER_LOSS), whole())
+    assert not found(soon)

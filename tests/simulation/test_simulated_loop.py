@@ -1,0 +1,88 @@
+"""The loop of the simulator: time jumps, schedules come from the seed, the dead do nothing more."""
+
+import asyncio
+
+import pytest
+
+from semel.verify.simulated_loop import Deadlock, OutOfTime, Process, simulate
+
+
+def test_an_hour_passes_at_once() -> None:
+    async def main() -> float:
+        await asyncio.sleep(3000)
+        return asyncio.get_running_loop().time()
+
+    assert simulate(1, main) == pytest.approx(3000)
+
+
+def schedule_of(seed: int) -> list[int]:
+    async def main() -> list[int]:
+        order: list[int] = []
+        loop = asyncio.get_running_loop()
+        for number in range(20):
+            loop.call_soon(order.append, number)
+        await asyncio.sleep(1)
+        return order
+
+    return simulate(seed, main)
+
+
+def test_the_seed_decides_the_order_of_what_is_ready() -> None:
+    assert schedule_of(1) == schedule_of(1)
+    assert sorted(schedule_of(1)) == list(range(20))
+    assert len({tuple(schedule_of(seed)) for seed in range(5)}) == 5
+
+
+def test_waiting_for_what_no_one_will_do_is_a_deadlock() -> None:
+    async def main() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(Deadlock):
+        simulate(1, main)
+
+
+def test_a_run_that_goes_on_for_ever_is_out_of_time() -> None:
+    async def main() -> None:
+        for _ in iter(int, 1):
+            await asyncio.sleep(1)
+
+    with pytest.raises(OutOfTime):
+        simulate(1, main, budget_s=50)
+
+
+def test_a_dead_process_runs_no_callback_and_no_finally() -> None:
+    deeds: list[str] = []
+
+    async def work(process: Process) -> None:
+        asyncio.get_running_loop().call_later(5, deeds.append, "timer")
+        try:
+            deeds.append("began")
+            await asyncio.sleep(10)
+            deeds.append("went on")
+        finally:
+            deeds.append("tidied up")
+
+    async def main() -> None:
+        process = Process("mortal")
+        process.start(work(process))
+        await asyncio.sleep(1)
+        process.die()
+        await asyncio.sleep(100)
+        assert deeds == ["began"]
+        process.bury()
+
+    simulate(1, main)
+
+
+def test_a_process_does_not_take_others_with_it() -> None:
+    async def main() -> list[str]:
+        deeds: list[str] = []
+        mortal, survivor = Process("mortal"), Process("survivor")
+        for process in (mortal, survivor):
+            process.call(asyncio.get_running_loop().call_later, 2, deeds.append, process.name)
+        await asyncio.sleep(1)
+        mortal.die()
+        await asyncio.sleep(2)
+        return deeds
+
+    assert simulate(1, main) == ["survivor"]
