@@ -87,9 +87,12 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
             listener = await loop.create_server(
                 broker.connection, host, port, backlog=BACKLOG, reuse_address=True
             )
-            async with listener:
+            try:
                 _announce(listener.sockets[0].getsockname()[:2], broker, options)
                 await stopped.wait()
+            finally:
+                # Not waited for: since Python 3.12 that would be until the last client has gone.
+                listener.close()
             _end_tasks()
     except* _Stopped:
         pass
