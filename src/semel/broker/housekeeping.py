@@ -1,6 +1,7 @@
 """What happens because time passes: sessions end, producers, offsets and connections expire."""
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from semel.broker import log
@@ -18,6 +19,9 @@ ROUND_MS = 1_000
 
 CHECKPOINT_FRAMES = 50_000
 """Frames behind the last checkpoint that start-up may have to replay, about."""
+
+IDS_EXPIRED_MAX = 1_000
+"""Transactional ids that one round may forget, so that nobody waits long behind it."""
 
 
 class Housekeeping:
@@ -37,10 +41,8 @@ class Housekeeping:
             except TimeoutError:
                 pass
             changed.clear()
-            try:
-                self._tidy()
-            except JournalFull as error:
-                log.warning("housekeeping waits for room", reason=str(error))
+            if not self._tidy():
+                # What is due stays due, and must not be tried without a pause.
                 await asyncio.sleep(ROUND_MS / 1000)
 
     def _pause_ms(self) -> int:
@@ -52,27 +54,39 @@ class Housekeeping:
         ]
         return max(0, min((ROUND_MS, *pauses_ms)))
 
-    def _tidy(self) -> None:
-        broker = self._broker
-        now_ms = broker.lane.clock.now_ms()
-        deadline_ms = broker.lane.state.groups.next_deadline_ms()
+    def _tidy(self) -> bool:
+        """Do what is due, each duty whatever became of the others; False if one was not done."""
+        now_ms = self._broker.lane.clock.now_ms()
+        is_done = True
+        for duty in (
+            self._end_sessions,
+            self._expire_producers,
+            self._end_overdue_transactions,
+            self._expire_transactional_ids,
+            self._take_checkpoint,
+            self._close_idle_connections,
+        ):
+            try:
+                duty(now_ms)
+            except JournalFull as error:
+                is_done = False
+                log.warning("housekeeping waits for room", reason=str(error))
+            except Exception as error:  # noqa: BLE001 - the broker serves on whatever it is.
+                is_done = False
+                self._broker.complain("housekeeping failed", error)
+        return is_done
+
+    def _end_sessions(self, now_ms: int) -> None:
+        deadline_ms = self._broker.lane.state.groups.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
-            broker.waiting_room.expire()
-        interval_ms = broker.config.producer_id_expiration_check_interval_ms
+            self._broker.waiting_room.expire()
+
+    def _expire_producers(self, now_ms: int) -> None:
+        config = self._broker.config
+        interval_ms = config.producer_id_expiration_check_interval_ms
         if now_ms - self._producers_checked_at_ms >= interval_ms:
             self._producers_checked_at_ms = now_ms
-            expire_producers(broker.lane, now_ms - broker.config.producer_id_expiration_ms)
-        self._end_overdue_transactions(now_ms)
-        self._expire_transactional_ids(now_ms)
-        self._take_checkpoint()
-        self._server.close_idle()
-
-    def _take_checkpoint(self) -> None:
-        """Many small frames take long to replay although they fill no segment."""
-        journal = self._broker.lane.journal
-        if journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES:
-            self._frames_at_checkpoint = journal.frames_appended
-            self._server.start_task(journal.checkpoint_now())
+            expire_producers(self._broker.lane, now_ms - config.producer_id_expiration_ms)
 
     def _end_overdue_transactions(self, now_ms: int) -> None:
         broker = self._broker
@@ -88,8 +102,26 @@ class Housekeeping:
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         if now_ms - self._ids_checked_at_ms < interval_ms:
             return
-        self._ids_checked_at_ms = now_ms
         lane = self._broker.lane
         idle = lane.state.transactions.idle_since(now_ms - config.transactional_id_expiration_ms)
-        for transactional_id in list(idle):
+        expired = list(islice(idle, IDS_EXPIRED_MAX))
+        for transactional_id in expired:
             take_transaction_step(lane, transactional_id, ExpireId(), urgent=True)
+        if len(expired) < IDS_EXPIRED_MAX:
+            self._ids_checked_at_ms = now_ms
+
+    def _take_checkpoint(self, now_ms: int) -> None:
+        """Many small frames take long to replay although they fill no segment."""
+        journal = self._broker.lane.journal
+        if journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES:
+            self._frames_at_checkpoint = journal.frames_appended
+            self._server.start_task(self._checkpoint())
+
+    async def _checkpoint(self) -> None:
+        try:
+            await self._broker.lane.journal.checkpoint_now()
+        except Exception as error:  # noqa: BLE001 - the next start only replays more.
+            self._broker.complain("a checkpoint failed", error)
+
+    def _close_idle_connections(self, now_ms: int) -> None:
+        self._server.close_idle()
