@@ -106,6 +106,11 @@ class Broker:
         """Where this client finds the broker: the address it came to, unless one is advertised."""
         return self._advertised or call.peer.listener
 
+    def complain(self, message: str, error: Exception) -> None:
+        """Tell of an error of our own. It ends the broker only if it left a step half done."""
+        asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
+        self.lane.end_if_torn(error)
+
     def _on_failure(self, error: BaseException) -> None:
         assert self._failed is not None
         if not self._failed.done():

@@ -78,7 +78,9 @@ class Connection(asyncio.BufferedProtocol):
         self._requests.clear()
         self._replies.clear()
         if self._waiting is not None:
-            self._waiting.cancel()
+            # Not at once: a task that is ended before its first step leaves behind what its
+            # request has begun, such as the place of a member who waits for its group.
+            self._server.loop.call_soon(self._waiting.cancel)
         self._server.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -119,8 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         while requests and self._waiting is None and self._is_keeping_up() and not self._is_closing:
             try:
                 self._server.dispatch(requests.popleft(), self)
-            except ProtocolError as error:
-                self.close(str(error))
+            except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+                self._server.failed(self, error)
                 return
         held = self._inbox.held
         if requests:
@@ -219,6 +221,10 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """End the connection at once, because of what the client did."""
         if not self._is_closing:
-            self._is_closing = True
             self._server.refused(self, reason)
-            self._transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        """End the connection at once; what is not yet sent is lost."""
+        self._is_closing = True
+        self._transport.abort()

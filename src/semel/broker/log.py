@@ -22,5 +22,9 @@ def info(event: str, **values: Any) -> None:
     _logger().info(event, **values)
 
 
+def error(event: str, **values: Any) -> None:
+    _logger().error(event, **values)
+
+
 def warning(event: str, **values: Any) -> None:
     _logger().warning(event, **values)

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from semel.broker import log
 from semel.broker.broker import Broker, Storage
@@ -75,6 +75,7 @@ def address(text: str) -> tuple[str, int]:
 
 async def _serve(broker: Broker, options: ServeOptions) -> None:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_exception)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
@@ -106,6 +107,10 @@ class _Stopped(Exception):
 
 def _end_tasks() -> NoReturn:
     raise _Stopped
+
+
+def _log_exception(loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:
+    log.error(details["message"], exc_info=details.get("exception"))
 
 
 def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions) -> None:

@@ -21,6 +21,7 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: defaultdict[int, int] = defaultdict(int)
         self.requests_malformed = 0
+        self.requests_failed = 0
         self.connections_accepted = 0
         self.connections_refused = 0
         self.batches_refused = 0
@@ -93,6 +94,11 @@ class Collector:
             "semel_requests_malformed",
             "Connections closed for what they sent.",
             metrics.requests_malformed,
+        )
+        yield counter(
+            "semel_requests_failed",
+            "Connections closed because of an error in the broker.",
+            metrics.requests_failed,
         )
         yield counter(
             "semel_connections_accepted", "Connections accepted.", metrics.connections_accepted

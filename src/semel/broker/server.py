@@ -12,6 +12,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
 from semel.broker.dispatch import read_request, write_reply
 from semel.broker.inbox import SCRATCH_SIZE
+from semel.errors import JournalFailed, ProtocolError
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -81,6 +82,19 @@ class Server:
         self._broker.metrics.requests_malformed += 1
         log.warning("connection closed", client=connection.client_host, reason=reason)
 
+    def failed(self, connection: Connection, error: Exception) -> None:
+        """A request could not be decided or answered; its connection ends, and no other.
+
+        There is no reply: a producer that hears of a server's error may number its records anew
+        and so send them twice (KAFKA-14034). One whose connection breaks sends the same again.
+        """
+        if isinstance(error, ProtocolError | JournalFailed):
+            connection.close(str(error))
+            return
+        self._broker.metrics.requests_failed += 1
+        self._broker.complain("a request failed", error)
+        connection.abort()
+
     def close_idle(self) -> None:
         silent_since = self.loop.time() - self._broker.config.connections_max_idle_ms / 1000
         for connection in tuple(self._connections):
@@ -111,7 +125,10 @@ class Server:
         reply: Reply,
         connection: Connection,
     ) -> None:
-        self._answer(call, await answer, reply, connection)
+        try:
+            self._answer(call, await answer, reply, connection)
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self.failed(connection, error)
 
     def _answer(self, call: Call, answer: Answer, reply: Reply, connection: Connection) -> None:
         reply.parts, reply.size = write_reply(call, answer)

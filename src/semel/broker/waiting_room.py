@@ -49,6 +49,10 @@ class WaitingRoom:
             DeleteOffsets: groups.delete_offsets,
         }
 
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
     def ask(self, command: room.Command) -> "Replied | asyncio.Future[Replied]":
         """Decide now. Gives the reply if there is one already, else the future of it.
 

@@ -178,6 +178,10 @@ class Journal:
             self._commit.when_durable(end, lambda: note.mark(self._device, failed=False))
         return Position(position + HEADER_SIZE)
 
+    def fail(self, error: Exception, deed: str) -> None:
+        """Nothing is written any more, as after a failed write."""
+        self._commit.fail(error, deed)
+
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._commit.when_written(position, callback)
 

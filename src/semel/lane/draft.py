@@ -38,6 +38,7 @@ class Draft:
         self, partition: Partition, header: BatchHeader, fingerprint: int, batch: memoryview
     ) -> Offset:
         """Take an admitted batch as the partition's next; gives the offset of its first record."""
+        self._lane.is_in_step = True
         base_offset = partition.append(header, fingerprint, self._lane.state.term, self.now_ms)
         self._add(partition, header, base_offset, batch)
         return base_offset
@@ -46,6 +47,7 @@ class Draft:
         self, partition: Partition, header: BatchHeader, batch: memoryview, *, committed: bool
     ) -> None:
         """End the transaction of the marker's producer in this partition."""
+        self._lane.is_in_step = True
         offset = partition.end_transaction(
             ProducerId(header.producer_id),
             ProducerEpoch(header.producer_epoch),
@@ -72,6 +74,7 @@ class Draft:
         self._size = at + size
 
     def add_fact(self, fact: facts.AnyFact) -> None:
+        self._lane.is_in_step = True
         self._lane.state.apply(fact)
         body = facts.encode(fact)
         self._small += frame.pack_entry(frame.FACT, 0, len(body)) + body
@@ -90,4 +93,5 @@ class Draft:
         for partition, base_offset, at, size, max_timestamp_ms in self._batches:
             journal.index.add(partition.number, base_offset, start + at, size, max_timestamp_ms)
             lane.unsettled.append((end, partition, partition.log_end_offset))
+        lane.is_in_step = False
         return end

@@ -48,6 +48,8 @@ class Lane:
         self.randomness = randomness
         self.unsettled: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
+        self.is_in_step = False
+        """Something is applied that no frame in the journal says yet. Law: only within a step."""
         self.state = LaneState(Groups(settings.groups, randomness), Transactions())
         recover(self.state, journal)
 
@@ -90,8 +92,18 @@ class Lane:
         Raises JournalFull, and then nothing has changed. What frees room or ends a transaction
         is urgent and may use the headroom that others must leave.
         """
+        self.end_if_torn(None)
         self.journal.reserve(size + frame.TIME_SIZE, urgent)
         return Draft(self, self.clock.now_ms() if now_ms is None else now_ms)
+
+    def end_if_torn(self, error: Exception | None) -> None:
+        """End the journal, and with it the broker, if a step was left before its frame was whole.
+
+        The state then holds what the journal does not, and a frame built on it could not be
+        replayed. The next process finds the journal as it was before that step.
+        """
+        if self.is_in_step:
+            self.journal.fail(error or AssertionError("it was left in the middle"), "a step")
 
     def drop_from_index(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
