@@ -7,6 +7,7 @@ from until it has caught up, so that what the broker holds for it stays bounded.
 """
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 REPLIES_AWAITED_MAX = 256
 UNSENT_BYTES_MAX = 1 * 2**20
+
+WRITELINES_PAUSES = sys.version_info < (3, 12) or not (
+    sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
+)
+"""False where asyncio forgets to say that a client reads too slowly (CVE-2024-12254)."""
 
 
 class Reply:
@@ -186,8 +192,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if len(parts) == 1:
             self._transport.write(parts[0])
-        else:
+        elif WRITELINES_PAUSES:
             self._transport.writelines(parts)
+        else:
+            self._transport.write(b"".join(parts))
         if self._requests or not self._may_read:
             self._decide()
 
