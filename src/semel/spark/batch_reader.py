@@ -1,0 +1,58 @@
+"""The batch source: all partitions between two bounds, as they stand when the query is planned."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from semel.client.cluster import Cluster
+from semel.client.offsets import beginnings_of
+from semel.errors import ConfigError
+from semel.spark import data_loss
+from semel.spark.bounds import Bound
+from semel.spark.log_ends import offsets_of
+from semel.spark.lookup import look_up
+from semel.spark.offsets import OffsetRange, split
+from semel.spark.reading import RangePartition, read_range
+from semel.spark.source_settings import SourceSettings
+from semel.types import TopicPartition
+
+
+class BatchReader(DataSourceReader):
+    def __init__(self, settings: SourceSettings, start: Bound, end: Bound) -> None:
+        self._settings = settings
+        self._start = start
+        self._end = end
+
+    def partitions(self) -> Sequence[InputPartition]:
+        ranges = look_up(self._settings, self._ranges)
+        return [RangePartition(each) for each in split(ranges, self._settings.partitions_min)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return read_range(self._settings, partition.range)
+
+    async def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
+        settings = self._settings
+        partitions = await settings.subscription.find(cluster)
+        starts = await offsets_of(cluster, self._start, partitions, settings.isolation)
+        ends = await offsets_of(cluster, self._end, partitions, settings.isolation)
+        earliest = await beginnings_of(cluster, partitions)
+        return [
+            self._readable(OffsetRange(partition, starts[partition], ends[partition]), earliest)
+            for partition in partitions
+        ]
+
+    def _readable(self, wanted: OffsetRange, earliest: dict[TopicPartition, int]) -> OffsetRange:
+        if wanted.end < wanted.start:
+            # Bounds by time may cross, as the records need not be in the order of their times.
+            if self._start.named is None and self._end.named is None:
+                return OffsetRange(wanted.partition, wanted.end, wanted.end)
+            raise ConfigError(
+                f"{self._start.option} and {self._end.option}: {wanted.partition} would be read "
+                f"from offset {wanted.start} to {wanted.end}"
+            )
+        readable, lost = data_loss.readable_range(wanted, earliest)
+        if lost is not None:
+            data_loss.report(lost, fails=self._settings.fails_on_data_loss)
+        return readable

@@ -1,0 +1,81 @@
+"""Kafka's own settings as `kafka.` options: those that mean something here, and those that do not.
+
+A job written for Spark's Kafka source may carry any of them. What only tunes Kafka's Java client
+is taken and has no effect; what contradicts how this source and sink work is refused by name.
+"""
+
+USED = frozenset(
+    {
+        "bootstrap.servers",
+        "client.id",
+        "compression.type",
+        "fetch.max.bytes",
+        "group.id",
+        "isolation.level",
+        "max.request.size",
+        "request.timeout.ms",
+        "transaction.timeout.ms",
+    }
+)
+
+_WITHOUT_EFFECT = frozenset(
+    {
+        "acks",
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "batch.size",
+        "buffer.memory",
+        "check.crcs",
+        "client.dns.lookup",
+        "client.rack",
+        "connections.max.idle.ms",
+        "default.api.timeout.ms",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.instance.id",
+        "heartbeat.interval.ms",
+        "linger.ms",
+        "max.block.ms",
+        "max.in.flight.requests.per.connection",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "metadata.max.idle.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retries",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+    }
+)
+
+_CONVERTED = "columns are binary here, convert them with Spark's functions"
+_REJECTED = {
+    "auto.offset.reset": "say startingOffsets",
+    "enable.auto.commit": "Spark's checkpoint holds the offsets",
+    "interceptor.classes": "they are Java classes, and change what is read",
+    "key.deserializer": _CONVERTED,
+    "key.serializer": _CONVERTED,
+    "partitioner.class": "say the partition in a column",
+    "transactional.id": "say transactionalId",
+    "value.deserializer": _CONVERTED,
+    "value.serializer": _CONVERTED,
+}
+
+KAFKA_OPTIONS = frozenset(f"kafka.{name}" for name in USED | _WITHOUT_EFFECT)
+REJECTED = {f"kafka.{name}": reason for name, reason in _REJECTED.items()} | _REJECTED

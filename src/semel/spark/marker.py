@@ -1,0 +1,112 @@
+"""The marker: which micro-batch a transactional id has committed last, kept in its transactions.
+
+It is an offset of a consumer group, written in the same transaction as the rows. A batch that is
+run again finds its own number there, and is not written a second time.
+"""
+
+import enum
+import json
+from typing import NamedTuple
+
+from semel.errors import SemelError
+
+_GROUP_PREFIX = "semel-sink-"
+
+NO_QUERY = "batch"
+"""Stands for the query of a batch job, which has none."""
+
+
+class SinkConflict(SemelError):
+    """What the cluster holds says that this batch must not be written here and now."""
+
+
+class BatchBehind(SinkConflict):
+    """A later batch is committed: this driver is a zombie, or its checkpoint was rolled back."""
+
+
+class SharedTransactionalId(SinkConflict):
+    """Two queries write under one transactional id, so that neither can see what it committed."""
+
+
+class TwoSinks(SinkConflict):
+    """Two sinks of one micro-batch have the same transactional id."""
+
+
+class Marker(NamedTuple):
+    """A micro-batch of a query, and the run of that query which writes it."""
+
+    query_id: str
+    batch_id: int
+    run_id: str = ""
+    """Empty where it is not known, as in a batch job."""
+
+
+class Verdict(enum.Enum):
+    WRITE = "write"
+    SKIP = "skip"
+
+
+def marker_group(transactional_id: str) -> str:
+    """Never a name that users take for a group of their own."""
+    return _GROUP_PREFIX + transactional_id
+
+
+def marker_metadata(marker: Marker) -> str:
+    fields = {"queryId": marker.query_id, "batchId": marker.batch_id, "runId": marker.run_id}
+    return json.dumps(fields)
+
+
+def read_marker(offset: int, metadata: str | None) -> Marker | None:
+    """The marker in a committed offset, which is the number of the batch that comes next."""
+    if offset < 0:
+        return None
+    try:
+        fields = json.loads(metadata or "")
+        return Marker(str(fields["queryId"]), offset - 1, str(fields.get("runId", "")))
+    except (ValueError, KeyError, TypeError):
+        raise SinkConflict(
+            f"the group of the marker holds the offset {offset} with metadata {metadata!r}, "
+            f"which no sink has written: choose another transactionalId"
+        ) from None
+
+
+def judge(
+    found: Marker | None,
+    batch: Marker,
+    transactional_id: str,
+    *,
+    is_retry: bool = False,
+    may_override: bool = False,
+) -> Verdict:
+    """Whether a batch is to be written, given the marker that stands in the cluster.
+
+    A new query on an old transactional id, as after its checkpoint was deleted, begins with batch
+    0 and is written. One that has gone further finds its own marker, unless another query has
+    written under its name in the meantime. A run never comes to the same batch twice: if the
+    marker is of this very run, another sink has written it, unless this is a retry within it.
+    """
+    if found is None:
+        return Verdict.WRITE
+    if found.query_id != batch.query_id:
+        if batch.batch_id == 0 or may_override:
+            return Verdict.WRITE
+        raise SharedTransactionalId(
+            f"two queries share this transactional id: {transactional_id!r} was used by query "
+            f"{found.query_id} (batch {found.batch_id}) while query {batch.query_id} was at batch "
+            f"{batch.batch_id}; give each a transactionalId of its own, or set overrideMarker "
+            f"to true to go on with this one"
+        )
+    if found.batch_id == batch.batch_id:
+        if found.run_id and found.run_id == batch.run_id and not is_retry:
+            raise TwoSinks(
+                f"batch {batch.batch_id} was written under {transactional_id!r} a moment ago: two "
+                f"sinks of one micro-batch share it; give each a name of its own"
+            )
+        return Verdict.SKIP
+    if found.batch_id < batch.batch_id or may_override:
+        return Verdict.WRITE
+    raise BatchBehind(
+        f"batch {batch.batch_id} of query {batch.query_id} comes after batch {found.batch_id} was "
+        f"committed under {transactional_id!r}: another driver runs this query, or its checkpoint "
+        f"was rolled back; in the latter case set overrideMarker to true to write it once more"
+    )

@@ -1,0 +1,95 @@
+"""Offsets of a query as Spark keeps them, and how many of them one micro-batch and one task get.
+
+The JSON is that of Spark's own Kafka source, so that a checkpoint made by it can be continued.
+"""
+
+import math
+import operator
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from semel.types import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class OffsetRange(NamedTuple):
+    """The offsets from `start` up to, without, `end`."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return topics
+
+
+def from_json(topics: Any) -> dict[TopicPartition, int]:
+    """Offsets, or timestamps, by topic and partition; ValueError if it is anything else."""
+    numbers: dict[TopicPartition, int] = {}
+    try:
+        for topic, partitions in topics.items():
+            for partition, number in partitions.items():
+                numbers[TopicPartition(topic, int(partition))] = operator.index(number)
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError('it is JSON such as {"topic": {"0": 23, "1": -1}}') from None
+    return numbers
+
+
+def count_between(start: Offsets, end: Offsets) -> int:
+    return sum(max(0, offset - start.get(partition, offset)) for partition, offset in end.items())
+
+
+def limited(start: Offsets, end: Offsets, count_max: int) -> dict[TopicPartition, int]:
+    """An end with about `count_max` offsets, of which each partition gets its share.
+
+    Each partition with anything new advances, so that a small one is not kept waiting.
+    """
+    total = count_between(start, end)
+    if total <= count_max:
+        return dict(end)
+    shortened = {}
+    for partition, offset in end.items():
+        begin = start.get(partition, offset)
+        share = count_max * max(0, offset - begin) / total
+        step = math.ceil(share) if share < 1 else math.floor(share)
+        shortened[partition] = min(offset, begin + step)
+    return shortened
+
+
+def limited_by_size(
+    start: Offsets, end: Offsets, size_max: int, size_per_offset: Mapping[TopicPartition, float]
+) -> dict[TopicPartition, int]:
+    """As `limited`, by the bytes that the offsets of each partition are expected to have."""
+    counts = {p: max(0, offset - start.get(p, offset)) for p, offset in end.items()}
+    total = sum(count * size_per_offset.get(p, 0.0) for p, count in counts.items())
+    if total <= size_max:
+        return dict(end)
+    part = size_max / total
+    return {
+        p: min(offset, start.get(p, offset) + math.ceil(counts[p] * part))
+        for p, offset in end.items()
+    }
+
+
+def split(ranges: Iterable[OffsetRange], count_min: int) -> list[OffsetRange]:
+    """The ranges that hold anything, the large ones cut until there are about `count_min`."""
+    whole = [each for each in ranges if each.size > 0]
+    if count_min <= len(whole):
+        return whole
+    total = sum(each.size for each in whole)
+    parts = []
+    for each in whole:
+        count = min(each.size, max(1, round(each.size / total * count_min)))
+        bounds = [each.start + each.size * number // count for number in range(count + 1)]
+        parts += [OffsetRange(each.partition, begin, end) for begin, end in pairwise(bounds)]
+    return parts

@@ -1,0 +1,180 @@
+"""Options of the source and the sink: which there are, what they mean, and the nearest name."""
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from semel.client.address import parse_bootstrap_servers
+from semel.client.blocking import ClientOptions
+from semel.errors import ConfigError
+from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
+
+_Default = TypeVar("_Default")
+_Value = TypeVar("_Value")
+
+BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
+"""The environment variable that names the cluster where the option does not."""
+
+SOURCE = frozenset(
+    {
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "startingOffsets",
+        "startingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "startingTimestamp",
+        "endingOffsets",
+        "endingOffsetsByTimestamp",
+        "endingTimestamp",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "maxBytesPerTrigger",
+        "minPartitions",
+        "failOnDataLoss",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "kafkaConsumer.pollTimeoutMs",
+        "includeHeaders",
+        "groupIdPrefix",
+    }
+)
+
+SINK = frozenset(
+    {
+        "topic",
+        "markerTopic",
+        "name",
+        "transactionalId",
+        "batchId",
+        "delivery",
+        "overrideMarker",
+        "maxEncodedBytes",
+        "offsetsGroup",
+        "publishOffsets",
+        "includeHeaders",
+    }
+)
+
+# Spark hands its own options to every source and sink.
+_OF_SPARK = frozenset({"checkpointLocation", "queryName", "path", "asyncProgressTrackingEnabled"})
+
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_DURATION_UNITS_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class Options:
+    """The options as a user wrote them, read by their documented names in any case."""
+
+    def __init__(self, given: Mapping[str, str], known: Collection[str]) -> None:
+        self._given = {name.lower(): str(value) for name, value in given.items()}
+        self._names = {name.lower(): name for name in (*known, *_OF_SPARK, *KAFKA_OPTIONS)}
+        for name in self._given:
+            self._check(name)
+
+    def _check(self, name: str) -> None:
+        if name in REJECTED:
+            raise ConfigError(f"option {name} is not supported: {REJECTED[name]}")
+        if name not in self._names:
+            near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.0)
+            raise ConfigError(
+                f"there is no option {name!r}: did you mean {self._names[near[0]]!r}?"
+            )
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._given
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self._parsed(name, default, _parse_flag)
+
+    def number(self, name: str, default: int, least: int = 0) -> int:
+        return self._parsed(name, default, lambda text: _parse_number(text, least))
+
+    def number_or_none(self, name: str, least: int = 1) -> int | None:
+        return self._parsed(name, None, lambda text: _parse_number(text, least))
+
+    def size(self, name: str, default: int) -> int:
+        """Bytes; `10m` and `10MB` mean the same."""
+        return self._parsed(name, default, _parse_size)
+
+    def size_or_none(self, name: str) -> int | None:
+        return self._parsed(name, None, _parse_size)
+
+    def duration_ms(self, name: str, default: int) -> int:
+        """A plain number is of milliseconds."""
+        return self._parsed(name, default, _parse_duration_ms)
+
+    def choice(self, name: str, default: str, choices: Collection[str]) -> str:
+        def parse(text: str) -> str:
+            if text.lower() not in choices:
+                raise ValueError(f"it is one of {', '.join(choices)}")
+            return text.lower()
+
+        return self._parsed(name, default, parse)
+
+    def json(self, name: str) -> Any:
+        return self._parsed(name, None, json.loads)
+
+    def client(self) -> ClientOptions:
+        servers = self.text("kafka.bootstrap.servers") or os.environ.get(BOOTSTRAP_SERVERS_VARIABLE)
+        if not servers:
+            raise ConfigError("option kafka.bootstrap.servers is missing: name a broker, host:port")
+        parse_bootstrap_servers(servers)
+        return ClientOptions(
+            servers,
+            client_id=self.text("kafka.client.id") or "semel-spark",
+            timeout_ms=self.number("kafka.request.timeout.ms", 30_000, least=1),
+        )
+
+    def _parsed(
+        self, name: str, default: _Default, parse: Callable[[str], _Value]
+    ) -> _Default | _Value:
+        text = self.text(name)
+        if text is None:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise ConfigError(f"option {name} is {text!r}: {error}") from None
+
+
+def _parse_flag(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("it is true or false")
+    return text.lower() == "true"
+
+
+def _parse_number(text: str, least: int) -> int:
+    if not text.strip().isdecimal() or int(text) < least:
+        raise ValueError(f"it is a whole number of at least {least}")
+    return int(text)
+
+
+def _parse_size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or int(found[1]) == 0:
+        raise ValueError("it is a size such as 1048576, 512k, 64m or 1g")
+    return int(found[1]) * _SIZE_UNITS[found[2].lower()]
+
+
+def _parse_duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError("it is a duration such as 500ms, 30s, 15m or 1h")
+    return int(found[1]) * _DURATION_UNITS_MS[found[2] or "ms"]

@@ -1,0 +1,112 @@
+"""A ready local Spark session, with a broker of its own where none is named."""
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from semel.spark.java import find_java_home
+from semel.spark.options import BOOTSTRAP_SERVERS_VARIABLE
+from semel.testing import Broker
+
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    # Loopback only: a local session has no business on the network.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+class Session(SparkSession):
+    """A Spark session that knows its brokers, and ends the one that was started for it."""
+
+    bootstrap_servers: str
+    _broker: Broker | None = None
+
+    def stop(self) -> None:
+        try:
+            super().stop()
+        finally:
+            broker, self._broker = self._broker, None
+            if broker is not None:
+                broker.stop()
+
+
+def session(
+    master: str = "local[2]",
+    *,
+    broker: str | Broker | None = None,
+    app_name: str = "semel",
+    config: Mapping[str, Any] | None = None,
+) -> Session:
+    """A Spark session on which `format("semel")` works, quiet and without the web interface.
+
+    `broker` is the address of any cluster that speaks Kafka's protocol; without one, an ephemeral
+    broker is started that ends with the session. `kafka.bootstrap.servers` may then be left out
+    of every source and sink. `config` adds to Spark's configuration or overrides it.
+    """
+    _prepare_environment()
+    named = broker or os.environ.get(BOOTSTRAP_SERVERS_VARIABLE)
+    own = None
+    if named is None:
+        own = named = Broker()
+        own.start()
+    servers = named if isinstance(named, str) else named.bootstrap_servers
+    try:
+        with _in_environment(BOOTSTRAP_SERVERS_VARIABLE, servers):
+            ready = _start(master, app_name, servers, config or {})
+    except BaseException:
+        if own is not None:
+            own.stop()
+        raise
+    ready.bootstrap_servers = servers
+    ready._broker = own
+    return ready
+
+
+def _prepare_environment() -> None:
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    # Spark would take whatever `python3` comes first on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    # True, and nothing that a user of this session could do about it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+
+@contextmanager
+def _in_environment(name: str, value: str) -> Iterator[None]:
+    """Python workers inherit it from the JVM, and the JVM from here when it starts."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _start(master: str, app_name: str, servers: str, config: Mapping[str, Any]) -> Session:
+    builder = SparkSession.builder.master(master).appName(app_name)
+    settings = {
+        **_DEFAULTS,
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        f"spark.executorEnv.{BOOTSTRAP_SERVERS_VARIABLE}": servers,
+        **config,
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    plain = builder.getOrCreate()
+    plain.sparkContext.setLogLevel("ERROR")
+    return Session(plain.sparkContext, plain._jsparkSession)

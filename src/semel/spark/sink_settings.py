@@ -1,0 +1,79 @@
+"""What the options of a sink say, in one value that travels to the tasks."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from semel.client.blocking import ClientOptions
+from semel.client.columns.encode import BATCH_SIZE_MAX
+from semel.errors import ConfigError
+from semel.records.compression import Compression
+from semel.spark.options import SINK, Options
+from semel.types import TopicPartition
+
+_ENCODED_SIZE_MAX_DEFAULT = 128 * 1024 * 1024
+_TRANSACTION_TIMEOUT_MS_DEFAULT = 60_000
+_VOLUME_TIMEOUT_MS_DEFAULT = 15 * 60_000
+_MARKER_PARTITION = 0
+
+
+class SinkSettings(NamedTuple):
+    client: ClientOptions
+    topic: str | None
+    """None: a column says it for each row."""
+    marker_topic: str | None
+    name: str
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    compression: Compression
+    batch_size_max: int
+    checks_marker: bool
+    may_override: bool
+    encoded_size_max: int
+    publishes_offsets: bool
+    offsets_group: str | None
+    checkpoint: str | None
+
+    @property
+    def marker_place(self) -> TopicPartition:
+        """Kafka takes offsets only for topics that exist, so it is one that is written to."""
+        topic = self.marker_topic or self.topic
+        if topic is None:
+            raise ConfigError(
+                "option markerTopic is missing: topics come from a column, so say with which of "
+                "them the number of the last batch is to be kept"
+            )
+        return TopicPartition(topic, _MARKER_PARTITION)
+
+    def transactional_id_of(self, query_id: str) -> str:
+        return self.transactional_id or f"semel-{query_id}-{self.name}"
+
+
+def sink_options(given: Mapping[str, str]) -> Options:
+    return Options(given, SINK)
+
+
+def sink_settings(options: Options, *, is_for_volume: bool = False) -> SinkSettings:
+    compressions = {kind.name.lower(): kind for kind in Compression}
+    compression = options.choice("kafka.compression.type", "lz4", list(compressions))
+    delivery = options.choice("delivery", "exactly-once", ["exactly-once", "at-least-once"])
+    # At volume a transaction is open for as long as its batch is computed.
+    timeout_ms = _VOLUME_TIMEOUT_MS_DEFAULT if is_for_volume else _TRANSACTION_TIMEOUT_MS_DEFAULT
+    settings = SinkSettings(
+        client=options.client(),
+        topic=options.text("topic"),
+        marker_topic=options.text("markerTopic"),
+        name=options.text("name") or "sink",
+        transactional_id=options.text("transactionalId"),
+        transaction_timeout_ms=options.number("kafka.transaction.timeout.ms", timeout_ms, least=1),
+        compression=compressions[compression],
+        batch_size_max=options.number("kafka.max.request.size", BATCH_SIZE_MAX, least=1024),
+        checks_marker=delivery == "exactly-once",
+        may_override=options.flag("overrideMarker", False),
+        encoded_size_max=options.size("maxEncodedBytes", _ENCODED_SIZE_MAX_DEFAULT),
+        publishes_offsets=options.flag("publishOffsets", True),
+        offsets_group=options.text("offsetsGroup"),
+        checkpoint=options.text("checkpointLocation"),
+    )
+    if settings.topic == "":
+        raise ConfigError("option topic is empty")
+    return settings

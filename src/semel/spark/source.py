@@ -1,0 +1,89 @@
+"""`format("semel")`: what Spark asks for a reader or a writer of a topic."""
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from semel.errors import ConfigError
+from semel.spark.batch_reader import BatchReader
+from semel.spark.bounds import batch_end, batch_start, stream_start
+from semel.spark.sink_settings import sink_options, sink_settings
+from semel.spark.source_settings import source_options, source_settings
+from semel.spark.stream_reader import StreamReader
+from semel.spark.writers import BatchWriter, StreamWriter
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(_HEADER),
+}
+
+
+class SemelSource(DataSource):
+    """Columns and options of Spark's Kafka source; committed records by default."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "semel"
+
+    def schema(self) -> StructType:
+        settings = source_settings(source_options(self.options))
+        return StructType([StructField(name, _TYPES[name]) for name in settings.columns])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self._check_schema(schema)
+        options = source_options(self.options)
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"):
+            if name in options:
+                raise ConfigError(f"option {name} is for streams: a batch query is read at once")
+        return BatchReader(source_settings(options), batch_start(options), batch_end(options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        self._check_schema(schema)
+        options = source_options(self.options)
+        return StreamReader(source_settings(options), stream_start(options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        options = sink_options(self.options)
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten: use mode('append')")
+        batch_id = options.number_or_none("batchId", least=0)
+        if batch_id is not None and "transactionalId" not in options:
+            raise ConfigError("option batchId needs transactionalId: a number of whose batches?")
+        return BatchWriter(sink_settings(options), schema, batch_id)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        options = sink_options(self.options)
+        if "batchId" in options:
+            raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
+        return StreamWriter(sink_settings(options), schema)
+
+    def _check_schema(self, schema: StructType) -> None:
+        if schema != self.schema():
+            raise ConfigError(
+                f"the columns of a topic are {self.schema().simpleString()}: "
+                f"leave out schema(), and select what you need"
+            )

@@ -1,0 +1,99 @@
+"""Which partitions a query reads: topics by name, by pattern, or partitions one by one."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from semel.client.cluster import Cluster
+from semel.client.metadata import Topic
+from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.spark.options import Options
+from semel.types import TopicPartition
+
+_WAYS = ("subscribe", "subscribePattern", "assign")
+
+
+class Subscription(NamedTuple):
+    """One of the three is set."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+    async def find(self, cluster: Cluster) -> list[TopicPartition]:
+        """The partitions that exist now; of those that are named, all have to."""
+        if self.pattern is not None:
+            described = await cluster.describe(None)
+            named = re.compile(self.pattern)
+            return _all_of(
+                topic
+                for topic in described.topics.values()
+                if not topic.is_internal and named.fullmatch(topic.name)
+            )
+        names = self.topics or {partition.topic for partition in self.partitions or ()}
+        described = await cluster.describe(names)
+        for name in names:
+            described.topic(name)
+        if self.topics is not None:
+            return _all_of(described.topics[name] for name in self.topics)
+        for partition in self.partitions or ():
+            described.leader_of(partition)
+        return list(self.partitions or ())
+
+    async def find_remaining(self, cluster: Cluster) -> list[TopicPartition]:
+        """As `find`, without what was deleted since the query began."""
+        try:
+            return await self.find(cluster)
+        except UnknownTopicOrPartition:
+            names = self.topics or {partition.topic for partition in self.partitions or ()}
+            existing = set(_all_of((await cluster.describe(names)).topics.values()))
+            if self.partitions is not None:
+                existing &= set(self.partitions)
+            return sorted(existing)
+
+
+def subscription(options: Options) -> Subscription:
+    given = [name for name in _WAYS if name in options]
+    if len(given) != 1:
+        raise ConfigError(
+            f"one of the options {', '.join(_WAYS)} is needed"
+            + (f", not {' and '.join(given)}" if given else " to say what is read")
+        )
+    text = options.text(given[0]) or ""
+    if given == ["subscribe"]:
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise ConfigError("option subscribe names no topic")
+        return Subscription(topics=topics)
+    if given == ["subscribePattern"]:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise ConfigError(f"option subscribePattern is {text!r}: {error}") from None
+        return Subscription(pattern=text)
+    return Subscription(partitions=_assigned(options))
+
+
+def _assigned(options: Options) -> tuple[TopicPartition, ...]:
+    topics = options.json("assign")
+    try:
+        partitions = tuple(
+            TopicPartition(topic, int(number))
+            for topic, numbers in topics.items()
+            for number in numbers
+        )
+    except (AttributeError, TypeError, ValueError):
+        partitions = ()
+    if not partitions:
+        raise ConfigError(
+            f'option assign is {options.text("assign")!r}: it is JSON such as {{"topic": [0, 1]}}'
+        )
+    return partitions
+
+
+def _all_of(topics: Iterable[Topic]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, partition.partition)
+        for topic in topics
+        for partition in topic.partitions
+    ]

@@ -1,0 +1,118 @@
+"""The default sink: tasks encode, and the driver writes all of it in one short transaction.
+
+Nothing reaches the log before the driver's commit, so that retries of tasks and speculation are
+harmless, and there is never anything to abort.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from semel.client.blocking import shared
+from semel.spark.checkpoint import consumed_offsets
+from semel.spark.committing import commit_batch
+from semel.spark.marker import NO_QUERY, Marker
+from semel.spark.rows import Place, check_columns
+from semel.spark.sink_settings import SinkSettings
+from semel.spark.targets import placed
+from semel.spark.task import EncodedRows, check_size, encode_task
+from semel.types import TopicPartition
+from semel.world import SystemRandomness
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Made twice for each micro-batch: for the tasks, and anew at the driver for the commit."""
+
+    def __init__(self, settings: SinkSettings, schema: StructType) -> None:
+        check_columns(schema, settings.topic)
+        if settings.checks_marker:
+            _ = settings.marker_place
+        self._settings = settings
+        self._place: Place | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        # Pickled for the tasks alone: this is the one moment at which all of them get the same
+        # number of partitions, and the commit needs none.
+        self._place = self._place or placed(self._settings)
+        return self.__dict__
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        assert self._place is not None, "tasks get the writer pickled"
+        return encode_task(self._place, self._settings.encoded_size_max, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        tasks = _all_tasks(messages, self._settings.encoded_size_max)
+        if not tasks:
+            # Without a task there is neither a row nor a word on whose batch it is.
+            return
+        settings = self._settings
+        consumed = None
+        if settings.publishes_offsets and settings.checkpoint is not None:
+            consumed = consumed_offsets(settings.checkpoint, batchId)
+        batch = tasks[0].origin.marker(batchId)
+        connected = shared(settings.client)
+        connected.run(
+            commit_batch(
+                connected.cluster,
+                settings,
+                settings.transactional_id_of(batch.query_id),
+                batch,
+                _in_order(tasks),
+                consumed,
+            )
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is open before the commit, and a failed one has ended its transaction."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: one transaction, and exactly once if the job gives its batches numbers."""
+
+    def __init__(self, settings: SinkSettings, schema: StructType, batch_id: int | None) -> None:
+        check_columns(schema, settings.topic)
+        self._batch_id = batch_id
+        self._settings = (
+            settings if batch_id is not None else settings._replace(checks_marker=False)
+        )
+        if self._settings.checks_marker:
+            _ = settings.marker_place
+        self._id = (
+            settings.transactional_id or f"semel-write-{SystemRandomness().token_bytes(8).hex()}"
+        )
+        self._place = placed(settings)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return encode_task(self._place, self._settings.encoded_size_max, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        tasks = _all_tasks(messages, self._settings.encoded_size_max)
+        batch_id = self._batch_id or 0
+        batch = tasks[0].origin.marker(batch_id) if tasks else Marker(NO_QUERY, batch_id)
+        connected = shared(self._settings.client)
+        connected.run(
+            commit_batch(connected.cluster, self._settings, self._id, batch, _in_order(tasks))
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is open before the commit."""
+
+
+def _all_tasks(messages: Sequence[WriterCommitMessage | None], size_max: int) -> list[EncodedRows]:
+    tasks = []
+    for message in messages:
+        assert isinstance(message, EncodedRows), "Spark commits when every task has succeeded"
+        tasks.append(message)
+    check_size(sum(task.size for task in tasks), size_max)
+    return tasks
+
+
+def _in_order(tasks: Sequence[EncodedRows]) -> Iterator[tuple[TopicPartition, bytes]]:
+    for task in tasks:
+        yield from task.batches
