@@ -18,9 +18,9 @@ from semel.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from semel.lane.changes import create_topic, offsets_topic
+from semel.lane.changes import create_topic, offsets_topic, transactions_topic
 from semel.lane.topics import Topic
-from semel.types import OFFSETS_TOPIC, Term
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Term
 from semel.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -85,6 +85,8 @@ def _create(broker: "Broker", name: str) -> Topic:
     try:
         if name == OFFSETS_TOPIC:
             return offsets_topic(broker.lane)
+        if name == TRANSACTIONS_TOPIC:
+            return transactions_topic(broker.lane)
         return create_topic(broker.lane, name, broker.config.num_partitions, {})
     except JournalFull:
         raise LeaderNotAvailable from None
