@@ -57,7 +57,8 @@ def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> A
                 )
                 for topic in request.topics
             ]
-        )
+        ),
+        broker.lane.journal.end,
     )
 
 

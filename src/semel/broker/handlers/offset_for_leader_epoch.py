@@ -36,7 +36,8 @@ def offset_for_leader_epoch(
                 )
                 for topic in request.topics
             ]
-        )
+        ),
+        broker.lane.journal.end,
     )
 
 

@@ -52,7 +52,9 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     if request.transactional_id is None:
         writer = _Writer(broker, request)
         response = writer.write_all(request)
-        refused, missed, durable = writer.refusal, writer.missed, acks == ACKS_ALL
+        refused, missed = writer.refusal, writer.missed
+        # A refusal may come from what is not yet durable, and must not outlive it.
+        durable = acks == ACKS_ALL or refused is not None
     else:
         response, refused, missed = produce_in_transaction(broker, request, call)
         durable = refused is not None
