@@ -75,7 +75,6 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = f"/{peer[0]}" if peer else "/"
         self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self.active_at = self._server.loop.time()
-        self.number = self._server.next_connection_number()
         if not self._server.connected(self):
             self._transport.abort()
 

@@ -27,6 +27,7 @@ class Server:
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.request_size_max = broker.config.socket_request_max_bytes
         self._connections: set[Connection] = set()
+        self._last_connection_number = 0
         self._to_write: list[Connection] = []
         self._held_bytes = 0
         self.unsent_bytes = 0
@@ -41,11 +42,10 @@ class Server:
 
     # Connections
 
-    def next_connection_number(self) -> int:
-        return self._broker.metrics.connections_accepted
-
     def connected(self, connection: Connection) -> bool:
-        """False if there are too many already."""
+        """Number the connection; False if there are too many already."""
+        self._last_connection_number += 1
+        connection.number = self._last_connection_number
         self._connections.add(connection)
         self._broker.late_requests.opened(connection.number)
         metrics = self._broker.metrics
