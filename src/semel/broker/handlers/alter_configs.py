@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.topic_config import alter_topic
-from semel.errors import JournalFull, PolicyViolation, RequestError
+from semel.errors import JournalFull, RequestError, StorageError
 from semel.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -38,7 +38,7 @@ def _alter(
     except RequestError as error:
         code, message = error.code, str(error) or None
     except JournalFull as error:
-        code, message = PolicyViolation.code, str(error)
+        code, message = StorageError.code, str(error)
     return AlterConfigsResourceResponse(
         code, message, resource.resource_type, resource.resource_name
     )

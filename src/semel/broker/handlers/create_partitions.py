@@ -10,8 +10,8 @@ from semel.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     JournalFull,
-    PolicyViolation,
     RequestError,
+    StorageError,
 )
 from semel.lane.changes import add_partitions, check_more_partitions, topic_named
 from semel.wire.messages.create_partitions import (
@@ -50,5 +50,5 @@ def _add(
     except RequestError as error:
         return CreatePartitionsTopicResult(wanted.name, error.code, str(error) or None)
     except JournalFull as error:
-        return CreatePartitionsTopicResult(wanted.name, PolicyViolation.code, str(error))
+        return CreatePartitionsTopicResult(wanted.name, StorageError.code, str(error))
     return CreatePartitionsTopicResult(wanted.name)

@@ -14,8 +14,8 @@ from semel.errors import (
     InvalidReplicationFactor,
     InvalidRequest,
     JournalFull,
-    PolicyViolation,
     RequestError,
+    StorageError,
 )
 from semel.lane.changes import check_new_topic, create_topic
 from semel.types import INTERNAL_TOPICS
@@ -63,7 +63,7 @@ def _create(
         )
     except JournalFull as error:
         return CreatableTopicResult(
-            wanted.name, error_code=PolicyViolation.code, error_message=str(error)
+            wanted.name, error_code=StorageError.code, error_message=str(error)
         )
     return CreatableTopicResult(
         wanted.name,

@@ -9,8 +9,8 @@ from semel.broker.answer import Answer, Call
 from semel.errors import (
     InvalidRequest,
     JournalFull,
-    PolicyViolation,
     RequestError,
+    StorageError,
     TopicDeletionDisabled,
     UnknownTopicId,
 )
@@ -47,7 +47,7 @@ def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
     except RequestError as error:
         return DeletableTopicResult(wanted.name, wanted.topic_id, error.code, str(error) or None)
     except JournalFull as error:
-        return DeletableTopicResult(wanted.name, wanted.topic_id, PolicyViolation.code, str(error))
+        return DeletableTopicResult(wanted.name, wanted.topic_id, StorageError.code, str(error))
     return DeletableTopicResult(topic.name, topic.topic_id)
 
 
