@@ -6,18 +6,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.client.columns.tables import read as read
     from semel.client.columns.tables import write as write
+    from semel.client.producing.asynchronous import AsyncProducer as AsyncProducer
+    from semel.client.producing.blocking import Producer as Producer
 
 __version__ = "0.1.0"
 
-_TABLES = "semel.client.columns.tables"
+# Imported at the first use: a broker needs none of them, and pyarrow is not always there.
+_HOMES = {
+    "AsyncProducer": "semel.client.producing.asynchronous",
+    "Producer": "semel.client.producing.blocking",
+    "read": "semel.client.columns.tables",
+    "write": "semel.client.columns.tables",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`read` and `write` bring pyarrow along, which a broker does not need."""
-    if name not in ("read", "write"):
+    if name not in _HOMES:
         raise AttributeError(f"module 'semel' has no attribute {name!r}")
     try:
-        return getattr(import_module(_TABLES), name)
+        return getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         if error.name not in ("numpy", "pyarrow"):
             raise

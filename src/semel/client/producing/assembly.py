@@ -1,0 +1,83 @@
+"""The parts of a producer put together, the same for both of its faces."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any, NamedTuple
+
+from semel.client.address import parse_bootstrap_servers
+from semel.client.cluster import Cluster
+from semel.client.outcome import TransactionFailed
+from semel.client.producing.coordination import Coordination
+from semel.client.producing.core import ProducerCore
+from semel.client.producing.engine import Engine
+from semel.client.producing.intake import Intake, as_bytes
+from semel.client.producing.partitioners import make_partitioner
+from semel.client.producing.session import Session
+from semel.client.producing.settings import ProducerOptions, settings_of
+from semel.client.producing.transaction import NotInOrder
+from semel.world import SystemRandomness
+
+
+class Machinery(NamedTuple):
+    """What runs on a loop."""
+
+    cluster: Cluster
+    engine: Engine
+    maybe_session: Session | None
+
+    @property
+    def session(self) -> Session:
+        if self.maybe_session is None:
+            raise NotInOrder("a producer without a transactional_id has no transactions")
+        return self.maybe_session
+
+    async def wind_up(self) -> None:
+        """Store what was sent, and abort what was not committed."""
+        if self.maybe_session is None:
+            await self.engine.flush()
+        elif self.maybe_session.is_to_be_aborted:
+            # If that fails, the next producer of this id will end what this one left.
+            with suppress(TransactionFailed):
+                await self.maybe_session.abort()
+
+
+def make_intake(options: ProducerOptions) -> tuple[ProducerCore, Intake]:
+    core = ProducerCore(settings_of(options))
+    first = int.from_bytes(SystemRandomness().token_bytes(2), "big")
+    partitioner = make_partitioner(
+        options.get("partitioner", "murmur2"), core.settings.batch_size_max, first
+    )
+    intake = Intake(
+        core,
+        partitioner,
+        options.get("key_serializer", as_bytes),
+        options.get("value_serializer", as_bytes),
+    )
+    return core, intake
+
+
+def make_machinery(
+    bootstrap_servers: str,
+    options: ProducerOptions,
+    core: ProducerCore,
+    intake: Intake,
+    guard: AbstractContextManager[Any],
+    room_made: Callable[[], object],
+) -> Machinery:
+    """To be called on the loop that it will run on."""
+    settings = core.settings
+    cluster = Cluster(
+        parse_bootstrap_servers(bootstrap_servers),
+        client_id=options.get("client_id", "semel"),
+        timeout_ms=settings.request_timeout_ms,
+    )
+    engine = Engine(cluster, core, intake, guard, room_made)
+    if core.transaction is None:
+        return Machinery(cluster, engine, None)
+    coordination = Coordination(
+        cluster,
+        core.transaction.transactional_id,
+        settings.transaction_timeout_ms,
+        settings.block_timeout_ms,
+    )
+    return Machinery(cluster, engine, Session(engine, core.transaction, coordination))

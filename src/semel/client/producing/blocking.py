@@ -1,0 +1,232 @@
+"""`Producer`: the producer for code that blocks, with its loop in a thread of its own.
+
+`send` fills batches in the caller's thread, under a lock; the other thread sends them.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+from semel.client.outcome import TransactionFailed
+from semel.client.producing.assembly import Machinery, make_intake, make_machinery
+from semel.client.producing.coordination import GroupMetadata
+from semel.client.producing.intake import Headers, as_headers
+from semel.client.producing.sent import Delivered, Sent
+from semel.client.producing.settings import ProducerOptions
+from semel.client.producing.transaction import NotInOrder, Status
+from semel.errors import RequestTimedOut
+from semel.types import TopicPartition
+from semel.world import SystemClock
+
+_Result = TypeVar("_Result")
+
+
+class BlockingSent(Sent):
+    """A record that was handed over."""
+
+    __slots__ = ()
+
+    def result(self, timeout_s: float | None = None) -> Delivered:
+        """Wait for its place; raises why it has none, or TimeoutError."""
+        if not self.done():
+            done = threading.Event()
+            self.when_done(done.set)
+            if not done.wait(timeout_s):
+                raise TimeoutError(f"the record is still on its way after {timeout_s} s")
+        return self.outcome()
+
+    def add_done_callback(self, callback: Callable[["BlockingSent"], object]) -> None:
+        """Called in the producer's thread, where it may not wait for anything."""
+        self.when_done(lambda: callback(self))
+
+
+class Producer:
+    """Sends records; each is stored once, and in order within its partition.
+
+    >>> with Producer("127.0.0.1:9092") as producer:
+    ...     sent = producer.send("greetings", "hello")
+    ...     print(sent.result().offset)
+
+    May be used by several threads, but has one transaction at a time.
+    """
+
+    def __init__(self, bootstrap_servers: str, **options: Unpack[ProducerOptions]) -> None:
+        self._core, self._intake = make_intake(options)
+        self._bootstrap_servers = bootstrap_servers
+        self._options = options
+        self._now_ms = SystemClock().now_ms
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="semel-producer", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:  # noqa: BLE001 - raised again where it can be seen.
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._machinery = make_machinery(
+            self._bootstrap_servers,
+            self._options,
+            self._core,
+            self._intake,
+            self._lock,
+            self._make_room,
+        )
+        self._loop.call_soon(self._started.set)
+        try:
+            await self._machinery.engine.run()
+        finally:
+            self._make_room()
+            await self._machinery.cluster.__aexit__(None, None, None)
+
+    def _make_room(self) -> None:
+        with self._room:
+            self._room.notify_all()
+
+    def _call(self, work: Callable[[Machinery], Coroutine[Any, Any, _Result]]) -> _Result:
+        """Run this in the producer's thread, and wait for it."""
+        if not self._thread.is_alive():
+            raise NotInOrder("the producer is closed") from self._failure
+        running = asyncio.run_coroutine_threadsafe(work(self._machinery), self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Store what was sent, abort what was not committed, and let go of all connections."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._thread.is_alive():
+            try:
+                self._call(Machinery.wind_up)
+            finally:
+                self._loop.call_soon_threadsafe(self._machinery.engine.stop)
+                self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        headers: Headers | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: Callable[[BlockingSent], object] | None = None,
+    ) -> BlockingSent:
+        """Hand over a record; `result()` of what is returned waits until it is stored.
+
+        Waits while the topic is not known, or too much is on its way.
+        """
+        core, intake = self._core, self._intake
+        if not intake.knows(topic) or core.fatal is not None or not core.has_room:
+            self._prepare(topic)
+        now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
+        key_bytes, value_bytes = intake.key_bytes(key), intake.value_bytes(value)
+        wire_headers = as_headers(headers) if headers else ()
+        with self._lock:
+            if core.transaction is not None:
+                core.transaction.check_open()
+            batch = intake.put(topic, key_bytes, value_bytes, wire_headers, now_ms, partition)
+            sent = BlockingSent(batch, now_ms)
+            has_news, core.has_news = core.has_news, False
+        if on_delivery is not None:
+            sent.add_done_callback(on_delivery)
+        if has_news:
+            self._loop.call_soon_threadsafe(self._machinery.engine.pump)
+        return sent
+
+    def _prepare(self, topic: str) -> None:
+        core = self._core
+        if self._is_closed:
+            raise NotInOrder("the producer is closed")
+        if not self._intake.knows(topic):
+            self._call(lambda machinery: machinery.engine.learn(topic))
+        with self._room:
+            if not core.has_room and core.fatal is None:
+                core.close_batches()
+                self._loop.call_soon_threadsafe(self._machinery.engine.pump)
+                timeout_s = core.settings.block_timeout_ms / 1000
+                if not self._room.wait_for(lambda: core.has_room or core.fatal, timeout_s):
+                    raise RequestTimedOut(f"no room for a record of {topic}")
+        if core.fatal is not None and core.transaction is None:
+            raise core.fatal
+
+    def flush(self) -> None:
+        """Return when everything sent before is stored or given up."""
+        self._call(lambda machinery: machinery.engine.flush())
+
+    # Transactions
+
+    def init_transactions(self) -> None:
+        """Shut out older producers of this id; the first transaction does so, too."""
+        self._call(lambda machinery: machinery.session.initialise())
+
+    def begin_transaction(self) -> None:
+        transaction = self._core.transaction
+        if transaction is not None and transaction.status is Status.READY:
+            with self._lock:
+                transaction.begin()
+        else:
+            self._call(lambda machinery: machinery.session.begin())
+
+    def commit_transaction(self) -> None:
+        self._call(lambda machinery: machinery.session.commit())
+
+    def abort_transaction(self) -> None:
+        self._call(lambda machinery: machinery.session.abort())
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, int], group: GroupMetadata | str
+    ) -> None:
+        """Commit the offsets of a consumer group with this transaction."""
+        metadata = GroupMetadata(group) if isinstance(group, str) else group
+        self._call(lambda machinery: machinery.session.send_offsets(offsets, metadata))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Commit at the end of the block, abort on an exception."""
+        self.begin_transaction()
+        transaction = self._core.transaction
+        assert transaction is not None, "only a transaction was begun"
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            if transaction.is_to_be_aborted:
+                try:
+                    self.abort_transaction()
+                except TransactionFailed as failure:
+                    error.add_note(f"and the transaction could not be aborted: {failure}")
+            raise

@@ -1,0 +1,357 @@
+"""The producer without its sockets: records in, requests out, answers in, outcomes out.
+
+It has no clock, no loop and no dice. Whoever drives it hands in the time, sends the requests
+that `drain` returns, and tells of each either its answers or that it was lost.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from semel.client.producing import verdict
+from semel.client.producing.batch import NOBODY, Batch, Identity
+from semel.client.producing.queue import PartitionQueue
+from semel.client.producing.settings import ACKS_NONE, ProducerSettings
+from semel.client.producing.transaction import Transaction
+from semel.client.producing.verdict import Kind
+from semel.errors import (
+    DuplicateSequence,
+    OutOfOrderSequence,
+    RequestError,
+    RequestTimedOut,
+    UnknownProducerId,
+)
+from semel.records.records import RecordHeader
+from semel.types import EPOCH_MAX, TopicPartition
+
+
+class Request(NamedTuple):
+    """One Produce: at most one batch of each partition that this broker leads."""
+
+    node_id: int
+    batches: list[Batch]
+    timeout_ms: int
+
+
+class Answer(NamedTuple):
+    """What a broker said of one batch."""
+
+    error: RequestError | None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+
+
+class Work(NamedTuple):
+    requests: list[Request]
+    wake_at_ms: float | None
+    """When to drain again, unless something happens before."""
+
+
+class ProducerCore:
+    def __init__(self, settings: ProducerSettings) -> None:
+        self.settings = settings
+        self.identity = NOBODY
+        self.transaction = (
+            None if settings.transactional_id is None else Transaction(settings.transactional_id)
+        )
+        self.leaders: dict[TopicPartition, int] = {}
+        self.buffered_size = 0
+        self.fatal: Exception | None = None
+        self.settled: list[Batch] = []
+        """Done since they were last taken; their waiters are to be told."""
+        self.has_news = False
+        """Whether a record was added that `drain` should look at, or time by."""
+        self.wants_leaders = False
+        """Whether the leaders may have changed, or one is not known."""
+        self.now_ms = 0.0
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._active: dict[TopicPartition, PartitionQueue] = {}
+        self._in_flight_counts: dict[int, int] = {}
+        self._begun: list[Batch] = []
+        """Begun since the last look at the clock."""
+
+    # Records
+
+    def queue(self, place: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(place)
+        if queue is None:
+            in_flight_max = self.settings.in_flight_max if self.settings.is_idempotent else 1
+            queue = self._queues[place] = PartitionQueue(place, in_flight_max)
+            queue.identity = self.identity
+        return queue
+
+    @property
+    def has_room(self) -> bool:
+        return self.buffered_size < self.settings.buffered_size_max
+
+    def append(
+        self,
+        queue: PartitionQueue,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[RecordHeader],
+        timestamp_ms: int,
+    ) -> Batch:
+        """The batch that has the record, as its last one."""
+        batch, grown = queue.append(
+            key, value, headers, timestamp_ms, self.settings.batch_size_max, self._begin
+        )
+        self.buffered_size += grown
+        return batch
+
+    def _begin(self, place: TopicPartition, timestamp_ms: int) -> Batch:
+        self._active[place] = self._queues[place]
+        if self.transaction is not None:
+            self.transaction.touch(place)
+        self.has_news = True
+        batch = Batch(place, timestamp_ms)
+        self._begun.append(batch)
+        return batch
+
+    # Sending
+
+    @property
+    def wants_identity(self) -> bool:
+        """Whether nothing can be sent before a producer id is given."""
+        return self.settings.is_idempotent and self.identity == NOBODY
+
+    def identify(self, identity: Identity) -> None:
+        self.identity = identity
+        for queue in self._queues.values():
+            if queue.identity == NOBODY:
+                queue.identity = identity
+        self.has_news = True
+
+    def drain(self, now_ms: float) -> Work:
+        """The requests to be sent now, in this order to each broker."""
+        self.now_ms = now_ms
+        self.has_news = False
+        for batch in self._begun:
+            batch.ripe_at_ms = now_ms + self.settings.linger_ms
+            batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
+        self._begun.clear()
+        self._expire(now_ms)
+        if self.fatal or self.wants_identity or self._is_held():
+            return Work([], self._next_deadline_ms())
+        open_requests: dict[int, tuple[list[Batch], int]] = {}
+        wake_at_ms = self._next_deadline_ms()
+        for queue in list(self._active.values()):
+            self._mend(queue)
+            front = queue.front(now_ms) if self._may_write(queue) else None
+            if front is None or not self._join(open_requests, queue, front):
+                wake_at_ms = _sooner(wake_at_ms, queue.wakes_at_ms(), now_ms)
+        requests = []
+        for node_id, (batches, _) in open_requests.items():
+            self._in_flight_counts[node_id] = self._in_flight_counts.get(node_id, 0) + 1
+            timeout_ms = min(batch.deadline_ms for batch in batches) - now_ms
+            timeout_ms = max(1, min(self.settings.request_timeout_ms, int(timeout_ms)))
+            requests.append(Request(node_id, batches, timeout_ms))
+            # A further batch of these partitions may be ready for the next request, in which
+            # the others have their turn first.
+            self.has_news = True
+            for batch in batches:
+                self._active[batch.place] = self._active.pop(batch.place)
+        return Work(requests, wake_at_ms)
+
+    def _is_held(self) -> bool:
+        return self.transaction is not None and not self.transaction.may_send
+
+    def _may_write(self, queue: PartitionQueue) -> bool:
+        return self.transaction is None or self.transaction.may_write_to(queue.place)
+
+    def _join(
+        self, requests: dict[int, tuple[list[Batch], int]], queue: PartitionQueue, batch: Batch
+    ) -> bool:
+        node_id = self.leaders.get(queue.place)
+        if node_id is None:
+            self.wants_leaders = True
+            return False
+        if self._in_flight_counts.get(node_id, 0) >= self.settings.in_flight_max:
+            return False
+        batches, size = requests.get(node_id, ([], 0))
+        if batches and size + batch.size > self.settings.request_size_max:
+            return False
+        queue.take(batch)
+        if self.transaction is not None:
+            self.transaction.is_begun = True
+        batches.append(batch)
+        requests[node_id] = (batches, size + batch.size)
+        return True
+
+    def _mend(self, queue: PartitionQueue) -> None:
+        """Give a broken queue its new epoch, once the fate of each of its batches is known."""
+        if not queue.is_broken or self.transaction is not None or not queue.is_resolved:
+            return
+        # The producer id is this producer's own, so that it may count its epoch up itself.
+        producer_id, epoch = self.identity
+        if epoch + 1 >= EPOCH_MAX:
+            self.identity = NOBODY
+            queue.restart(NOBODY)
+        else:
+            self.identity = Identity(producer_id, epoch + 1)
+            queue.restart(self.identity)
+        if queue.is_idle:
+            del self._active[queue.place]
+
+    # Answers
+
+    def answered(self, request: Request, answers: Sequence[Answer], now_ms: float) -> None:
+        """The broker's word on each batch of the request."""
+        self._ended(request, now_ms)
+        for batch, answer in zip(request.batches, answers, strict=True):
+            if answer.error is None or isinstance(answer.error, DuplicateSequence):
+                self._acknowledged(batch, answer)
+            else:
+                self._refused(batch, answer.error, answer.log_start_offset)
+
+    def lost(self, request: Request, error: RequestError, now_ms: float) -> None:
+        """No answer will come: the batches may be stored or not."""
+        self._ended(request, now_ms)
+        self.wants_leaders = True
+        for batch in request.batches:
+            self._refused(batch, error, -1)
+
+    def sent_without_answer(self, request: Request, now_ms: float) -> None:
+        assert self.settings.acks == ACKS_NONE, "an answer is expected"
+        self.answered(request, [Answer(None)] * len(request.batches), now_ms)
+
+    def _ended(self, request: Request, now_ms: float) -> None:
+        self.now_ms = now_ms
+        self.has_news = True
+        self._in_flight_counts[request.node_id] -= 1
+
+    def _acknowledged(self, batch: Batch, answer: Answer) -> None:
+        queue = self._queues[batch.place]
+        queue.acknowledge(batch)
+        batch.base_offset = answer.base_offset
+        batch.log_append_time_ms = answer.log_append_time_ms
+        queue.last_acknowledged_offset = max(
+            queue.last_acknowledged_offset, answer.base_offset + batch.record_count - 1
+        )
+        self._settle(batch, None)
+
+    def _refused(self, batch: Batch, error: RequestError, log_start_offset: int) -> None:
+        queue = self._queues[batch.place]
+        if verdict.may_be_stored(error):
+            batch.may_be_stored = True
+        elif isinstance(error, OutOfOrderSequence | UnknownProducerId):
+            # Had it been stored, the broker would have known it: it remembers as many batches
+            # of a producer as are ever under way.
+            batch.may_be_stored = False
+        if self._is_to_go_again(queue, batch, error, log_start_offset):
+            queue.send_again(batch)
+        else:
+            self._give_up(queue, batch, error)
+
+    def _is_to_go_again(
+        self, queue: PartitionQueue, batch: Batch, error: RequestError, log_start_offset: int
+    ) -> bool:
+        if self.transaction is not None and not self.transaction.may_send:
+            return False
+        if isinstance(error, OutOfOrderSequence) and self.settings.is_idempotent:
+            return queue.is_broken or not batch.was_next
+        if isinstance(error, UnknownProducerId) and self.transaction is None:
+            # The broker forgot this producer when the last of its records was deleted.
+            is_forgotten = log_start_offset < 0 or log_start_offset > queue.last_acknowledged_offset
+            queue.is_broken = queue.is_broken or is_forgotten
+            return is_forgotten
+        if verdict.from_leader(error) is not Kind.RETRY:
+            return False
+        self.wants_leaders = True
+        pause_ms = self.settings.backoff_first_ms * 2 ** min(batch.attempts - 1, 10)
+        queue.not_before_ms = self.now_ms + min(pause_ms, self.settings.backoff_max_ms)
+        return self.now_ms < batch.deadline_ms
+
+    def _give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+        queue.give_up(batch)
+        self._settle(batch, error)
+        is_fatal = isinstance(error, RequestError) and verdict.from_leader(error) is Kind.FATAL
+        if is_fatal:
+            self.fail(error)
+        elif self.transaction is not None:
+            self.doom(error)
+
+    def doom(self, error: Exception) -> None:
+        """The transaction can only be aborted, so that nothing more of it is sent."""
+        assert self.transaction is not None, "only a transaction is aborted"
+        self.transaction.fail(error, is_fatal=False)
+        self.drop(error)
+
+    def _settle(self, batch: Batch, error: Exception | None) -> None:
+        batch.error = error
+        batch.is_done = True
+        batch.content = None
+        batch.plain = bytearray()
+        self.buffered_size -= batch.size
+        self.settled.append(batch)
+        if self._queues[batch.place].is_idle and not self._queues[batch.place].is_broken:
+            self._active.pop(batch.place, None)
+
+    # Time, and the end
+
+    def _expire(self, now_ms: float) -> None:
+        for queue in list(self._active.values()):
+            oldest = queue.oldest_waiting()
+            while oldest is not None and oldest.deadline_ms <= now_ms:
+                timeout_ms = self.settings.delivery_timeout_ms
+                error = RequestTimedOut(f"{queue.place}: not stored within {timeout_ms} ms")
+                self._give_up(queue, oldest, error)
+                oldest = queue.oldest_waiting()
+
+    def _next_deadline_ms(self) -> float | None:
+        waiting = (queue.oldest_waiting() for queue in self._active.values())
+        return min((batch.deadline_ms for batch in waiting if batch), default=None)
+
+    def close_batches(self) -> list[Batch]:
+        """Let everything be sent at once; all batches that are not done."""
+        for queue in self._active.values():
+            queue.close()
+        self.has_news = True
+        return [batch for queue in self._active.values() for batch in queue.batches()]
+
+    def in_flight(self) -> list[Batch]:
+        return [batch for queue in self._active.values() for batch in queue.in_flight]
+
+    def drop(self, error: Exception, *, with_in_flight: bool = False) -> None:
+        """Give up all batches; of those under way the answers are still waited for."""
+        for queue in list(self._active.values()):
+            for batch in list(queue.batches()):
+                if with_in_flight or batch not in queue.in_flight:
+                    queue.give_up(batch)
+                    self._settle(batch, error)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing can be sent any more."""
+        if self.fatal is None:
+            self.fatal = error
+            self.has_news = True
+            if self.transaction is not None:
+                self.transaction.fail(error, is_fatal=True)
+            self.drop(error)
+
+    def restart(self, identity: Identity) -> None:
+        """All partitions begin anew at sequence 0: the transaction that ended had its own epoch."""
+        self.identity = identity
+        for queue in self._queues.values():
+            queue.restart(identity)
+        self._active = {place: each for place, each in self._active.items() if not each.is_idle}
+
+    def is_out_of_sequence(self) -> bool:
+        """Whether a partition needs a new epoch before it can be written to again."""
+        return any(queue.is_broken for queue in self._queues.values())
+
+    def learn_leaders(self, leaders: Iterable[tuple[TopicPartition, int | None]]) -> None:
+        for place, node_id in leaders:
+            if node_id is None:
+                self.leaders.pop(place, None)
+            else:
+                self.leaders[place] = node_id
+        self.wants_leaders = False
+        self.has_news = True
+
+
+def _sooner(at_ms: float | None, other_ms: float | None, now_ms: float) -> float | None:
+    """The earlier of two times; one that has come waits for something else than time."""
+    if other_ms is None or other_ms <= now_ms:
+        return at_ms
+    return other_ms if at_ms is None else min(at_ms, other_ms)

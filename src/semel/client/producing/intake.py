@@ -1,0 +1,97 @@
+"""From what a caller hands in to a record in its partition's queue."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from semel.client.metadata import NO_NODE, Topic
+from semel.client.producing.batch import Batch, size_bound
+from semel.client.producing.core import ProducerCore
+from semel.client.producing.partitioners import Partitioner
+from semel.client.producing.queue import PartitionQueue
+from semel.errors import MessageTooLarge, UnknownTopicOrPartition
+from semel.records.records import RecordHeader
+from semel.types import TopicPartition
+
+Serializer = Callable[[Any], bytes | None]
+Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+
+
+def as_bytes(content: object) -> bytes | None:
+    """How keys and values are written unless the caller says otherwise."""
+    if content is None or type(content) is bytes:
+        return content
+    if isinstance(content, str):
+        return content.encode()
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    kind = type(content).__name__
+    raise TypeError(f"keys and values are bytes or str, not {kind}: give a serializer")
+
+
+def as_headers(headers: Headers | None) -> Sequence[RecordHeader]:
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return [(name, as_bytes(content)) for name, content in pairs]
+
+
+class Intake:
+    def __init__(
+        self,
+        core: ProducerCore,
+        partitioner: Partitioner,
+        key_serializer: Serializer = as_bytes,
+        value_serializer: Serializer = as_bytes,
+    ) -> None:
+        self._core = core
+        self._partitioner = partitioner
+        self.key_bytes = key_serializer
+        self.value_bytes = value_serializer
+        self._queues: dict[str, list[PartitionQueue]] = {}
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._queues
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(self._queues)
+
+    def learn(self, topic: Topic) -> None:
+        places = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+        known = self._queues.get(topic.name, [])
+        if len(places) != len(known):
+            self._queues[topic.name] = [self._core.queue(place) for place in places]
+        self._core.learn_leaders(
+            (place, None if each.leader_id == NO_NODE else each.leader_id)
+            for place, each in zip(places, topic.partitions, strict=True)
+        )
+
+    def put(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[RecordHeader],
+        timestamp_ms: int,
+        partition: int | None,
+    ) -> Batch:
+        """The batch that has the record, as its last one; the topic is known."""
+        queues = self._queues[topic]
+        if partition is None:
+            size = (0 if value is None else len(value)) + (0 if key is None else len(key))
+            partition = self._partitioner.choose(topic, key, size, len(queues))
+        if not 0 <= partition < len(queues):
+            raise UnknownTopicOrPartition(
+                f"topic {topic} has no partition {partition}: it has {len(queues)}"
+            )
+        return self._core.append(queues[partition], key, value, headers, timestamp_ms)
+
+    def check_size(
+        self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
+    ) -> None:
+        size = size_bound(key, value, headers)
+        if size > self._core.settings.request_size_max:
+            raise MessageTooLarge(
+                f"a record of {size} bytes is larger than request_size_max, "
+                f"{self._core.settings.request_size_max} bytes"
+            )

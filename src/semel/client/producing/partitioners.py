@@ -1,0 +1,70 @@
+"""Which partition a record goes to when its sender does not say.
+
+By key, as all of Kafka's clients agree on it; without one, to one partition for as long as a
+batch takes to fill, and then to the next: few full batches instead of many small ones.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from semel.client.partitioner import partition_of
+from semel.errors import ConfigError
+
+Choose = Callable[[str, bytes | None, int], int]
+"""From topic, key and number of partitions to a partition."""
+
+
+class Partitioner(Protocol):
+    def choose(self, topic: str, key: bytes | None, size: int, partition_count: int) -> int:
+        """The partition of a record of about `size` bytes."""
+        ...
+
+
+class ByKey:
+    """Kafka's murmur2 of the key; sticky without a key."""
+
+    def __init__(self, sticky_size: int, first: int) -> None:
+        self._sticky_size = sticky_size
+        self._first = first
+        self._stuck: dict[str, tuple[int, int]] = {}
+
+    def choose(self, topic: str, key: bytes | None, size: int, partition_count: int) -> int:
+        if key is not None:
+            return partition_of(key, partition_count)
+        number, room = self._stuck.get(topic) or (self._first, self._sticky_size)
+        if room <= 0:
+            number, room = number + 1, self._sticky_size
+        self._stuck[topic] = (number, room - size)
+        return number % partition_count
+
+
+class RoundRobin:
+    """Each partition in turn, whatever the key."""
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._next: dict[str, int] = {}
+
+    def choose(self, topic: str, key: bytes | None, size: int, partition_count: int) -> int:
+        number = self._next.get(topic, self._first)
+        self._next[topic] = number + 1
+        return number % partition_count
+
+
+class ByFunction:
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+
+    def choose(self, topic: str, key: bytes | None, size: int, partition_count: int) -> int:
+        return self._choose(topic, key, partition_count)
+
+
+def make_partitioner(how: str | Choose, sticky_size: int, first: int) -> Partitioner:
+    """`first` is where it begins: at random, or every short life would use the same partition."""
+    if callable(how):
+        return ByFunction(how)
+    if how == "murmur2":
+        return ByKey(sticky_size, first)
+    if how == "round_robin":
+        return RoundRobin(first)
+    raise ConfigError(f"{how!r} is not a partitioner: give murmur2, round_robin or a function")

@@ -1,0 +1,178 @@
+"""The batches of one partition, and which of them may be sent next.
+
+The law: a batch gets its sequence when it is first sent, and batches are sent in the order of
+their sequences. One that goes again is sent only if nothing before it is still unanswered, so
+that after a failure one request at a time is under way until all are back in sequence.
+
+A batch that is given up after it had a sequence leaves a gap, and nothing behind a gap can be
+stored. The queue is then *broken*: what may be stored already is asked about once more under the
+old epoch, until each batch is known to be stored or not. Only then may a new epoch begin, with
+sequence 0 and the batches that are left; one that was stored would otherwise be stored twice.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from semel.client.producing.batch import NOBODY, Batch, Identity, size_bound
+from semel.records.records import RecordHeader
+from semel.types import TopicPartition
+
+
+def _position(batch: Batch) -> int:
+    assert batch.position is not None, "only a batch with a sequence goes again"
+    return batch.position
+
+
+class PartitionQueue:
+    def __init__(self, place: TopicPartition, in_flight_max: int) -> None:
+        self.place = place
+        self.identity = NOBODY
+        self.filling: Batch | None = None
+        self.closed: deque[Batch] = deque()
+        """Full or ripe, without a sequence yet; the oldest first."""
+        self.again: list[Batch] = []
+        """With a sequence, to be sent again; in the order of sequences."""
+        self.in_flight: list[Batch] = []
+        self.is_broken = False
+        self.not_before_ms = 0.0
+        self._in_flight_max = in_flight_max
+        self._next_position = 0
+        self._acknowledged_position = 0
+        """What is before it is acknowledged."""
+        self.last_acknowledged_offset = -1
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.filling or self.closed or self.again or self.in_flight)
+
+    def batches(self) -> Iterator[Batch]:
+        """All that are not done."""
+        yield from self.in_flight
+        yield from self.again
+        yield from self.closed
+        if self.filling is not None:
+            yield self.filling
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[RecordHeader],
+        timestamp_ms: int,
+        size_max: int,
+        begin: Callable[[TopicPartition, int], Batch],
+    ) -> tuple[Batch, int]:
+        """The batch that has the record now, and what its memory has grown by."""
+        size = size_bound(key, value, headers)
+        grown = size
+        batch = self.filling
+        if batch is not None and batch.size + size > size_max:
+            self.close()
+            batch = None
+        if batch is None:
+            batch = self.filling = begin(self.place, timestamp_ms)
+            grown += batch.size
+        batch.size += size
+        batch.append(key, value, headers, timestamp_ms)
+        return batch, grown
+
+    def oldest_waiting(self) -> Batch | None:
+        """The first to come of those that are not under way, and so the first to be overdue."""
+        if self.again:
+            return self.again[0]
+        return self.closed[0] if self.closed else self.filling
+
+    def close(self) -> None:
+        """No record is added to the batch that is being filled."""
+        if self.filling is not None:
+            self.closed.append(self.filling)
+            self.filling = None
+
+    def front(self, now_ms: float) -> Batch | None:
+        """The batch to be sent now."""
+        if now_ms < self.not_before_ms:
+            return None
+        if self.is_broken:
+            return self._unsettled()
+        if self.again:
+            return self.again[0] if self._is_lowest(self.again[0]) else None
+        return self._first_new(now_ms) if len(self.in_flight) < self._in_flight_max else None
+
+    def _first_new(self, now_ms: float) -> Batch | None:
+        if self.closed:
+            return self.closed[0]
+        if self.filling is not None and self.filling.ripe_at_ms <= now_ms:
+            return self.filling
+        return None
+
+    def _unsettled(self) -> Batch | None:
+        if self.in_flight:
+            return None
+        return next((batch for batch in self.again if batch.may_be_stored), None)
+
+    def _is_lowest(self, batch: Batch) -> bool:
+        return all(_position(batch) < _position(other) for other in self.in_flight)
+
+    def wakes_at_ms(self) -> float | None:
+        """When `front` may have another answer though nothing has happened."""
+        if self.again or self.closed:
+            return self.not_before_ms
+        if self.filling is not None:
+            return max(self.not_before_ms, self.filling.ripe_at_ms)
+        return None
+
+    def take(self, batch: Batch) -> None:
+        """Send the front."""
+        if batch.position is None:
+            if batch is self.filling:
+                self.filling = None
+            else:
+                self.closed.popleft()
+            batch.position = self._next_position
+            batch.identity = self.identity
+            self._next_position = batch.end_position
+        else:
+            self.again.remove(batch)
+        # An answer may come late, when those before it have been acknowledged in the meantime.
+        batch.was_next = batch.position == self._acknowledged_position
+        batch.attempts += 1
+        self.in_flight.append(batch)
+
+    def acknowledge(self, batch: Batch) -> None:
+        self.in_flight.remove(batch)
+        self._acknowledged_position = max(self._acknowledged_position, batch.end_position)
+
+    def send_again(self, batch: Batch) -> None:
+        self.in_flight.remove(batch)
+        insort(self.again, batch, key=_position)
+
+    def give_up(self, batch: Batch) -> None:
+        """The batch will not be sent again, whatever became of it."""
+        if batch in self.in_flight:
+            self.in_flight.remove(batch)
+        elif batch in self.again:
+            self.again.remove(batch)
+        elif batch is self.filling:
+            self.filling = None
+        else:
+            self.closed.remove(batch)
+        if batch.position is not None and batch.identity != NOBODY:
+            self.is_broken = True
+
+    @property
+    def is_resolved(self) -> bool:
+        """Of a broken queue: whether of each batch it is known if it was stored."""
+        return not self.in_flight and not any(batch.may_be_stored for batch in self.again)
+
+    def restart(self, identity: Identity) -> None:
+        """Begin anew at sequence 0, with the batches that are left."""
+        assert not self.in_flight, "a batch is under way under the old epoch"
+        for batch in reversed(self.again):
+            batch.forget_sequence()
+            self.closed.appendleft(batch)
+        self.again.clear()
+        self.identity = identity
+        self.is_broken = False
+        self._next_position = 0
+        self._acknowledged_position = 0

@@ -1,0 +1,59 @@
+"""What `send` returns: the place of a record in a batch whose outcome is not known yet.
+
+Nothing is made for a record that nobody waits for: the batch keeps the outcome, and a future or
+a lock comes into being only with the first one who asks.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from semel.client.producing.batch import Batch
+
+
+class Delivered(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    """-1 where the broker was not asked to answer, or has forgotten the place of a retry."""
+    timestamp_ms: int
+
+
+class Sent:
+    """A record that was handed over. Its outcome is that of its batch."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: Batch, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = batch.record_count - 1
+        self._timestamp_ms = timestamp_ms
+
+    def done(self) -> bool:
+        return self._batch.is_done
+
+    def exception(self) -> Exception | None:
+        """Why it was not stored; None while that is open, and if it was."""
+        return self._batch.error
+
+    def outcome(self) -> Delivered:
+        """Where the record was stored, once that is done; raises what kept it from that."""
+        batch = self._batch
+        if batch.error is not None:
+            raise batch.error
+        assert batch.is_done, "the record is still on its way"
+        offset = -1 if batch.base_offset < 0 else batch.base_offset + self._index
+        stamped_ms = batch.log_append_time_ms
+        timestamp_ms = self._timestamp_ms if stamped_ms < 0 else stamped_ms
+        return Delivered(batch.place.topic, batch.place.partition, offset, timestamp_ms)
+
+    def when_done(self, act: Callable[[], object]) -> None:
+        """Call this once when the outcome is known: on the producer's loop, or now."""
+        batch = self._batch
+        batch.waiters.append(act)
+        if batch.is_done:
+            # It may have been called already, by the producer's thread.
+            try:
+                batch.waiters.remove(act)
+            except ValueError:
+                return
+            act()

@@ -1,0 +1,171 @@
+"""The transactions of one producer: begun, filled with offsets, and ended one after the other."""
+
+from collections.abc import Mapping
+
+from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
+from semel.client.producing import verdict
+from semel.client.producing.batch import Identity
+from semel.client.producing.coordination import Coordination, GroupMetadata
+from semel.client.producing.engine import Engine
+from semel.client.producing.transaction import Status, Transaction
+from semel.client.producing.verdict import Kind
+from semel.errors import InvalidTransactionState, RequestError, SemelError
+from semel.types import TopicPartition
+
+
+class TransactionAborted(SemelError):
+    """The record was dropped, because its transaction was aborted."""
+
+
+class Session:
+    def __init__(
+        self, engine: Engine, transaction: Transaction, coordination: Coordination
+    ) -> None:
+        self._engine = engine
+        self._core = engine.core
+        self._transaction = transaction
+        self._coordination = coordination
+        engine.attend_to_transaction = self._join_partitions
+
+    @property
+    def is_to_be_aborted(self) -> bool:
+        return self._transaction.is_to_be_aborted
+
+    async def initialise(self) -> None:
+        """Shut out older producers of this transactional id, and end what they left open."""
+        try:
+            dialect = await self._coordination.dialect()
+            identity = await self._coordination.initialise()
+        except RequestError as error:
+            if verdict.from_coordinator(error) is Kind.FATAL:
+                raise self._judged(error) from error
+            raise
+        with self._engine.guard:
+            self._transaction.initialised(
+                is_implicit=dialect.is_implicit, can_renew_epoch=dialect.can_renew_epoch
+            )
+            self._core.restart(identity)
+
+    async def begin(self) -> None:
+        if self._transaction.status is Status.UNINITIALISED:
+            await self.initialise()
+        with self._engine.guard:
+            self._transaction.begin()
+
+    async def _join_partitions(self) -> None:
+        places = self._transaction.joining
+        try:
+            await self._coordination.add_partitions(self._core.identity, places)
+        except RequestError as error:
+            self._note_begin(error)
+            self._judged(error)
+        else:
+            with self._engine.guard:
+                self._transaction.is_begun = True
+                self._transaction.joined(places)
+
+    def _note_begin(self, error: RequestError) -> None:
+        """Whether a call that was refused has begun the transaction all the same."""
+        if verdict.may_be_stored(error) and not self._transaction.is_begun:
+            self._transaction.is_begin_known = False
+            self._transaction.is_begun = True
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, int], group: GroupMetadata
+    ) -> None:
+        """Let these offsets of the group be committed with the transaction, or not at all."""
+        transaction = self._transaction
+        transaction.check_open()
+        if not offsets:
+            return
+        try:
+            if not transaction.is_implicit and group.group_id not in transaction.groups:
+                await self._coordination.add_group(self._core.identity, group.group_id)
+                transaction.is_begun = True
+                transaction.groups.add(group.group_id)
+            if transaction.is_implicit:
+                transaction.is_begun = True
+            await self._coordination.commit_offsets(self._core.identity, offsets, group)
+        except RequestError as error:
+            self._note_begin(error)
+            raise self._judged(error) from error
+
+    async def commit(self) -> None:
+        with self._engine.guard:
+            self._transaction.commit()
+        await self._engine.flush()
+        self._check_committing()
+        try:
+            identity = self._core.identity
+            if self._transaction.is_begun:
+                identity = await self._coordination.end(identity, is_commit=True)
+        except RequestError as error:
+            if verdict.from_coordinator(error) is not Kind.RETRY:
+                raise self._judged(error) from error
+            self._transaction.in_doubt(error)
+            raise OutcomeUnknown(f"{self._subject}: {error}") from error
+        self._ended(identity)
+
+    def _check_committing(self) -> None:
+        """Raise unless everything that belongs to the transaction is stored."""
+        transaction = self._transaction
+        if transaction.status is not Status.COMMITTING:
+            kind = MustStop if transaction.status is Status.STOPPED else MustAbort
+            raise kind(f"{self._subject}: {transaction.error}") from transaction.error
+
+    async def abort(self) -> None:
+        with self._engine.guard:
+            self._transaction.abort()
+            self._core.drop(TransactionAborted(f"{self._subject}: aborted"))
+        self._engine.pump()
+        await self._engine.answers()
+        try:
+            identity = await self._aborted(self._core.identity)
+        except RequestError as error:
+            if verdict.from_coordinator(error) is Kind.FATAL:
+                raise self._judged(error) from error
+            raise MustAbort(f"{self._subject}: not aborted yet: {error}") from error
+        self._ended(identity)
+
+    async def _aborted(self, identity: Identity) -> Identity:
+        transaction = self._transaction
+        needs_epoch = transaction.is_epoch_spent or self._core.is_out_of_sequence()
+        if transaction.is_begun:
+            try:
+                ended = await self._coordination.end(identity, is_commit=False)
+            except InvalidTransactionState:
+                # It never began, or has no way of being ended.
+                if transaction.is_begin_known:
+                    raise
+            else:
+                transaction.is_begun = False
+                if ended != identity:
+                    return ended
+        if not needs_epoch:
+            return identity
+        if not transaction.can_renew_epoch:
+            error = transaction.error or MustStop("sequences were lost")
+            self._core.fail(error)
+            raise MustStop(f"{self._subject}: {error}") from error
+        return await self._coordination.initialise(identity)
+
+    def _ended(self, identity: Identity) -> None:
+        with self._engine.guard:
+            if identity != self._core.identity:
+                self._core.restart(identity)
+            self._transaction.ended()
+
+    @property
+    def _subject(self) -> str:
+        return f"transactional id {self._transaction.transactional_id}"
+
+    def _judged(self, error: RequestError) -> TransactionFailed:
+        """Note what a refusal of the coordinator means, and say which it was."""
+        is_fatal = verdict.from_coordinator(error) is Kind.FATAL
+        with self._engine.guard:
+            if is_fatal:
+                self._core.fail(error)
+            else:
+                self._core.doom(error)
+        self._engine.pump()
+        return (MustStop if is_fatal else MustAbort)(f"{self._subject}: {error}")

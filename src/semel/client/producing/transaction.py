@@ -1,0 +1,153 @@
+"""One transactional producer's transactions: what may follow what, and what belongs to this one.
+
+A transaction begins at the broker with its first write: implicitly with Produce where the cluster
+has agreed on transaction version 2, else by AddPartitionsToTxn, which each partition waits for.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+
+from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
+from semel.errors import SemelError
+from semel.types import TopicPartition
+
+
+class Status(enum.Enum):
+    UNINITIALISED = "not initialised"
+    READY = "ready"
+    OPEN = "open"
+    DOOMED = "to be aborted"
+    COMMITTING = "being committed"
+    IN_DOUBT = "committed or not, which is not known"
+    ABORTING = "being aborted"
+    STOPPED = "stopped for good"
+
+
+FOLLOWERS: Mapping[Status, frozenset[Status]] = {
+    Status.UNINITIALISED: frozenset({Status.READY, Status.STOPPED}),
+    Status.READY: frozenset({Status.OPEN, Status.STOPPED}),
+    Status.OPEN: frozenset({Status.COMMITTING, Status.ABORTING, Status.DOOMED, Status.STOPPED}),
+    Status.DOOMED: frozenset({Status.ABORTING, Status.STOPPED}),
+    Status.COMMITTING: frozenset({Status.READY, Status.DOOMED, Status.IN_DOUBT, Status.STOPPED}),
+    # Only asking again whether it is committed is safe: it may be.
+    Status.IN_DOUBT: frozenset({Status.COMMITTING, Status.STOPPED}),
+    Status.ABORTING: frozenset({Status.READY, Status.ABORTING, Status.STOPPED}),
+    Status.STOPPED: frozenset(),
+}
+
+
+class NotInOrder(SemelError):
+    """A call that does not fit: two transactions at once, a commit without one."""
+
+
+class Transaction:
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.status = Status.UNINITIALISED
+        self.error: Exception | None = None
+        """Why it is doomed or stopped."""
+        self.is_implicit = False
+        """Whether a partition joins by being written to (transaction version 2)."""
+        self.can_renew_epoch = True
+        """Whether the coordinator gives this producer a new epoch when asked (KIP-360)."""
+        self.is_begun = False
+        """Whether the broker may know of it."""
+        self.is_begin_known = True
+        """Whether that is more than a guess, after a call without an answer."""
+        self.is_epoch_spent = False
+        """Whether a write was refused, so that the next transaction needs another epoch."""
+        self.groups: set[str] = set()
+        self._joined: set[TopicPartition] = set()
+        self._joining: set[TopicPartition] = set()
+
+    def _go(self, status: Status) -> None:
+        if status not in FOLLOWERS[self.status]:
+            self._refuse(f"it is {self.status.value}, so that it cannot be {status.value}")
+        self.status = status
+
+    def _refuse(self, reason: str) -> None:
+        if self.status is Status.STOPPED:
+            raise MustStop(
+                f"transactional id {self.transactional_id}: {self.error}"
+            ) from self.error
+        if self.status is Status.DOOMED:
+            raise MustAbort(
+                f"transactional id {self.transactional_id}: {self.error}"
+            ) from self.error
+        if self.status is Status.IN_DOUBT:
+            raise OutcomeUnknown(
+                f"transactional id {self.transactional_id}: {self.error}"
+            ) from self.error
+        raise NotInOrder(f"transaction of {self.transactional_id}: {reason}")
+
+    def initialised(self, *, is_implicit: bool, can_renew_epoch: bool) -> None:
+        self._go(Status.READY)
+        self.is_implicit = is_implicit
+        self.can_renew_epoch = can_renew_epoch
+
+    def begin(self) -> None:
+        self._go(Status.OPEN)
+        self.error = None
+        self.is_begun = False
+        self.is_begin_known = True
+        self.groups.clear()
+        self._joined.clear()
+        self._joining.clear()
+
+    def check_open(self) -> None:
+        if self.status is not Status.OPEN:
+            self._refuse(f"nothing can be written while it is {self.status.value}")
+
+    @property
+    def may_send(self) -> bool:
+        return self.status in (Status.OPEN, Status.COMMITTING)
+
+    @property
+    def is_to_be_aborted(self) -> bool:
+        return self.status in (Status.OPEN, Status.DOOMED)
+
+    # Partitions
+
+    def touch(self, place: TopicPartition) -> None:
+        if not self.is_implicit and place not in self._joined:
+            self._joining.add(place)
+
+    def may_write_to(self, place: TopicPartition) -> bool:
+        return self.is_implicit or place in self._joined
+
+    @property
+    def joining(self) -> frozenset[TopicPartition]:
+        """Partitions that the coordinator has to be told of."""
+        return frozenset(self._joining) if self.may_send else frozenset()
+
+    def joined(self, places: Iterable[TopicPartition]) -> None:
+        self._joined.update(places)
+        self._joining.difference_update(places)
+
+    # The end
+
+    def commit(self) -> None:
+        self._go(Status.COMMITTING)
+
+    def abort(self) -> None:
+        self._go(Status.ABORTING)
+
+    def ended(self) -> None:
+        self._go(Status.READY)
+        self.is_epoch_spent = False
+
+    def in_doubt(self, error: Exception) -> None:
+        self._go(Status.IN_DOUBT)
+        self.error = error
+
+    def fail(self, error: Exception, *, is_fatal: bool) -> None:
+        """A write or a call of this transaction was refused for good."""
+        if self.status is Status.STOPPED:
+            return
+        if is_fatal:
+            self.error = error
+            self.status = Status.STOPPED
+        elif self.may_send:
+            self.error = error
+            self.status = Status.DOOMED
+            self.is_epoch_spent = True
