@@ -1,15 +1,17 @@
 """Fetched batches into Arrow: many batches become the columns of one RecordBatch."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from semel.client.columns.fields import RecordFields, read_fields, refuse_where
-from semel.client.columns.headers import gather, read_headers
+from semel.client.columns.fields import refuse_where
 from semel.client.columns.schema import COLUMNS, CREATE_TIME, LOG_APPEND_TIME, schema_of
+from semel.client.columns.strided import StridedRecords, shape_of
 from semel.client.columns.varints import Bytes, Numbers
-from semel.client.columns.walk import record_bounds
+from semel.client.columns.walk import find_runs, record_bounds
+from semel.client.columns.walked import WalkedRecords
 from semel.client.committed import visible_batches
 from semel.errors import CorruptMessage, RecordListTooLarge
 from semel.records.batch import HEADER_SIZE, BatchHeader, verify_checksum
@@ -23,6 +25,20 @@ _ARROW_SIZE_MAX = 2**31 - 1
 _US_IN_MS = 1000
 # Arrow's microseconds end before Kafka's milliseconds: a time beyond them is the last there is.
 _TIMESTAMP_MS_MAX = _OFFSET_MAX // _US_IN_MS
+
+
+class Records(Protocol):
+    """The records of some batches, whichever way they were found."""
+
+    count: int
+    timestamp_deltas_ms: Numbers
+    offset_deltas: Numbers
+
+    def keys(self) -> pa.Array: ...
+
+    def values(self) -> pa.Array: ...
+
+    def headers(self) -> pa.Array: ...
 
 
 def decode(
@@ -50,12 +66,10 @@ def decode(
     if not wanted:
         return pa.RecordBatch.from_pylist([], schema=schema)
     plain, bounds = _plain_records(batches, wanted)
-    buffer = np.frombuffer(plain, np.uint8)
     headers = [header for _, header in wanted]
-    begins, ends = _all_bounds(plain, buffer, headers, bounds)
-    fields = read_fields(buffer, begins, ends)
-    arrays = _arrays(partition, headers, plain, buffer, fields, schema.names)
-    offsets = _offsets(headers, fields)
+    records = _records(plain, headers, bounds)
+    offsets = _offsets(headers, records)
+    arrays = _arrays(partition, headers, records, offsets, schema.names)
     decoded = pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
     if offsets[0] >= start_offset and offsets[-1] < end_offset:
         return decoded
@@ -84,70 +98,90 @@ def _plain_records(
     return b"".join(parts), list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def _all_bounds(
-    plain: Buffer, buffer: Bytes, headers: Sequence[BatchHeader], bounds: list[tuple[int, int]]
-) -> tuple[Numbers, Numbers]:
-    begins, ends = [], []
+def _records(
+    plain: Buffer, headers: Sequence[BatchHeader], bounds: list[tuple[int, int]]
+) -> Records:
+    """By stride if all batches allow it, or else record by record."""
     for header, (position, end) in zip(headers, bounds, strict=True):
         if not 0 < header.record_count * _RECORD_SIZE_MIN <= end - position:
             raise CorruptMessage(
                 f"batch at offset {header.base_offset}: {header.record_count} records "
                 f"in {end - position} bytes"
             )
-        found = record_bounds(plain, buffer, position, end, header.record_count)
-        begins.append(found[0])
-        ends.append(found[1])
-    return np.concatenate(begins), np.concatenate(ends)
+    buffer = np.frombuffer(plain, np.uint8)
+    places = [
+        (position, end, header.record_count)
+        for header, (position, end) in zip(headers, bounds, strict=True)
+    ]
+    return _strided(plain, buffer, places) or _walked(plain, buffer, places)
+
+
+def _strided(
+    plain: Buffer, buffer: Bytes, places: list[tuple[int, int, int]]
+) -> StridedRecords | None:
+    shapes = []
+    for place in places:
+        runs = find_runs(plain, buffer, *place)
+        if runs is None:
+            return None
+        for run in runs:
+            shape = shape_of(plain, buffer, run)
+            if shape is None:
+                return None
+            shapes.append(shape)
+    return StridedRecords(buffer, shapes)
+
+
+def _walked(plain: Buffer, buffer: Bytes, places: list[tuple[int, int, int]]) -> WalkedRecords:
+    # `bytes` answers an index several times faster than a memoryview.
+    quick = plain if isinstance(plain, bytes) else bytes(plain)
+    found = [record_bounds(quick, buffer, *place) for place in places]
+    begins = np.concatenate([bounds[0] for bounds in found])
+    ends = np.concatenate([bounds[1] for bounds in found])
+    return WalkedRecords(plain, buffer, begins, ends)
 
 
 def _arrays(
     partition: TopicPartition,
     headers: Sequence[BatchHeader],
-    plain: Buffer,
-    buffer: Bytes,
-    fields: RecordFields,
+    records: Records,
+    offsets: Numbers,
     names: Collection[str],
 ) -> dict[str, pa.Array]:
-    count = fields.ends.size
-    arrow_plain = pa.py_buffer(plain)
-    arrays: dict[str, pa.Array] = {}
-    contents = {"key": fields.keys, "value": fields.values}
-    spans = [contents[name] for name in contents if name in names]
-    if spans:
-        gathered = gather(arrow_plain, spans)
-        arrays.update(zip((name for name in contents if name in names), gathered, strict=True))
-    if "topic" in names:
-        arrays["topic"] = pa.repeat(pa.scalar(partition.topic, pa.string()), count)
-    if "partition" in names:
-        arrays["partition"] = pa.array(np.full(count, partition.partition, np.int32))
-    if "offset" in names:
-        arrays["offset"] = pa.array(_offsets(headers, fields))
-    if "timestamp" in names:
-        times_us = _timestamps_ms(headers, fields) * _US_IN_MS
-        arrays["timestamp"] = pa.array(times_us).view(pa.timestamp("us", "UTC"))
-    if "timestampType" in names:
-        types = [LOG_APPEND_TIME if one.is_log_append_time else CREATE_TIME for one in headers]
-        arrays["timestampType"] = pa.array(_per_record(types, headers).astype(np.int32))
-    if "headers" in names:
-        arrays["headers"] = read_headers(arrow_plain, buffer, fields)
-    return arrays
+    makers: dict[str, Callable[[], pa.Array]] = {
+        "key": records.keys,
+        "value": records.values,
+        "topic": lambda: pa.repeat(pa.scalar(partition.topic, pa.string()), records.count),
+        "partition": lambda: pa.array(np.full(records.count, partition.partition, np.int32)),
+        "offset": lambda: pa.array(offsets),
+        "timestamp": lambda: _timestamps(headers, records),
+        "timestampType": lambda: _timestamp_types(headers),
+        "headers": records.headers,
+    }
+    return {name: makers[name]() for name in names}
 
 
-def _offsets(headers: Sequence[BatchHeader], fields: RecordFields) -> Numbers:
-    deltas = fields.offset_deltas
+def _offsets(headers: Sequence[BatchHeader], records: Records) -> Numbers:
+    deltas = records.offset_deltas
     last_deltas = _per_record([header.last_offset_delta for header in headers], headers)
     refuse_where((deltas < 0) | (deltas > last_deltas), "offset is not one of its batch's")
     return deltas + _per_record([header.base_offset for header in headers], headers)
 
 
-def _timestamps_ms(headers: Sequence[BatchHeader], fields: RecordFields) -> Numbers:
+def _timestamps(headers: Sequence[BatchHeader], records: Records) -> pa.Array:
     bases = _per_record([header.base_timestamp_ms for header in headers], headers)
-    times = bases + fields.timestamp_deltas_ms
+    times = bases + records.timestamp_deltas_ms
     if any(header.is_log_append_time for header in headers):
         by_log = _per_record([header.is_log_append_time for header in headers], headers)
         stamps = _per_record([header.max_timestamp_ms for header in headers], headers)
         times = np.where(by_log != 0, stamps, times)
-    return times.clip(-_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX)
+    times_us = times.clip(-_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX) * _US_IN_MS
+    return pa.array(times_us).view(pa.timestamp("us", "UTC"))
+
+
+def _timestamp_types(headers: Sequence[BatchHeader]) -> pa.Array:
+    types = [LOG_APPEND_TIME if one.is_log_append_time else CREATE_TIME for one in headers]
+    return pa.array(_per_record(types, headers).astype(np.int32))
 
 
 def _per_record(numbers: Sequence[int], headers: Sequence[BatchHeader]) -> Numbers:

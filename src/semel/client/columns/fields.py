@@ -1,11 +1,12 @@
-"""The fields of many records at once: numbers, and where keys, values and headers stand."""
+"""The fields of records of any shape: numbers, and where keys, values and headers stand."""
 
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from semel.client.columns.varints import Bytes, Numbers, read_varints
+from semel.client.columns.varints import Bytes, Numbers, binary_column, read_varints
 from semel.errors import CorruptMessage
 
 _ATTRIBUTES_SIZE = 1
@@ -59,3 +60,26 @@ def read_span(buffer: Bytes, positions: Numbers, ends: Numbers, name: str) -> Sp
 def refuse_where(is_wrong: npt.NDArray[np.bool_], reason: str) -> None:
     if is_wrong.any():
         raise CorruptMessage(f"record {int(is_wrong.argmax())} of a fetch: its {reason}")
+
+
+def gather(plain: pa.Buffer, spans: list[Span]) -> list[pa.Array]:
+    """Each of these spans, which do not overlap, as a binary column of its own.
+
+    One column is laid over all bytes, of which every second value lies between two spans: Arrow
+    then copies the wanted ones by their numbers.
+    """
+    count = spans[0].begins.size
+    step = 2 * len(spans)
+    offsets = np.empty(step * count + 1, np.int32)
+    for number, span in enumerate(spans):
+        offsets[2 * number : step * count : step] = span.begins
+        offsets[2 * number + 1 : step * count : step] = span.ends
+    offsets[-1] = offsets[-2] if count else 0
+    whole = binary_column(offsets, plain)
+    places = np.arange(0, step * count, step, dtype=np.int32)
+    columns = []
+    for number, span in enumerate(spans):
+        is_null = span.sizes < 0
+        wanted = places + np.int32(2 * number)
+        columns.append(whole.take(pa.array(wanted, mask=is_null if is_null.any() else None)))
+    return columns

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.client.columns.fields import RecordFields, Span, read_span
+from semel.client.columns.fields import RecordFields, Span, gather, read_span
 from semel.client.columns.varints import (
     Bytes,
     Numbers,
@@ -85,29 +85,6 @@ def _walk(plain: memoryview, position: int, end: int, count: int) -> list[int]:
     if position != end:
         raise CorruptMessage(f"a record's headers end at byte {position}, not {end}")
     return bounds
-
-
-def gather(plain: pa.Buffer, spans: list[Span]) -> list[pa.Array]:
-    """Each of these spans, which do not overlap, as a binary column of its own.
-
-    One column is laid over all bytes, of which every second value lies between two spans: Arrow
-    then copies the wanted ones by their numbers.
-    """
-    count = spans[0].begins.size
-    step = 2 * len(spans)
-    offsets = np.empty(step * count + 1, np.int32)
-    for number, span in enumerate(spans):
-        offsets[2 * number : step * count : step] = span.begins
-        offsets[2 * number + 1 : step * count : step] = span.ends
-    offsets[-1] = offsets[-2] if count else 0
-    whole = binary_column(offsets, plain)
-    places = np.arange(0, step * count, step, dtype=np.int32)
-    columns = []
-    for number, span in enumerate(spans):
-        is_null = span.sizes < 0
-        wanted = places + np.int32(2 * number)
-        columns.append(whole.take(pa.array(wanted, mask=is_null if is_null.any() else None)))
-    return columns
 
 
 def header_bytes(headers: pa.Array) -> tuple[pa.Array, Numbers]:
