@@ -210,9 +210,12 @@ class Journal:
             self.index.locations(partition, from_offset, below_offset, size_max)
         )
         found: list[memoryview] = []
-        for position, size, pieces in runs:
-            stored = memoryview(self.read(Position(position), size))
-            found += [stored[start:stop] for start, stop in pieces]
+        for run in runs:
+            stored = memoryview(self.read(Position(run.position), run.size))
+            taken = [stored[start:stop] for start, stop in run.pieces]
+            # A reply is kept until its client has read it, and must not keep the batches of
+            # others that lay between its own.
+            found += [memoryview(bytes(piece)) for piece in taken] if run.is_mostly_gaps else taken
         return found
 
     async def checkpoint_now(self) -> None:

@@ -21,6 +21,9 @@ from semel.journal.settings import JournalSettings
 GAP_MAX = 16 * 1024
 """Bytes between two pieces that cost less to read than another call would."""
 
+RUN_SIZE_MAX = 4 * 2**20
+"""Bytes. What lies between the pieces is held in memory until they are taken out of it."""
+
 
 class Run(NamedTuple):
     """Neighbouring pieces of one segment, read at once."""
@@ -29,6 +32,10 @@ class Run(NamedTuple):
     size: int
     pieces: list[tuple[int, int]]
     """Where each piece begins and ends in the run."""
+
+    @property
+    def is_mostly_gaps(self) -> bool:
+        return self.size > 2 * sum(stop - start for start, stop in self.pieces)
 
 
 class Segments:
@@ -73,7 +80,11 @@ class Segments:
         runs: list[Run] = []
         start = end = boundary = -1
         for position, size in pieces:
-            if position < boundary and position - end <= GAP_MAX:
+            if (
+                position < boundary
+                and position - end <= GAP_MAX
+                and position + size - start <= RUN_SIZE_MAX
+            ):
                 runs[-1].pieces.append((position - start, position - start + size))
             else:
                 start = position
