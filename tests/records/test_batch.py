@@ -106,6 +106,26 @@ def test_a_lie_in_a_field_is_refused(field: str, value: int, refusal: type[Reque
         admit(memoryview(changed(field, value)))
 
 
+def claiming(count: int, record_count: int) -> bytearray:
+    """A batch of `count` empty records that says it has another number of them."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for index in range(count):
+        builder.append(index, 0, None, None, [])
+    batch = bytearray(builder.build())
+    for field, value in (("last_offset_delta", record_count - 1), ("record_count", record_count)):
+        layout, position = FIELDS[field]
+        struct.pack_into(layout, batch, position, value)
+    seal(batch)
+    return batch
+
+
+def test_more_records_than_the_bytes_can_hold_are_refused() -> None:
+    assert admit(memoryview(claiming(9, 9))).record_count == 9
+    for lie in (10, 2**31 - 1):
+        with pytest.raises(InvalidRecord):
+            admit(memoryview(claiming(9, lie)))
+
+
 @pytest.mark.parametrize("length", [-1, 0, 48, 49, 1 << 20])
 def test_a_wrong_length_is_corrupt(length: int) -> None:
     with pytest.raises(CorruptMessage):

@@ -22,11 +22,15 @@ HEADER_SIZE = 61
 PREFIX_SIZE = 16
 """The bytes in front of the magic byte: what `stamp` writes anew."""
 
+RECORD_SIZE_MIN = 7
+"""Bytes. A record without key, value and headers: one byte for each of its numbers."""
+
 MAGIC = 2
 NO_TIMESTAMP_MS = -1
 
 _LENGTH_POSITION = 8
 _COUNTED_FROM = 12  # The length field counts neither the base offset nor itself.
+_RECORDS_FROM = HEADER_SIZE - _COUNTED_FROM
 _CHECKSUM_POSITION = 17
 _CHECKED_FROM = 21
 
@@ -170,6 +174,13 @@ def _check_numbers(header: BatchHeader) -> None:
         raise InvalidRecord(
             f"batch has {record_count} records but a last offset delta of "
             f"{header.last_offset_delta}"
+        )
+    if (
+        record_count * RECORD_SIZE_MIN > header.length - _RECORDS_FROM
+        and not header.attributes & COMPRESSION_MASK
+    ):
+        raise InvalidRecord(
+            f"batch has {record_count} records in {header.length - _RECORDS_FROM} bytes"
         )
     if header.base_offset != 0:
         raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
