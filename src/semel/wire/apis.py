@@ -107,7 +107,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(19, "CreateTopics", "create_topics", (2, 7), 5),
     Api(20, "DeleteTopics", "delete_topics", (1, 6), 4),
     Api(21, "DeleteRecords", "delete_records", (0, 2), 2),
-    Api(22, "InitProducerId", "init_producer_id", (0, 5), 2, note="without a transactional id"),
+    Api(22, "InitProducerId", "init_producer_id", (0, 5), 2),
     Api(23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", (2, 4), 4),
     Api(24, "AddPartitionsToTxn", "add_partitions_to_txn", (0, 3), 3),
     Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3),
