@@ -1,0 +1,65 @@
+"""A refusal leaves only when what it was decided on can no longer be lost."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.broker.answer import Answer, Call
+from semel.broker.dispatch import route
+from semel.journal.memory import MemoryDevice
+from semel.records.records import Record, encode_batch
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from semel.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from support.handled import Peer, call, opened, started
+from support.raw_client import BY_MODULE, fetch_request, produce_request
+from support.seeded_loop import run
+
+ASKED: list[tuple[str, int, Any]] = [
+    ("produce", 9, produce_request("t", encode_batch([Record(b"k", b"v", 0)]), acks=1)),
+    ("fetch", 11, fetch_request("t", 0)),
+    (
+        "list_offsets",
+        7,
+        ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", [ListOffsetsPartition()])]),
+    ),
+    (
+        "offset_for_leader_epoch",
+        4,
+        OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("t", [OffsetForLeaderPartition()])]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("module", "version", "request_"), ASKED, ids=[each[0] for each in ASKED])
+def test_who_misses_a_topic_hears_of_it_when_its_end_is_durable(
+    module: str, version: int, request_: Any
+) -> None:
+    rng = Random(1)
+
+    async def main() -> None:
+        broker = opened(MemoryDevice(rng), rng)
+
+        def ask(module: str, version: int, request: Any) -> Any:
+            known = route(BY_MODULE[module].key)
+            return known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
+
+        async with started(broker):
+            await call(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+            ask("delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+            answer = ask(module, version, request_)
+            assert isinstance(answer, Answer)
+            assert answer.durable
+            assert answer.position == broker.lane.journal.end > broker.lane.journal.durable
+
+    run(rng, main())
