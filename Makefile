@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= 1000
 
-.PHONY: help demo test check format bench sim messages clean
+.PHONY: help demo test peers check format bench sim messages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -22,6 +22,11 @@ demo: $(READY)  ## Write, kill the broker, read again: nothing is lost
 
 test: $(READY)  ## All tests that need nothing but PyPI
 	$(BIN)/python -m pytest -q
+
+peers: $(READY)  ## Clients from Maven, Go and Debian on Semel, and ours on Apache Kafka
+	$(BIN)/python -m pytest -q -o timeout=900 peers
+	$(BIN)/python -m pytest -q -o timeout=900 -p no:semel -p peers.kafka_in_place \
+	    tests/cli tests/client/test_with_broker.py
 
 check: $(READY)  ## Format, lint, types, import contract, generated files
 	$(BIN)/ruff format --check .

@@ -1,7 +1,7 @@
 """`semel txn`, against a broker with the transactional producer of librdkafka."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ TIMEOUT_S = 30
 class Transactions:
     """A transactional producer that writes one record to each partition it is told."""
 
-    def __init__(self, servers: str, transactional_id: str) -> None:
+    def __init__(self, run: Run, servers: str, transactional_id: str) -> None:
+        self._run = run
         self.topic = transactional_id
         self.producer = Producer(
             {
@@ -37,11 +38,17 @@ class Transactions:
 
     def commit(self, *partitions: int) -> None:
         self.begin(*partitions)
-        self.producer.commit_transaction(TIMEOUT_S)
+        self.end(self.producer.commit_transaction)
 
     def abort(self, *partitions: int) -> None:
         self.begin(*partitions)
-        self.producer.abort_transaction(TIMEOUT_S)
+        self.end(self.producer.abort_transaction)
+
+    def end(self, end: Callable[[float], None]) -> None:
+        end(TIMEOUT_S)
+        # Other brokers answer when the end is decided, and write the markers afterwards.
+        while "Prepare" in self._run("txn", "describe", self.topic)[1]:
+            pass
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def payments(run: Run, semel_broker: Broker, request: pytest.FixtureRequest) -> 
     """A producer with a topic of two partitions, both named after the test."""
     name = request.node.name
     assert run("topic", "create", name, "-p", "2")[0] == 0
-    return Transactions(semel_broker.bootstrap_servers, name)
+    return Transactions(run, semel_broker.bootstrap_servers, name)
 
 
 def stories(run: Run, transactional_id: str, *options: str) -> list[dict[str, Any]]:
@@ -89,7 +96,7 @@ def test_transactions_are_listed_by_state_and_by_how_long_they_are_open(
     (mine,) = [one for one in json.loads(out) if one["transactional_id"] == payments.topic]
     assert (mine["state"], mine["coordinator_id"]) == ("Ongoing", 1)
     assert 0 <= mine["age_ms"] < 3_600_000
-    payments.producer.commit_transaction(TIMEOUT_S)
+    payments.end(payments.producer.commit_transaction)
     assert payments.topic in listed("-s", "complete-commit")
 
 
@@ -112,7 +119,7 @@ def test_an_open_transaction_is_described_with_its_first_offsets(
     assert ["state", "Ongoing"] in rows(out)
     assert ["timeout", "1", "min"] in rows(out)
     assert rows(out)[-2:] == [[payments.topic, "0", "2"], [payments.topic, "1", "0"]]
-    payments.producer.abort_transaction(TIMEOUT_S)
+    payments.end(payments.producer.abort_transaction)
     _, out, _ = run("txn", "describe", payments.topic)
     assert ["state", "CompleteAbort"] in rows(out)
     assert ["open", "for", "-"] in rows(out)
@@ -133,7 +140,7 @@ def test_an_operator_aborts_a_transaction_and_shuts_its_producer_out(
     assert err == f"semel: {payments.topic} is Empty: it has no transaction open\n"
     _, out, _ = run("consume", payments.topic, "-e")
     assert out == ""
-    successor = Transactions(semel_broker.bootstrap_servers, payments.topic)
+    successor = Transactions(run, semel_broker.bootstrap_servers, payments.topic)
     successor.begin(0)
     _, out, _ = run("txn", "abort", payments.topic, "--json")
     assert json.loads(out)["partitions"] == [[payments.topic, 0]]
@@ -157,7 +164,7 @@ def test_a_partition_of_a_known_transaction_is_not_aborted_alone(
         1,
         f"semel: no open transaction in {payments.topic}-1 is of producer 987654\n",
     )
-    payments.producer.commit_transaction(TIMEOUT_S)
+    payments.end(payments.producer.commit_transaction)
     _, out, _ = run("consume", payments.topic, "-e")
     assert out == "value\nvalue\n"
 
@@ -241,7 +248,7 @@ def test_the_timeline_has_the_offsets_that_a_consumer_commits_with_its_data(
         payments.producer.send_offsets_to_transaction(
             [TopicPartition(payments.topic, 1, 5)], consumer.consumer_group_metadata(), TIMEOUT_S
         )
-        payments.producer.commit_transaction(TIMEOUT_S)
+        payments.end(payments.producer.commit_transaction)
     finally:
         consumer.close()
     (story,) = stories(run, payments.topic)
@@ -253,7 +260,7 @@ def test_a_successor_and_an_operator_are_told_from_the_producer_itself(
     run: Run, payments: Transactions, semel_broker: Broker
 ) -> None:
     payments.begin(0)
-    Transactions(semel_broker.bootstrap_servers, payments.topic)
+    Transactions(run, semel_broker.bootstrap_servers, payments.topic)
     aborted, initialised = stories(run, payments.topic)
     assert aborted["outcome"] == "aborted"
     assert "abort" not in told(aborted, "a")
@@ -271,7 +278,7 @@ def test_a_killed_broker_goes_on_with_the_same_timeline(
 ) -> None:
     monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", durable_broker.bootstrap_servers)
     run("topic", "create", "killed", "-p", "2")
-    before = Transactions(durable_broker.bootstrap_servers, "killed")
+    before = Transactions(run, durable_broker.bootstrap_servers, "killed")
     before.commit(0, 1)
     before.begin(0)
     told_before = stories(run, "killed")
@@ -279,7 +286,7 @@ def test_a_killed_broker_goes_on_with_the_same_timeline(
     durable_broker.restart()
     assert stories(run, "killed") == told_before
     assert [story["outcome"] for story in told_before] == ["committed", "open"]
-    Transactions(durable_broker.bootstrap_servers, "killed").commit(1)
+    Transactions(run, durable_broker.bootstrap_servers, "killed").commit(1)
     assert [story["outcome"] for story in stories(run, "killed")] == [
         "committed",
         "aborted",

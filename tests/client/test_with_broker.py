@@ -114,6 +114,8 @@ def test_records_without_key_take_turns_and_no_answer_is_waited_for_with_acks_0(
 ) -> None:
     async def scenario(cluster: Cluster) -> None:
         await admin.create(cluster, ["turns"], partition_count=3)
+        # Without an answer nobody learns that a leader was not ready yet.
+        await ends_of(cluster, [TopicPartition("turns", number) for number in range(3)])
         producer = Producer(cluster, acks=ACKS_NONE, is_idempotent=False)
         sent = await producer.send("turns", [Record(None, b"x", 0)] * 9)
         assert sorted((d.partition.partition, d.record_count) for d in sent) == [

@@ -148,8 +148,10 @@ def _cause(story: Story, stored: StoredValue, before: StoredValue | None) -> str
     if after and after.value.status is Status.EMPTY and after.written_at_ms == stored.written_at_ms:
         return "its successor came"
     # A TV1 producer keeps its epoch when it aborts.
-    is_bumped = before is not None and before.value.producer_epoch != value.producer_epoch
-    return "by its coordinator" if is_bumped and value.client_version < Dialect.TV2 else ""
+    if before is None or before.value.client_version >= Dialect.TV2:
+        return ""
+    is_bumped = before.value.producer_epoch != value.producer_epoch
+    return "by its coordinator" if is_bumped else ""
 
 
 def _noted(stored: StoredValue, before: StoredValue | None, cause: str) -> Event:

@@ -1,0 +1,109 @@
+"""Apache Kafka itself: one process that is controller and broker, and ends with its block."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from peers.registry import ROOT, jars
+
+from semel.client.address import parse_bootstrap_servers
+from semel.client.cluster import Cluster
+from semel.client.retry import retrying
+
+_START_MS_MAX = 90_000
+_STOP_S_MAX = 60
+_CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+
+
+class Kafka:
+    """Has `bootstrap_servers`, as `semel.testing.Broker` has."""
+
+    def __init__(self) -> None:
+        self._jars = jars(ROOT / "peers" / "kafka")
+        self._folder = Path(tempfile.mkdtemp(prefix="semel-peers-kafka-"))
+        self.port, self._controller_port = _free_ports()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        file = self._folder / "server.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        tool = ["kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(file)]
+        subprocess.run(self._java(*tool), check=True, capture_output=True)
+        with (self._folder / "out").open("wb") as out:
+            command = self._java("kafka.Kafka", str(file))
+            self._process = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            asyncio.run(self._answering())
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_STOP_S_MAX)
+        self._process.kill()
+        self._process.wait()
+        shutil.rmtree(self._folder)
+
+    def _java(self, *arguments: str) -> list[str]:
+        return ["java", "-Xmx512m", "-cp", f"{self._jars}/*", *arguments]
+
+    def _settings(self) -> Mapping[str, object]:
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        controller = f"127.0.0.1:{self._controller_port}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"{listener},CONTROLLER://{controller}",
+            "advertised.listeners": listener,
+            "log.dirs": self._folder / "data",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+
+    async def _answering(self) -> None:
+        """Wait until it takes part in its cluster."""
+
+        async def attempt() -> None:
+            assert self._process is not None
+            said = (self._folder / "out").read_text
+            assert self._process.poll() is None, f"Kafka ended: {said()}"
+            async with Cluster(parse_bootstrap_servers(self.bootstrap_servers)) as cluster:
+                await cluster.controller_id()
+
+        await retrying(attempt, timeout_ms=_START_MS_MAX)
+
+
+def _free_ports() -> tuple[int, int]:
+    with socket.socket() as one, socket.socket() as another:
+        for each in (one, another):
+            each.bind(("127.0.0.1", 0))
+        return one.getsockname()[1], another.getsockname()[1]

@@ -1,0 +1,101 @@
+"""Brings programs that are not in PyPI onto this machine, or says why it cannot.
+
+All of it goes to `build/peers`, and is fetched once; nothing is installed.
+"""
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FETCHED = ROOT / "build" / "peers"
+_TIMEOUT_S = 600
+
+
+def jars(project: Path) -> Path:
+    """The folder with the dependencies of a Maven project, from Maven Central."""
+    pom = project / "pom.xml"
+
+    def fetch(folder: Path) -> None:
+        _run(
+            "Maven Central",
+            [
+                *("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
+                *("-DincludeScope=runtime", f"-DoutputDirectory={folder}"),
+            ],
+        )
+
+    return _once(f"{project.name}-jars", fetch, needs=["java", "mvn"], sources=[pom])
+
+
+def java_classes(source: Path, class_path: Path) -> Path:
+    """The folder with what `javac` made of one source file."""
+
+    def fetch(folder: Path) -> None:
+        command = ["javac", "-Werror", "-d", str(folder), "-cp", f"{class_path}/*", str(source)]
+        subprocess.run(command, check=True, timeout=_TIMEOUT_S)
+
+    return _once(f"{source.stem}-classes", fetch, needs=["javac"], sources=[source])
+
+
+def go_program(project: Path) -> Path:
+    """The program that Go makes of a module, whose dependencies come from the Go proxy."""
+
+    def fetch(folder: Path) -> None:
+        _run("the Go proxy", ["go", "build", "-o", str(folder / "program"), "."], folder=project)
+
+    sources = sorted(file for file in project.iterdir() if file.is_file())
+    return _once(f"{project.name}-program", fetch, needs=["go"], sources=sources) / "program"
+
+
+def debian_program(name: str) -> list[str]:
+    """The command of a Debian package, unpacked without being installed."""
+    if (installed := shutil.which(name)) is not None:
+        return [installed]
+
+    def fetch(folder: Path) -> None:
+        simulated = _run("Debian", ["apt-get", "--simulate", "install", name])
+        missing = [line.split()[1] for line in simulated.splitlines() if line.startswith("Inst ")]
+        _run("Debian", ["apt-get", "download", *missing], folder=folder)
+        for package in sorted(folder.glob("*.deb")):
+            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+
+    folder = _once(f"{name}-package", fetch, needs=["apt-get", "dpkg"], sources=[])
+    libraries = sorted({str(library.parent) for library in folder.glob("usr/lib/**/*.so*")})
+    program = folder / "usr" / "bin" / name
+    return ["env", f"LD_LIBRARY_PATH={':'.join(libraries)}", str(program)]
+
+
+def _once(
+    name: str, fetch: Callable[[Path], None], *, needs: Sequence[str], sources: Sequence[Path]
+) -> Path:
+    """The folder that `fetch` fills; filled anew when a source has changed."""
+    for program in needs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    checksum = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    folder = FETCHED / f"{name}-{checksum[:12]}"
+    if not folder.exists():
+        partial = folder.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        fetch(partial)
+        partial.rename(folder)
+    return folder
+
+
+def _run(registry: str, command: Sequence[str], *, folder: Path = ROOT) -> str:
+    try:
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"{registry} did not answer in {_TIMEOUT_S} s")
+    if done.returncode != 0:
+        said = (done.stderr + done.stdout).strip().splitlines() or ["no reason was given"]
+        pytest.skip(f"{registry} does not give it: {said[0]}")
+    return done.stdout
