@@ -11,22 +11,22 @@ from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.log.transactions import PartitionTransactionsImage
 from semel.transactions.store import TransactionsSnapshot
-from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term
+from semel.types import Offset, ProducerEpoch, ProducerId, Term
 
 FORMAT = 1
 
 
-class _Image(msgspec.Struct, frozen=True, array_like=True):
-    pass
+class _Image(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Without garbage tracking: images are many, live for a moment and hold no cycle."""
 
 
 class ProducerImage(_Image, frozen=True):
     producer_id: int
     epoch: int
     active_at_ms: int
-    taken: list[tuple[int, int, int, int]]
-    restart: tuple[int, int] | None
-    transaction_start: tuple[int, int] | None
+    taken: list[TakenBatch]
+    restart: Restart | None
+    transaction_start: TransactionStart | None
 
 
 class PartitionImage(_Image, frozen=True):
@@ -123,17 +123,13 @@ def _partition_image(partition: Partition) -> PartitionImage:
 
 
 def _producer_image(producer_id: int, producer: Producer) -> ProducerImage:
-    restart, start = producer.restart, producer.transaction_start
     return ProducerImage(
         producer_id,
         producer.epoch,
         producer.active_at_ms,
-        [
-            (batch.first_sequence, batch.last_sequence, batch.base_offset, batch.fingerprint)
-            for batch in producer.taken
-        ],
-        None if restart is None else (restart.first, restart.last),
-        None if start is None else (start.sequence, start.offset),
+        producer.taken,
+        producer.restart,
+        producer.transaction_start,
     )
 
 
@@ -150,14 +146,7 @@ def _restore_partition(partition: Partition, image: PartitionImage) -> None:
 
 def _restored_producer(image: ProducerImage) -> Producer:
     producer = Producer(ProducerEpoch(image.epoch), image.active_at_ms)
-    producer.taken = [
-        TakenBatch(Sequence(first), Sequence(last), Offset(base), fingerprint)
-        for first, last, base, fingerprint in image.taken
-    ]
-    if image.restart is not None:
-        first, last = image.restart
-        producer.restart = Restart(Sequence(first), Sequence(last))
-    if image.transaction_start is not None:
-        sequence, offset = image.transaction_start
-        producer.transaction_start = TransactionStart(Sequence(sequence), Offset(offset))
+    producer.taken = image.taken
+    producer.restart = image.restart
+    producer.transaction_start = image.transaction_start
     return producer
