@@ -9,17 +9,18 @@ only if that state does. A crash loses a suffix of the journal and nothing else.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
+from semel.journal.device import UNKNOWN, Identity
 from semel.journal.journal import Journal
 from semel.lane import facts, frame, image
 from semel.lane.draft import Draft
 from semel.lane.recovery import recover
 from semel.lane.state import LaneState
-from semel.lane.transaction_steps import term_aborts
+from semel.lane.transaction_steps import TransactionStep, term_aborts
 from semel.log.partition import Partition
 from semel.transactions.commands import TransactionSettings
 from semel.transactions.store import Transactions
@@ -29,6 +30,11 @@ from semel.world import Clock, Randomness
 CLUSTER_ID_SIZE = 16
 FACT_SIZE_MAX = 64 * 2**10
 """Bytes. Room that is reserved for a step that writes a few facts."""
+
+ABORTS_SIZE_MAX = 128 * 2**10
+"""Bytes. Aborts that share a frame when the term rises; the smallest segment has room for it."""
+
+UNPROVEN = Identity(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 class LaneSettings(NamedTuple):
@@ -72,17 +78,28 @@ class Lane:
         term = state.term if is_certain else Term(state.term + 1)
         now_ms = self.clock.now_ms()
         # Open transactions may have lost writes that were acknowledged before they were durable.
-        # They are aborted in the very frame that raises the term.
+        # They are aborted in the very frame that raises the term; if that would be too long, in
+        # frames before it that do not yet claim to know the disk. One who finds only some of them
+        # cannot be certain either, and aborts the rest.
         aborts = [] if is_certain else term_aborts(self, term, now_ms)
+        *first_parts, last_part = _parts(aborts)
+        for part in first_parts:
+            self._open(facts.Opened(term, UNPROVEN), part, now_ms)
+        end = self._open(facts.Opened(term, journal.identity), last_part, now_ms)
+        await self.durable(end)
+        state.groups.recovered(self.clock.now_ms())
+
+    def _open(
+        self, opened: facts.Opened, aborts: Sequence[TransactionStep], now_ms: int
+    ) -> Position:
         size = FACT_SIZE_MAX + sum(abort.size for abort in aborts)
         draft = self.draft(size, urgent=True, now_ms=now_ms)
-        if not state.cluster_id:
+        if not self.state.cluster_id:
             draft.add_fact(facts.ClusterNamed(self.randomness.token_bytes(CLUSTER_ID_SIZE)))
-        draft.add_fact(facts.Opened(term, journal.identity))
+        draft.add_fact(opened)
         for abort in aborts:
             abort.add_to(draft)
-        await self.durable(draft.append())
-        state.groups.recovered(self.clock.now_ms())
+        return draft.append()
 
     # Deciding
 
@@ -136,3 +153,16 @@ class Lane:
         for partition in grown:
             for tell in tuple(partition.watchers):
                 tell()
+
+
+def _parts(aborts: Iterable[TransactionStep]) -> list[list[TransactionStep]]:
+    """At least one part, each as long as a frame should be at most."""
+    parts: list[list[TransactionStep]] = [[]]
+    size = 0
+    for abort in aborts:
+        if parts[-1] and size + abort.size > ABORTS_SIZE_MAX:
+            parts.append([])
+            size = 0
+        parts[-1].append(abort)
+        size += abort.size
+    return parts
