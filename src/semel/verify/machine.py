@@ -191,7 +191,7 @@ class Machine:
             await self._changed.wait()
         if self._running is not process:
             return
-        error = stopping.exception()
+        error = stopping.exception() or broker.lane.journal.failure
         if error is not None:
             self.broken(process, error)
         else:

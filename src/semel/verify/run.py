@@ -30,7 +30,7 @@ from semel.verify.workload import TOPICS, Population
 BUDGET_S = 300.0
 """Simulated time that a run may take."""
 PATIENCE_S = 200.0
-FAULTS_S = (0.5, 4.0)
+FAULTS_S = (0.4, 2.5)
 PRODUCING_PATIENCE_S = 60.0
 
 

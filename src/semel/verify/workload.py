@@ -117,14 +117,14 @@ class Population:
 
     def _producing(self, acks: int, *, is_careless: bool = False) -> Work:
         partitions = self._rng.sample(PARTITIONS, self._rng.randint(1, 3))
-        batch_count = self._rng.randint(30, 90)
+        batch_count = self._rng.randint(15, 45)
         return lambda client: Producer(
             client, partitions, acks, batch_count, is_careless=is_careless
         ).run()
 
     def _plain(self, acks: int) -> Work:
         partitions = self._rng.sample(PARTITIONS, 2)
-        return lambda client: PlainProducer(client, partitions, acks, 30).run()
+        return lambda client: PlainProducer(client, partitions, acks, 15).run()
 
     def _membership(self, instance_id: str | None) -> Work:
         return lambda client: Member(client, GROUP, SHARED, instance_id).run()
