@@ -8,8 +8,9 @@ Answered when the offsets are durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.broker.asked_offsets import known_offsets
 from semel.errors import RequestError, UnknownTopicOrPartition
-from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
+from semel.groups.commands import CommitOffsets, CommitReply
 from semel.types import GroupId, MemberId, TopicPartition
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -23,18 +24,7 @@ if TYPE_CHECKING:
 
 
 def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) -> Answer:
-    offsets = [
-        OffsetToCommit(
-            topic.name,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata or "",
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    known = tuple(offset for offset in offsets if _exists(broker, offset))
+    known = known_offsets(broker, request.topics)
     command = CommitOffsets(
         GroupId(request.group_id),
         request.generation_id_or_member_epoch,
@@ -71,8 +61,3 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
         ),
         position,
     )
-
-
-def _exists(broker: "Broker", offset: OffsetToCommit) -> bool:
-    topic = broker.lane.state.topics.get(offset.topic)
-    return topic is not None and topic.partition(offset.partition) is not None

@@ -10,6 +10,7 @@ durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.broker.asked_offsets import known_offsets
 from semel.broker.transactional import dialect, in_words_of, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
@@ -46,18 +47,7 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
-    offsets = [
-        OffsetToCommit(
-            topic.name,
-            partition.partition_index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata or "",
-        )
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    known = tuple(offset for offset in offsets if _exists(broker, offset))
+    known = known_offsets(broker, request.topics)
     try:
         codes = _commit(broker, request, call, known)
         is_taken = not any(codes.values())
@@ -116,8 +106,3 @@ def _commit(
     except RequestError as error:
         raise broker.metrics.counted(in_words_of(call, error)) from error
     return {outcome.partition: outcome.error_code for outcome in reply.partitions}
-
-
-def _exists(broker: "Broker", offset: OffsetToCommit) -> bool:
-    topic = broker.lane.state.topics.get(offset.topic)
-    return topic is not None and topic.partition(offset.partition) is not None
