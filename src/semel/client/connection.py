@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from semel.client.receiver import FrameReceiver
 from semel.errors import ProtocolError, UnsupportedVersion
 from semel.types import Buffer
 from semel.wire import apis
-from semel.wire.framing import FrameCutter, frame
+from semel.wire.framing import frame
 from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from semel.wire.messages import api_versions
 
@@ -62,7 +63,7 @@ class Connection:
         self._client_id = client_id
         self._next_correlation_id = 0
         self._waiting: deque[_Waiting] = deque()
-        self._cutter = FrameCutter(REPLY_SIZE_MAX)
+        self._receiver = FrameReceiver(REPLY_SIZE_MAX)
         self._api_versions_version = _API_VERSIONS_VERSION
         self.versions: dict[int, VersionRange] | None = None
         """What the broker said it knows; until then only ApiVersions may be asked."""
@@ -106,11 +107,15 @@ class Connection:
             self._waiting.append(_Waiting(correlation_id, messages, version))
         return correlation_id, parts
 
-    def receive(self, received: Buffer) -> Iterator[tuple[int, Any]]:
-        """The replies that are whole now, each with its correlation id."""
-        return map(self._reply, self._cutter.feed(received))
+    def room(self) -> memoryview:
+        """Where the next bytes from the broker belong."""
+        return self._receiver.room()
 
-    def _reply(self, reply: bytes) -> tuple[int, Any]:
+    def advance(self, size: int) -> Iterator[tuple[int, Any]]:
+        """The replies that are whole with these bytes, each with its correlation id."""
+        return map(self._reply, self._receiver.advance(size))
+
+    def _reply(self, reply: Buffer) -> tuple[int, Any]:
         if not self._waiting:
             raise ProtocolError("the broker sent a reply though nothing was asked")
         expected_id, messages, version = self._waiting.popleft()
@@ -139,5 +144,5 @@ class Connection:
                 self.transaction_version = feature.max_version_level
 
 
-def _is_version_refused(reply: bytes, position: int) -> bool:
+def _is_version_refused(reply: Buffer, position: int) -> bool:
     return reply[position : position + 2] == UnsupportedVersion.code.to_bytes(2, "big")

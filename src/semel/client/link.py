@@ -14,8 +14,10 @@ from semel.wire.messages import api_versions
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 
+_COPIED_SIZE_MAX = 64 * 1024
 
-class Link(asyncio.Protocol):
+
+class Link(asyncio.BufferedProtocol):
     """Use `open_link` to make one."""
 
     def __init__(self, address: Address, client_id: str) -> None:
@@ -69,7 +71,17 @@ class Link(asyncio.Protocol):
         return correlation_id
 
     def _write(self, transport: asyncio.WriteTransport, parts: Sequence[Buffer]) -> None:
-        transport.writelines(parts)
+        small: list[Buffer] = []
+        for part in parts:
+            if len(part) < _COPIED_SIZE_MAX:
+                small.append(part)
+                continue
+            # Joined with others it would be copied before it is sent.
+            transport.write(b"".join(small))
+            transport.write(part)
+            small = []
+        if small:
+            transport.write(b"".join(small))
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -85,9 +97,12 @@ class Link(asyncio.Protocol):
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._connection.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
         try:
-            for correlation_id, message in self._connection.receive(data):
+            for correlation_id, message in self._connection.advance(nbytes):
                 reply = self._replies.pop(correlation_id, None)
                 if reply is not None and not reply.done():
                     reply.set_result(message)

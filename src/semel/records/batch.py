@@ -237,19 +237,24 @@ def with_producer(
     """The batch as this producer sends it at this place of its sequence."""
     header = read(batch)
     attributes = header.attributes & ~TRANSACTIONAL | (TRANSACTIONAL if is_transactional else 0)
-    rewritten = bytearray(batch[: header.size])
-    _HEADER.pack_into(
-        rewritten,
-        0,
-        *header._replace(
+    return sealed(
+        header._replace(
             attributes=attributes,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
         ),
+        memoryview(batch)[HEADER_SIZE : header.size],
     )
-    seal(rewritten)
-    return bytes(rewritten)
+
+
+def sealed(header: BatchHeader, records: Buffer) -> bytes:
+    """The batch of this header and these records, with the length and the checksum they ask for."""
+    length = HEADER_SIZE - _COUNTED_FROM + len(records)
+    packed = header._replace(length=length).pack()
+    checksum = crc32c(records, crc32c(packed[_CHECKED_FROM:]))
+    checked = packed[:_CHECKSUM_POSITION] + checksum.to_bytes(4, "big") + packed[_CHECKED_FROM:]
+    return b"".join((checked, records))
 
 
 def seal(batch: bytearray) -> None:

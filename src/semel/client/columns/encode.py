@@ -12,7 +12,7 @@ from semel.client.columns.headers import header_bytes, sizes_of
 from semel.client.columns.rows import Rows
 from semel.client.columns.varints import Numbers, varint_column, varint_sizes
 from semel.errors import MessageTooLarge
-from semel.records.batch import HEADER_SIZE, MAGIC, BatchHeader, seal
+from semel.records.batch import HEADER_SIZE, MAGIC, BatchHeader, sealed
 from semel.records.compression import Compression, compress
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
@@ -124,10 +124,8 @@ def _encode_chunk(
             base_sequence=NO_SEQUENCE,
             record_count=count,
         )
-        batch = bytearray(header.pack())
-        batch += compress(compression, records[begin:end])
-        seal(batch)
-        yield EncodedBatch(int(partitions[starts[number]]), count, bytes(batch))
+        content = sealed(header, compress(compression, records[begin:end]))
+        yield EncodedBatch(int(partitions[starts[number]]), count, content)
 
 
 def _encode_records(
