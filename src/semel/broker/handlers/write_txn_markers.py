@@ -63,11 +63,13 @@ def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) 
     try:
         partition = partition_of(lane, topic, index)
         check_coordinator(marker.coordinator_epoch, lane.state.term)
+        if partition.transactions.first_offset(producer_id) is None:
+            # A marker would end nothing. It may be that of another partition of a transaction
+            # that the marker before has just aborted whole.
+            return 0
         producer = partition.producers.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             raise InvalidProducerEpoch(f"epoch {epoch} is older than {producer.epoch}")
-        if partition.transactions.first_offset(producer_id) is None:
-            return 0  # Nothing is open here; a marker would end nothing.
         if marker.transaction_result:
             raise InvalidTransactionState("only its own producer may commit a transaction")
         current = lane.state.transactions.of_producer(producer_id)
