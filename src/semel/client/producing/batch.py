@@ -62,6 +62,7 @@ class Batch:
         "log_append_time_ms",
         "max_timestamp_ms",
         "may_be_stored",
+        "number",
         "place",
         "plain",
         "position",
@@ -84,11 +85,13 @@ class Batch:
         self.deadline_ms = inf
         self.position: int | None = None
         """Its first sequence, without the wrap; given when it is drained."""
+        self.number = -1
+        """Counts the batches of its partition that were given a sequence."""
         self.identity = NOBODY
         self.was_next = False
         """Whether everything before it was acknowledged when it was last sent."""
         self.may_be_stored = False
-        """Whether an attempt had no answer that says otherwise."""
+        """Whether an attempt had no answer, or one that leaves it open."""
         self.attempts = 0
         self.content: bytes | None = None
         self.is_done = False

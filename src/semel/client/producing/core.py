@@ -78,7 +78,13 @@ class ProducerCore:
             in_flight_max = self.settings.in_flight_max if self.settings.is_idempotent else 1
             queue = self._queues[place] = PartitionQueue(place, in_flight_max)
             queue.identity = self.identity
+            queue.is_recognised = self._are_starts_checked
         return queue
+
+    @property
+    def _are_starts_checked(self) -> bool:
+        """Whether brokers insist on sequence 0 from a producer that is new to them (KIP-890)."""
+        return self.transaction is not None and self.transaction.is_implicit
 
     @property
     def has_room(self) -> bool:
@@ -232,12 +238,8 @@ class ProducerCore:
 
     def _refused(self, batch: Batch, error: RequestError, log_start_offset: int) -> None:
         queue = self._queues[batch.place]
-        if verdict.may_be_stored(error):
-            batch.may_be_stored = True
-        elif isinstance(error, OutOfOrderSequence | UnknownProducerId):
-            # Had it been stored, the broker would have known it: it remembers as many batches
-            # of a producer as are ever under way.
-            batch.may_be_stored = False
+        # For good: what a lost connection has swallowed may still arrive.
+        batch.may_be_stored = batch.may_be_stored or verdict.may_be_stored(error)
         if self._is_to_go_again(queue, batch, error, log_start_offset):
             queue.send_again(batch)
         else:
@@ -249,12 +251,12 @@ class ProducerCore:
         if self.transaction is not None and not self.transaction.may_send:
             return False
         if isinstance(error, OutOfOrderSequence) and self.settings.is_idempotent:
-            return queue.is_broken or not batch.was_next
+            return not batch.may_be_stored if queue.is_broken else not batch.was_next
         if isinstance(error, UnknownProducerId) and self.transaction is None:
             # The broker forgot this producer when the last of its records was deleted.
             is_forgotten = log_start_offset < 0 or log_start_offset > queue.last_acknowledged_offset
             queue.is_broken = queue.is_broken or is_forgotten
-            return is_forgotten
+            return is_forgotten and not batch.may_be_stored
         if verdict.from_leader(error) is not Kind.RETRY:
             return False
         self.wants_leaders = True
@@ -333,7 +335,7 @@ class ProducerCore:
         """All partitions begin anew at sequence 0: the transaction that ended had its own epoch."""
         self.identity = identity
         for queue in self._queues.values():
-            queue.restart(identity)
+            queue.restart(identity, is_recognised=self._are_starts_checked)
         self._active = {place: each for place, each in self._active.items() if not each.is_idle}
 
     def is_out_of_sequence(self) -> bool:

@@ -4,10 +4,13 @@ The law: a batch gets its sequence when it is first sent, and batches are sent i
 their sequences. One that goes again is sent only if nothing before it is still unanswered, so
 that after a failure one request at a time is under way until all are back in sequence.
 
+Brokers take any sequence from a producer they have never heard of, so that the first batch goes
+alone: if the second came first, it would be stored without it.
+
 A batch that is given up after it had a sequence leaves a gap, and nothing behind a gap can be
-stored. The queue is then *broken*: what may be stored already is asked about once more under the
-old epoch, until each batch is known to be stored or not. Only then may a new epoch begin, with
-sequence 0 and the batches that are left; one that was stored would otherwise be stored twice.
+stored. The queue is then *broken*, and needs a new epoch that begins with sequence 0. A batch that
+may be stored under the old epoch can not be sent under the new one, or it could be stored twice:
+it is asked about once more, and given up unless the broker has it. The others go on.
 """
 
 from bisect import insort
@@ -35,9 +38,12 @@ class PartitionQueue:
         """With a sequence, to be sent again; in the order of sequences."""
         self.in_flight: list[Batch] = []
         self.is_broken = False
+        self.is_recognised = False
+        """Whether the broker would notice that a batch is missing."""
         self.not_before_ms = 0.0
         self._in_flight_max = in_flight_max
         self._next_position = 0
+        self._next_number = 0
         self._acknowledged_position = 0
         """What is before it is acknowledged."""
         self.last_acknowledged_offset = -1
@@ -94,10 +100,20 @@ class PartitionQueue:
         if now_ms < self.not_before_ms:
             return None
         if self.is_broken:
-            return self._unsettled()
+            return self._uncertain()
         if self.again:
             return self.again[0] if self._is_lowest(self.again[0]) else None
-        return self._first_new(now_ms) if len(self.in_flight) < self._in_flight_max else None
+        window = self._in_flight_max if self.is_recognised else 1
+        return self._first_new(now_ms) if self._window() < window else None
+
+    def _window(self) -> int:
+        """Batches from the oldest without an answer up to the last one sent.
+
+        Answers may be overtaken by those of another leader; and brokers remember only the last
+        five batches of a producer, so that a sixth would make them forget the oldest.
+        """
+        oldest = min((batch.number for batch in self.in_flight), default=self._next_number)
+        return self._next_number - oldest
 
     def _first_new(self, now_ms: float) -> Batch | None:
         if self.closed:
@@ -106,7 +122,7 @@ class PartitionQueue:
             return self.filling
         return None
 
-    def _unsettled(self) -> Batch | None:
+    def _uncertain(self) -> Batch | None:
         if self.in_flight:
             return None
         return next((batch for batch in self.again if batch.may_be_stored), None)
@@ -132,6 +148,8 @@ class PartitionQueue:
             batch.position = self._next_position
             batch.identity = self.identity
             self._next_position = batch.end_position
+            batch.number = self._next_number
+            self._next_number += 1
         else:
             self.again.remove(batch)
         # An answer may come late, when those before it have been acknowledged in the meantime.
@@ -141,6 +159,7 @@ class PartitionQueue:
 
     def acknowledge(self, batch: Batch) -> None:
         self.in_flight.remove(batch)
+        self.is_recognised = True
         self._acknowledged_position = max(self._acknowledged_position, batch.end_position)
 
     def send_again(self, batch: Batch) -> None:
@@ -162,10 +181,10 @@ class PartitionQueue:
 
     @property
     def is_resolved(self) -> bool:
-        """Of a broken queue: whether of each batch it is known if it was stored."""
+        """Of a broken queue: whether all that are left are not stored."""
         return not self.in_flight and not any(batch.may_be_stored for batch in self.again)
 
-    def restart(self, identity: Identity) -> None:
+    def restart(self, identity: Identity, *, is_recognised: bool = False) -> None:
         """Begin anew at sequence 0, with the batches that are left."""
         assert not self.in_flight, "a batch is under way under the old epoch"
         for batch in reversed(self.again):
@@ -174,5 +193,6 @@ class PartitionQueue:
         self.again.clear()
         self.identity = identity
         self.is_broken = False
+        self.is_recognised = is_recognised
         self._next_position = 0
         self._acknowledged_position = 0
