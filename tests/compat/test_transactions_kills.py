@@ -185,3 +185,42 @@ def test_after_a_power_loss_one_clean_error_and_a_new_producer_goes_on(
             assert "Timeout" not in type(caught.value).__name__, (loss.__name__, caught.value)
     assert shown(broker) == [b"%d" % number for number in range(len(LOSSES))]
     assert offset_of(broker, "g") == -1
+
+
+def test_a_commit_that_may_be_a_retry_of_the_last_one_is_fenced_after_a_power_loss(
+    broker: Broker, disk: Disk, kind: str
+) -> None:
+    """All that is left is a commit under this epoch, so success and refusal could both be wrong."""
+    with transactional_producer(kind, broker.bootstrap_servers, "a") as producer:
+        producer.init()
+        producer.begin()
+        producer.send("t", b"first")
+        producer.commit()
+        disk.remember()
+        with pytest.raises(Exception) as caught:  # noqa: PT011
+            after_an_open_transaction(producer, lambda: disk.lose_power(broker))
+        assert producer.is_fenced(caught.value), caught.value
+    with transactional_producer(kind, broker.bootstrap_servers, "a") as heir:
+        heir.init()
+        heir.begin()
+        heir.send("t", b"second")
+        heir.commit()
+    assert shown(broker) == [b"first", b"second"]
+
+
+def test_an_open_transaction_that_was_not_lost_is_aborted_and_confluent_goes_on(
+    broker: Broker, disk: Disk
+) -> None:
+    with transactional_producer("confluent-kafka", broker.bootstrap_servers, "a") as producer:
+        assert isinstance(producer, ConfluentProducer)
+        producer.init()
+        producer.begin()
+        producer.send("t", b"first")
+        producer.commit()
+        with pytest.raises(confluent_kafka.KafkaException) as caught:
+            after_an_open_transaction(
+                producer, lambda: disk.lose_power(broker, everything_unsynced=False)
+            )
+        assert caught.value.args[0].txn_requires_abort(), caught.value
+        assert _until_committed(producer, b"second") == 1
+    assert shown(broker) == [b"first", b"second"]
