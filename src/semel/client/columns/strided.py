@@ -5,9 +5,10 @@ the numbers before them may differ, as long as they take the same room.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from semel.client.columns.headers import HEADERS
@@ -17,8 +18,10 @@ from semel.records.varint import read_varint
 from semel.types import Buffer
 
 _ATTRIBUTES_SIZE = 1
-_NO_HEADERS = 0
-_VARINT_SIZE_MAX = 10
+_WORD_SIZES = (1, 2, 4, 8)
+
+Words = npt.NDArray[Any]
+"""Unsigned numbers of one of these sizes."""
 
 
 class Shape(NamedTuple):
@@ -58,7 +61,9 @@ class StridedRecords:
         sizes = np.repeat([max(size, 0) for _, _, size in pieces], counts)
         offsets = np.zeros(self.count + 1, np.int32)
         np.cumsum(sizes, out=offsets[1:])
-        contents = np.empty(int(offsets[-1]), np.uint8)
+        # Arrow's memory is reused, where numpy's goes back to the system each time.
+        memory = pa.allocate_buffer(int(offsets[-1]))
+        contents = np.frombuffer(memory, np.uint8)
         filled = 0
         for run, begin, size in pieces:
             if size <= 0:
@@ -75,63 +80,73 @@ class StridedRecords:
             is_valid = np.repeat([size >= 0 for _, _, size in pieces], counts)
             validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
         return pa.Array.from_buffers(
-            pa.binary(), self.count, [validity, pa.py_buffer(offsets), pa.py_buffer(contents)]
+            pa.binary(), self.count, [validity, pa.py_buffer(offsets), memory]
         )
 
 
 def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> Shape | None:
-    """None if the records of the run are not of one shape, or have headers, or are damaged."""
+    """None if the records of the run are not of one shape, or have headers, or are damaged.
+
+    The first record tells where things are; the bytes that told it must be those of all.
+    """
     end = run.position + run.stride
-    timestamps = _numbers_at(buffer, run, run.begin + _ATTRIBUTES_SIZE, end)
-    if timestamps is None:
+    timestamp_begin = run.begin + _ATTRIBUTES_SIZE
+    _, offset_begin = read_varint(plain, timestamp_begin)
+    _, key_size_begin = read_varint(plain, offset_begin)
+    key_size, key_begin = read_varint(plain, key_size_begin)
+    value_size_begin = key_begin + max(key_size, 0)
+    if not -1 <= key_size < end - key_begin:
         return None
-    offsets = _numbers_at(buffer, run, timestamps[1], end)
-    if offsets is None:
+    value_size, value_begin = read_varint(plain, value_size_begin)
+    header_count_begin = value_begin + max(value_size, 0)
+    if value_size < -1 or header_count_begin + 1 != end:
         return None
-    key = _size_at(plain, buffer, run, offsets[1], end)
-    if key is None:
+    heads = _words_at(buffer, run, timestamp_begin, key_begin - timestamp_begin)
+    value_sizes = _words_at(buffer, run, value_size_begin, value_begin - value_size_begin)
+    if heads is None or value_sizes is None:
         return None
-    key_size, key_begin = key
-    value = _size_at(plain, buffer, run, key_begin + max(key_size, 0), end)
-    if value is None:
+    # Numbers may differ in all but their widths, sizes in nothing.
+    number_width = key_size_begin - timestamp_begin
+    fixed = _bytes_mask(0x80, 0, number_width) | _bytes_mask(
+        0xFF, number_width, key_begin - timestamp_begin
+    )
+    is_other = ((heads ^ heads[0]) & heads.dtype.type(fixed)).any()
+    size_mask = value_sizes.dtype.type(_bytes_mask(0xFF, 0, value_begin - value_size_begin))
+    if is_other or ((value_sizes ^ value_sizes[0]) & size_mask).any():
         return None
-    value_size, value_begin = value
-    last = value_begin + max(value_size, 0)
-    if last + 1 != end or (_column_at(buffer, run, last) != _NO_HEADERS).any():
+    header_counts = _words_at(buffer, run, header_count_begin, 1)
+    if header_counts is None or header_counts.any():
         return None
-    return Shape(run, timestamps[0], offsets[0], key_begin, key_size, value_begin, value_size)
+    return Shape(
+        run,
+        _numbers(heads, 0, offset_begin - timestamp_begin),
+        _numbers(heads, offset_begin - timestamp_begin, number_width),
+        key_begin,
+        key_size,
+        value_begin,
+        value_size,
+    )
 
 
-def _column_at(buffer: Bytes, run: Run, position: int) -> Bytes:
-    """The byte at this position of the first record, and that of each of the others."""
-    return buffer[position : position + run.stride * (run.record_count - 1) + 1 : run.stride]
-
-
-def _numbers_at(buffer: Bytes, run: Run, position: int, end: int) -> tuple[Numbers, int] | None:
-    """The varints of one width that stand at this position, and where the next thing begins."""
-    numbers = np.zeros(run.record_count, np.uint64)
-    for number in range(min(_VARINT_SIZE_MAX - 1, end - position)):
-        column = _column_at(buffer, run, position + number)
-        numbers |= (column & 0x7F).astype(np.uint64) << np.uint64(7 * number)
-        if column.max() < 0x80:
-            decoded = (numbers >> np.uint64(1)) ^ -(numbers & np.uint64(1))
-            return decoded.view(np.int64), position + number + 1
-        if column.min() < 0x80:
-            return None
-    return None
-
-
-def _size_at(
-    plain: Buffer, buffer: Bytes, run: Run, position: int, end: int
-) -> tuple[int, int] | None:
-    """The size that all records have at this position, and where its content begins."""
-    if position >= end:
+def _words_at(buffer: Bytes, run: Run, position: int, width: int) -> Words | None:
+    """The bytes at this place of each record, as numbers of which they are the lowest bytes."""
+    size = next((size for size in _WORD_SIZES if size >= width), None)
+    if size is None or position + run.stride * (run.record_count - 1) + size > buffer.size:
         return None
-    size, begin = read_varint(plain, position)
-    if not -1 <= size <= end - begin:
-        return None
-    for place in range(position, begin):
-        column = _column_at(buffer, run, place)
-        if (column != column[0]).any():
-            return None
-    return size, begin
+    strided = np.ndarray(
+        (run.record_count,), f"<u{size}", buffer.data, position, strides=(run.stride,)
+    )
+    return strided.copy()
+
+
+def _bytes_mask(byte: int, begin: int, end: int) -> int:
+    return int.from_bytes(bytes([byte]) * (end - begin), "little") << 8 * begin
+
+
+def _numbers(words: Words, begin: int, end: int) -> Numbers:
+    """The varint that these bytes of each word are."""
+    numbers = np.zeros(words.size, np.int64)
+    for place in range(begin, end):
+        byte = words >> words.dtype.type(8 * place) & words.dtype.type(0x7F)
+        numbers |= byte.astype(np.int64) << 7 * (place - begin)
+    return (numbers >> 1) ^ -(numbers & 1)
