@@ -1,4 +1,4 @@
-"""Exactly-once pipelines on PySpark: `format("semel")` and a ready session.
+"""Exactly-once pipelines on PySpark: `format("semel")`, `exactly_once` and a ready session.
 
 Needs pyspark: `pip install 'semel[spark]'`.
 """
@@ -6,12 +6,13 @@ Needs pyspark: `pip install 'semel[spark]'`.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semel.spark.session import Session as Session
-    from semel.spark.session import session as session
+    from semel.spark.local_session import Session as Session
+    from semel.spark.local_session import session as session
+    from semel.spark.volume import exactly_once as exactly_once
 
-__all__ = ["Session", "session"]
+__all__ = ["Session", "exactly_once", "session"]
 
-_HOMES = {"Session": "session", "session": "session"}
+_HOMES = {"Session": "local_session", "session": "local_session", "exactly_once": "volume"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
-from semel.client.outcome import MustAbort, MustStop
+from semel.client.connection import IMPLICIT_PARTITIONS
+from semel.client.identity import renewed_identity
+from semel.client.outcome import MustAbort, MustStop, judging_coordinator
 from semel.client.session import GroupOffset, TransactionalSession
 from semel.client.writer import Identity
 from semel.errors import InvalidProducerEpoch, ProducerFenced, SemelError
@@ -32,7 +34,7 @@ class Fenced(SemelError):
 
 class _Known(NamedTuple):
     run_id: str
-    identity: Identity
+    session: TransactionalSession
 
 
 # Of this process, for as long as Spark reuses it. A run goes on with the epoch it has: were each
@@ -48,45 +50,45 @@ class BatchTransaction:
     ) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._id = transactional_id
+        self.transactional_id = transactional_id
         self._batch = batch
         self._key = (os.getpid(), settings, transactional_id)
         known = _known.get(self._key)
-        is_known = known is not None and batch.run_id != "" and known.run_id == batch.run_id
-        self._is_first = not is_known
+        self._known = known if known and batch.run_id and known.run_id == batch.run_id else None
         self.session = TransactionalSession(
-            cluster,
-            transactional_id,
-            transaction_timeout_ms=settings.transaction_timeout_ms,
-            identity=known.identity if known is not None and is_known else None,
+            cluster, transactional_id, transaction_timeout_ms=settings.transaction_timeout_ms
         )
 
     async def take_over(self, *, is_retry: bool = False) -> Verdict:
         """Whether the batch is to be written; no one else can write it from now on."""
-        if self._is_first:
+        if self._known is None:
             await self.session.initialise()
+        else:
+            await self._go_on(self._known.session)
         if not self._settings.checks_marker:
             return Verdict.WRITE
         place = self._settings.marker_place
-        found = await stored_marker(self._cluster, self._id, place)
-        if found is None and self._is_first and self._batch.batch_id > 0 and not is_retry:
+        found = await stored_marker(self._cluster, self.transactional_id, place)
+        if found is None and self._known is None and self._batch.batch_id > 0 and not is_retry:
             _log.warning(
                 "%s has no marker though batch %d is not the first: it is new here, or the "
                 "cluster has let the group %s expire",
-                self._id,
+                self.transactional_id,
                 self._batch.batch_id,
-                marker_group(self._id),
+                marker_group(self.transactional_id),
             )
         verdict = judge(
             found,
             self._batch,
-            self._id,
+            self.transactional_id,
             is_retry=is_retry,
             may_override=self._settings.may_override,
         )
         if verdict is Verdict.SKIP:
             _log.warning(
-                "batch %d of %s is committed already: skipped", self._batch.batch_id, self._id
+                "batch %d of %s is committed already: skipped",
+                self._batch.batch_id,
+                self.transactional_id,
             )
             self.remember()
         return verdict
@@ -96,18 +98,61 @@ class BatchTransaction:
         if self._settings.checks_marker:
             marker = GroupOffset(self._batch.batch_id + 1, marker_metadata(self._batch))
             await self.session.send_offsets(
-                marker_group(self._id), {self._settings.marker_place: marker}
+                marker_group(self.transactional_id), {self._settings.marker_place: marker}
             )
         if consumed:
-            group = self._settings.offsets_group or self._id
+            group = self._settings.offsets_group or self.transactional_id
             existing = await _existing(self._cluster, consumed)
             if existing:
                 await self.session.send_offsets(group, existing)
         await self.session.commit()
         self.remember()
 
+    async def explained(self, error: MustStop) -> SemelError:
+        """Who has taken the id over, as far as the marker tells."""
+        self.forget()
+        if not isinstance(error.__cause__, ProducerFenced | InvalidProducerEpoch):
+            return error
+        batch = self._batch
+        if self._settings.checks_marker:
+            place = self._settings.marker_place
+            found = await stored_marker(self._cluster, self.transactional_id, place)
+            # Raises where another query or a later batch stands there.
+            judge(found, batch, self.transactional_id, is_retry=True)
+        return Fenced(
+            f"batch {batch.batch_id} of query {batch.query_id} was not written: another driver of "
+            f"it has taken the transactional id {self.transactional_id!r} over"
+        )
+
+    async def start_over(self) -> None:
+        """Roll back what is open and shut out whoever still writes to it, in one step."""
+        with judging_coordinator(self.transactional_id):
+            identity = await renewed_identity(
+                self._cluster,
+                self.transactional_id,
+                self._settings.transaction_timeout_ms,
+                self.session.identity,
+            )
+        self._continue_as(identity)
+        self.remember()
+
+    async def _go_on(self, session: TransactionalSession) -> None:
+        if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:
+            # The end of the last transaction has given the next one an epoch of its own.
+            self.session = session
+        else:
+            self._continue_as(session.identity)
+
+    def _continue_as(self, identity: Identity) -> None:
+        self.session = TransactionalSession(
+            self._cluster,
+            self.transactional_id,
+            transaction_timeout_ms=self._settings.transaction_timeout_ms,
+            identity=identity,
+        )
+
     def remember(self) -> None:
-        _known[self._key] = _Known(self._batch.run_id, self.session.identity)
+        _known[self._key] = _Known(self._batch.run_id, self.session)
 
     def forget(self) -> None:
         _known.pop(self._key, None)
@@ -141,33 +186,12 @@ async def commit_batch(
             else:
                 return verdict
     except MustStop as error:
-        work.forget()
-        raise await explained(cluster, settings, transactional_id, batch, error) from error
+        raise await work.explained(error) from error
     except BaseException:
         # What became of the batch is not known here: the marker tells the next run.
         work.forget()
         raise
     raise AssertionError("unreachable: the last attempt raises")
-
-
-async def explained(
-    cluster: Cluster,
-    settings: SinkSettings,
-    transactional_id: str,
-    batch: Marker,
-    error: MustStop,
-) -> SemelError:
-    """Who has taken the id over, as far as the marker tells."""
-    if not isinstance(error.__cause__, ProducerFenced | InvalidProducerEpoch):
-        return error
-    if settings.checks_marker:
-        found = await stored_marker(cluster, transactional_id, settings.marker_place)
-        # Raises where another query or a later batch stands there.
-        judge(found, batch, transactional_id, is_retry=True)
-    return Fenced(
-        f"batch {batch.batch_id} of query {batch.query_id} was not written: another driver of it "
-        f"has taken the transactional id {transactional_id!r} over"
-    )
 
 
 async def _existing(cluster: Cluster, consumed: Offsets) -> dict[TopicPartition, GroupOffset]:

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 from semel.client.columns.encode import BATCH_SIZE_MAX, EncodedBatch, encode
 from semel.client.columns.murmur import partitions_of
 from semel.client.columns.rows import rows_from
-from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.types import TopicPartition
 
@@ -139,7 +139,7 @@ class Encoder:
     ) -> npt.NDArray[np.int32]:
         count = self._place.partition_counts.get(topic)
         if count is None:
-            raise UnknownTopicOrPartition(
+            raise ConfigError(
                 f"topic {topic} of column topic does not exist: create it before it is written to"
             )
         placed = partitions_of(keys, count, self._next_keyless)

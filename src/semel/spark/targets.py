@@ -1,21 +1,30 @@
 """The topics that a sink may write to, with one count of partitions for a whole micro-batch."""
 
+from collections.abc import Collection
+
 from semel.client.blocking import shared
 from semel.client.cluster import Cluster
 from semel.spark.rows import Place
 from semel.spark.sink_settings import SinkSettings
 
 
-def placed(settings: SinkSettings) -> Place:
+def placed(settings: SinkSettings, topics: Collection[str] | None = None) -> Place:
+    """`topics` are all that the rows name, where that is known before they are looked at."""
     connected = shared(settings.client)
-    counts = connected.run(partition_counts(connected.cluster, settings))
+    counts = connected.run(partition_counts(connected.cluster, settings, topics))
     return Place(settings.topic, counts, settings.compression, settings.batch_size_max)
 
 
-async def partition_counts(cluster: Cluster, settings: SinkSettings) -> dict[str, int]:
-    """Of the topic that is named, created if need be; of all topics where a column names them."""
-    named = [topic for topic in (settings.topic, settings.marker_topic) if topic is not None]
-    topics = {name: await cluster.topic_to_write(name) for name in dict.fromkeys(named)}
-    if settings.topic is None:
-        topics |= (await cluster.describe(None)).topics
-    return {name: len(topic.partitions) for name, topic in topics.items() if not topic.is_internal}
+async def partition_counts(
+    cluster: Cluster, settings: SinkSettings, topics: Collection[str] | None
+) -> dict[str, int]:
+    """Of the topics that are named, created if need be; of all where only a column names them."""
+    named = (*(topics or ()), settings.topic, settings.marker_topic)
+    found = {
+        name: await cluster.topic_to_write(name)
+        for name in dict.fromkeys(named)
+        if name is not None
+    }
+    if settings.topic is None and topics is None:
+        found |= (await cluster.describe(None)).topics
+    return {name: len(topic.partitions) for name, topic in found.items() if not topic.is_internal}

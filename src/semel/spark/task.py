@@ -14,9 +14,8 @@ from semel.spark.rows import Encoder, Place
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
-_QUERY_ID = "sql.streaming.queryId"
-_BATCH_ID = "streaming.sql.batchId"
-_RUN_ID = "spark.jobGroup.id"
+QUERY_ID = "sql.streaming.queryId"
+RUN_ID = "spark.jobGroup.id"
 
 
 class BatchTooLarge(SemelError):
@@ -45,15 +44,15 @@ class EncodedRows(WriterCommitMessage):
 
 
 def origin_from(properties: Mapping[str, str | None]) -> Origin:
-    run_id = properties.get(_RUN_ID) or ""
-    if not properties.get(_QUERY_ID) or not _is_uuid(run_id):
+    run_id = properties.get(RUN_ID) or ""
+    if not properties.get(QUERY_ID) or not _is_uuid(run_id):
         # A job group of the user's own: it may be the same in every run.
         run_id = ""
-    return Origin(properties.get(_QUERY_ID) or "", run_id)
+    return Origin(properties.get(QUERY_ID) or "", run_id)
 
 
 def origin_of(context: TaskContext) -> Origin:
-    return origin_from({name: context.getLocalProperty(name) for name in (_QUERY_ID, _RUN_ID)})
+    return origin_from({name: context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID)})
 
 
 def encode_task(place: Place, size_max: int, batches: Iterable[pa.RecordBatch]) -> EncodedRows:

@@ -3,8 +3,7 @@
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,14 @@ class Session(SparkSession):
     """A Spark session that knows its brokers, and ends the one that was started for it."""
 
     bootstrap_servers: str
+    _servers_before: str | None = None
     _broker: Broker | None = None
 
     def stop(self) -> None:
         try:
             super().stop()
         finally:
+            _restore(self._servers_before)
             broker, self._broker = self._broker, None
             if broker is not None:
                 broker.stop()
@@ -62,16 +63,27 @@ def session(
         own = named = Broker()
         own.start()
     servers = named if isinstance(named, str) else named.bootstrap_servers
+    # Python workers inherit it from the JVM, and the JVM from here when it starts.
+    before = os.environ.get(BOOTSTRAP_SERVERS_VARIABLE)
+    os.environ[BOOTSTRAP_SERVERS_VARIABLE] = servers
     try:
-        with _in_environment(BOOTSTRAP_SERVERS_VARIABLE, servers):
-            ready = _start(master, app_name, servers, config or {})
+        ready = _start(master, app_name, servers, config or {})
     except BaseException:
+        _restore(before)
         if own is not None:
             own.stop()
         raise
     ready.bootstrap_servers = servers
+    ready._servers_before = before
     ready._broker = own
     return ready
+
+
+def _restore(servers: str | None) -> None:
+    if servers is None:
+        os.environ.pop(BOOTSTRAP_SERVERS_VARIABLE, None)
+    else:
+        os.environ[BOOTSTRAP_SERVERS_VARIABLE] = servers
 
 
 def _prepare_environment() -> None:
@@ -81,20 +93,6 @@ def _prepare_environment() -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # True, and nothing that a user of this session could do about it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-
-
-@contextmanager
-def _in_environment(name: str, value: str) -> Iterator[None]:
-    """Python workers inherit it from the JVM, and the JVM from here when it starts."""
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _start(master: str, app_name: str, servers: str, config: Mapping[str, Any]) -> Session:

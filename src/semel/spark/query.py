@@ -1,0 +1,59 @@
+"""What the driver knows of a running query: whose batch it is, what it reads, how many can work."""
+
+import logging
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from semel.errors import ConfigError
+from semel.spark.checkpoint import offsets_in
+from semel.spark.task import QUERY_ID, RUN_ID, Origin, origin_from
+from semel.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+def origin_of_query(spark: SparkSession) -> Origin:
+    context = spark.sparkContext
+    origin = origin_from({name: context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID)})
+    if not origin.query_id:
+        raise ConfigError("exactly_once works within writeStream.foreachBatch only")
+    return origin
+
+
+def consumed_by(spark: SparkSession, batch_id: int) -> dict[TopicPartition, int] | None:
+    """Where this batch ends in the topics it reads; None if the query does not tell."""
+    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+    try:
+        execution = _execution(spark, query_id)
+        offsets = execution.offsetLog().get(batch_id).get().offsets()
+        lines = [offsets.apply(number) for number in range(offsets.size())]
+        return offsets_in([line.get().json() for line in lines if line.isDefined()])
+    except (Py4JError, LookupError) as error:
+        # These are names within Spark, which may change: rows go on without the offsets.
+        _log.warning("consumed offsets are left out of batch %d: %s", batch_id, error)
+        return None
+
+
+def _execution(spark: SparkSession, query_id: str | None) -> Any:
+    """`foreachBatch` hands out a copy of the session, which does not know its queries."""
+    assert spark._jvm is not None
+    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
+    for found in (sessions.getDefaultSession(), sessions.getActiveSession()):
+        if found.isDefined():
+            query = found.get().streams().get(query_id)
+            if query is not None:
+                return query.streamingQuery()
+    raise LookupError("the query is not one of the default session")
+
+
+def slot_count(spark: SparkSession) -> int:
+    """How many tasks can run at the same time."""
+    context = spark.sparkContext
+    try:
+        inner = context._jsc.sc()
+        profile = inner.resourceProfileManager().defaultResourceProfile()
+        return max(1, int(inner.maxNumConcurrentTasks(profile)))
+    except Py4JError:
+        return max(1, context.defaultParallelism)

@@ -1,0 +1,191 @@
+"""`foreachBatch(exactly_once(...))`: micro-batches of any size, each in one transaction.
+
+The driver opens the transaction, tasks write under its producer id and epoch, each partition by
+exactly one of them, and the driver commits with the marker. Whatever fails, the driver takes the
+next epoch, which rolls back and shuts out in one step, and runs the batch again.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from semel.client.blocking import Connected, shared
+from semel.client.outcome import MustStop, TransactionFailed
+from semel.errors import ConfigError, RequestError, SemelError
+from semel.spark.committing import BatchTransaction
+from semel.spark.frames import one_frame
+from semel.spark.marker import Verdict
+from semel.spark.query import consumed_by, origin_of_query, slot_count
+from semel.spark.rows import Place
+from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
+from semel.spark.targets import placed
+from semel.spark.volume_tasks import ENCODED, WRITTEN, Encoding, Writing
+from semel.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+Transform = Callable[[DataFrame, int], DataFrame | Mapping[str, DataFrame]]
+
+_RETRIES_DEFAULT = 3
+
+
+class OwnershipBroken(SemelError):
+    """Spark ran the writing stage in a way that the transaction must not be committed with."""
+
+
+def exactly_once(
+    transform: Transform | None = None,
+    *,
+    topic: str | None = None,
+    bootstrap_servers: str | None = None,
+    name: str | None = None,
+    transactional_id: str | None = None,
+    marker_topic: str | None = None,
+    offsets_group: str | None = None,
+    parallelism: int | None = None,
+    retries: int = _RETRIES_DEFAULT,
+    options: Mapping[str, Any] | None = None,
+) -> "ExactlyOnce":
+    """A function for `foreachBatch` that writes each micro-batch exactly once.
+
+    `transform(batch, batch_id)` gives what is written: a data frame with the columns of a sink,
+    or several of them by topic, which appear together. Without it the batch itself is written.
+    Two sinks in one `foreachBatch` need a `name` each. `options` are those of the sink, such as
+    `kafka.compression.type`; `parallelism` is how many tasks write, by default as many as can run
+    at once; `retries` is how often a batch that failed is run again.
+    """
+    named = {
+        "topic": topic,
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "name": name,
+        "transactionalId": transactional_id,
+        "markerTopic": marker_topic,
+        "offsetsGroup": offsets_group,
+    }
+    given = {key: value for key, value in named.items() if value is not None}
+    read = sink_options({**(options or {}), **given})
+    if "batchId" in read:
+        raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
+    return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), parallelism, retries)
+
+
+class ExactlyOnce:
+    def __init__(
+        self,
+        transform: Transform | None,
+        settings: SinkSettings,
+        parallelism: int | None,
+        retries: int,
+    ) -> None:
+        self._transform = transform
+        self._settings = settings
+        self._parallelism = parallelism
+        self._retries = retries
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        spark = frame.sparkSession
+        if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
+            raise ConfigError(
+                "spark.speculation is on: a second copy of a task would write within the same "
+                "transaction; switch it off, or use writeStream.format('semel')"
+            )
+        origin = origin_of_query(spark)
+        batch = origin.marker(batch_id)
+        transactional_id = self._settings.transactional_id_of(batch.query_id)
+        connected = shared(self._settings.client)
+        for attempt in range(self._retries + 1):
+            work = BatchTransaction(connected.cluster, self._settings, transactional_id, batch)
+            try:
+                if connected.run(work.take_over(is_retry=attempt > 0)) is Verdict.SKIP:
+                    return
+                self._write(connected, work, frame, batch_id)
+            except MustStop as error:
+                raise connected.run(work.explained(error)) from error
+            except _FAILURES as error:
+                # Also at the last failure, or readers would wait until the transaction times out.
+                self._roll_back(connected, work)
+                if _is_final(error) or attempt == self._retries:
+                    work.forget()
+                    raise
+                _log.warning("batch %d of %s is run again: %s", batch_id, transactional_id, error)
+            else:
+                return
+
+    def _roll_back(self, connected: Connected, work: BatchTransaction) -> None:
+        """Not by an abort: until the next epoch a task that still runs could write again."""
+        try:
+            connected.run(work.start_over())
+        except MustStop as error:
+            raise connected.run(work.explained(error)) from error
+
+    def _write(
+        self, connected: Connected, work: BatchTransaction, frame: DataFrame, batch_id: int
+    ) -> None:
+        output = self._transform(frame, batch_id) if self._transform else frame
+        settings = self._settings
+        topics = list(output) if isinstance(output, Mapping) else None
+        if topics is not None:
+            settings = settings._replace(topic=None)
+        place = placed(settings, topics)
+        task_count = self._task_count(frame.sparkSession, place)
+        identity = connected.run(work.session.begin())
+        rows = (
+            one_frame(output, settings.topic)
+            .mapInArrow(Encoding(place, task_count).__call__, ENCODED)
+            .repartitionById(task_count, "owner")
+            .mapInArrow(
+                Writing(settings, work.transactional_id, identity).__call__, WRITTEN, barrier=True
+            )
+            .collect()
+        )
+        written = _owned_once(rows)
+        _check_stages(frame.sparkSession, rows)
+        connected.run(work.session.add_partitions(written))
+        consumed = None
+        if settings.publishes_offsets:
+            consumed = consumed_by(frame.sparkSession, batch_id)
+        connected.run(work.finish(consumed))
+
+    def _task_count(self, spark: SparkSession, place: Place) -> int:
+        """No more than can run at once, or Spark refuses the stage; no more than partitions."""
+        counts = place.partition_counts
+        partitions = counts[place.topic] if place.topic is not None else sum(counts.values())
+        return max(1, min(self._parallelism or slot_count(spark), partitions))
+
+
+_FAILURES = (
+    PySparkException,
+    Py4JError,
+    TransactionFailed,
+    RequestError,
+    OwnershipBroken,
+)
+_FINAL = (AnalysisException,)
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether it would be the same again; of what happened in a task there is the text only."""
+    return isinstance(error, AnalysisException) or f".{ConfigError.__name__}:" in str(error)
+
+
+def _owned_once(rows: Sequence[Row]) -> set[TopicPartition]:
+    owned: dict[TopicPartition, int] = {}
+    for row in rows:
+        place = TopicPartition(row["topic"], row["partition"])
+        other = owned.setdefault(place, row["taskAttemptId"])
+        if other != row["taskAttemptId"]:
+            raise OwnershipBroken(f"{place} was written by the tasks {other} and {row[3]}")
+    return set(owned)
+
+
+def _check_stages(spark: SparkSession, rows: Sequence[Row]) -> None:
+    """A stage that was submitted again has tasks that do not know of an earlier attempt."""
+    tracker = spark.sparkContext.statusTracker()
+    for stage_id in {row["stageId"] for row in rows}:
+        stage = tracker.getStageInfo(stage_id)
+        if stage is not None and stage.currentAttemptId > 0:
+            raise OwnershipBroken(f"stage {stage_id} was run again within one transaction")
