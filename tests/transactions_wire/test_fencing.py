@@ -131,7 +131,7 @@ def test_rule_10_a_zombie_that_names_itself_is_not_handed_its_successors_epoch(
 def test_14_a_commit_behind_a_timeout_is_fenced_and_its_holder_may_ask_for_the_next_epoch(
     broker: Broker, client: RawClient, topic: str, name: str, versions: Versions
 ) -> None:
-    with WireProducer(broker, name, versions, timeout_ms=1) as producer:
+    with WireProducer(broker, name, versions, timeout_ms=500) as producer:
         producer.init()
         producer.write(topic, b"too slow")
         # Answered when the transaction has ended, as the last stable offset then moves.
@@ -167,7 +167,7 @@ def test_17_no_transactional_id_gets_a_fresh_producer_id_and_an_empty_one_is_ref
 
 def test_18_an_expired_transactional_id_is_unknown_unless_its_transaction_is_open() -> None:
     settings = {
-        "transactional.id.expiration.ms": 1,
+        "transactional.id.expiration.ms": 1_000,
         "transaction.remove.expired.transaction.cleanup.interval.ms": 1,
     }
     with (
@@ -175,7 +175,7 @@ def test_18_an_expired_transactional_id_is_unknown_unless_its_transaction_is_ope
         RawClient(broker) as client,
         WireProducer(broker, "idle") as idle,
         WireProducer(broker, "busy") as busy,
-        WireProducer(broker, "late", timeout_ms=1) as late,
+        WireProducer(broker, "late", timeout_ms=1_500) as late,
     ):
         client.create_topic("t")
         client.create_topic("u")
