@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import the_log, transactions
+from bench import client, columns, the_log, transactions
 from bench.figures import Figure, Plan
 
 MEASURES = (
@@ -24,6 +24,10 @@ MEASURES = (
     transactions.transaction_overhead,
     transactions.commits_at_once,
     transactions.idle_transactional_ids,
+    client.client_send,
+    client.client_transactions,
+    columns.topic_to_arrow,
+    columns.arrow_to_topic,
 )
 RESULTS = Path(__file__).parent / "results"
 

@@ -1,7 +1,7 @@
 """Arrow columns into record batches, each for one partition, ready to be stamped and sent."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from semel.client.columns.headers import header_bytes, sizes_of
 from semel.client.columns.rows import Rows
+from semel.client.columns.uniform import encode_uniform
 from semel.client.columns.varints import Numbers, varint_column, varint_sizes
 from semel.errors import MessageTooLarge
 from semel.records.batch import HEADER_SIZE, MAGIC, BatchHeader, sealed
@@ -130,8 +131,12 @@ def _encode_chunk(
 
 def _encode_records(
     rows: Rows, offset_deltas: Numbers, deltas_ms: Numbers
-) -> tuple[memoryview, npt.NDArray[np.int32]]:
+) -> tuple[memoryview, npt.NDArray[Any]]:
     """The records one behind the other, and where each begins, with the end of the last."""
+    if rows.headers is None:
+        encoded = encode_uniform(rows.keys, rows.values, offset_deltas, deltas_ms)
+        if encoded is not None:
+            return encoded
     key_sizes, value_sizes = sizes_of(rows.keys), sizes_of(rows.values)
     sizes = 1 + varint_sizes(deltas_ms) + varint_sizes(offset_deltas)
     sizes += varint_sizes(key_sizes) + np.maximum(key_sizes, 0)
@@ -140,9 +145,9 @@ def _encode_records(
         sizes += 1
         tail = [pa.scalar(b"\x00", pa.binary())]
     else:
-        encoded, header_counts = header_bytes(rows.headers)
-        sizes += varint_sizes(header_counts) + sizes_of(encoded)
-        tail = [varint_column(header_counts), encoded]
+        headers, header_counts = header_bytes(rows.headers)
+        sizes += varint_sizes(header_counts) + sizes_of(headers)
+        tail = [varint_column(header_counts), headers]
     records = pc.binary_join_element_wise(
         varint_column(sizes),
         pa.scalar(b"\x00", pa.binary()),  # Attributes of a record: none are defined.
