@@ -47,6 +47,8 @@ def partitions_of(
     keys: pa.Array, partition_count: int, next_keyless: int = 0
 ) -> npt.NDArray[np.int32]:
     """The partition of each key; those without one take turns, beginning with `next_keyless`."""
+    if partition_count == 1:
+        return np.zeros(len(keys), np.int32)
     hashes = murmur2_column(keys) & np.uint32(0x7FFFFFFF)
     partitions = (hashes % np.uint32(partition_count)).astype(np.int32)
     if keys.null_count:

@@ -21,7 +21,7 @@ from semel.errors import OffsetOutOfRange, ProtocolError, RequestError, RequestT
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages import fetch
 
-FETCH_SIZE_MAX = 4 * 1024 * 1024
+FETCH_SIZE_MAX = 8 * 1024 * 1024
 _CONSUMER = -1
 _WAIT_MS_MAX = 500
 
