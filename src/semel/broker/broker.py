@@ -5,6 +5,7 @@ import base64
 from collections.abc import Callable
 from typing import NamedTuple
 
+from semel.broker import log
 from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
@@ -19,6 +20,7 @@ from semel.journal.settings import JournalSettings
 from semel.lane.lane import Lane, LaneSettings
 from semel.transactions.commands import TransactionSettings
 from semel.transactions.late_requests import LateRequests
+from semel.types import TopicPartition
 from semel.world import Clock, Randomness
 
 FRAME_SIZE_MAX = 2 * 2**20
@@ -57,8 +59,9 @@ class Broker:
         self.lane = Lane(journal, lane_settings(config), clock, randomness)
         self.frame_size_max = min(FRAME_SIZE_MAX, journal_settings.payload_bytes_max // 2)
         self.batch_size_most = journal_settings.payload_bytes_max // 4
-        self.waiting_room = WaitingRoom(self.lane)
+        self.waiting_room = WaitingRoom(self.lane, self.complain)
         self.late_requests = LateRequests()
+        self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
 
@@ -105,6 +108,12 @@ class Broker:
     def address_for(self, call: Call) -> tuple[str, int]:
         """Where this client finds the broker: the address it came to, unless one is advertised."""
         return self._advertised or call.peer.listener
+
+    def found_unreadable(self, partition: TopicPartition, error: Exception) -> None:
+        """Say it once: its readers will ask again and again."""
+        if partition not in self._unreadable:
+            self._unreadable.add(partition)
+            log.warning("a partition cannot be read", partition=str(partition), reason=str(error))
 
     def complain(self, message: str, error: Exception) -> None:
         """Tell of an error of our own. It ends the broker only if it left a step half done."""

@@ -67,7 +67,11 @@ class BrokerConfig:
     max_connections: int = _setting(10_000, "More are closed at once.", least=1)
     connections_max_idle_ms: int = _setting(600_000, "A silent connection is closed.", least=1000)
     fetch_max_bytes: int = _setting(
-        55 * 2**20, "The most that one fetch is answered with.", least=1024, most=2**30
+        8 * 2**20,
+        "The most that one fetch is answered with. Kafka's 55 MiB, read from a cold disk, would "
+        "hold up everyone else.",
+        least=1024,
+        most=2**30,
     )
     fetch_max_wait_ms: int = _setting(
         60_000, "A fetch that asks to wait longer is answered at this limit.", most=600_000

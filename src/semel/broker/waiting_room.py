@@ -32,8 +32,9 @@ class Replied(NamedTuple):
 
 
 class WaitingRoom:
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, complain: Callable[[str, Exception], None]) -> None:
         self._lane = lane
+        self._complain = complain
         self._last_ticket = 0
         self._waiting: dict[Ticket, asyncio.Future[Replied]] = {}
         self.changed = asyncio.Event()
@@ -114,3 +115,5 @@ class WaitingRoom:
                 self._unasked(lambda now_ms: groups.forget_ticket(ticket, now_ms))
             except JournalFull:
                 return  # Its session will time out instead.
+            except Exception as error:  # noqa: BLE001 - nobody else would hear of it.
+                self._complain("a member could not be forgotten", error)

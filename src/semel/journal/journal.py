@@ -164,8 +164,7 @@ class Journal:
             raise self._commit.failure
         position = self.end
         end = Position(position + HEADER_SIZE + size)
-        if end > self.segments.limit:
-            self._roll(size)
+        assert end <= self.segments.limit, "room for this frame was not reserved"
         header, self._checksum = head(
             parts, size, self._checksum, position, self.incarnation, self._commit.durable
         )
@@ -175,8 +174,14 @@ class Journal:
         self._commit.add(header, parts, end)
         if self._in_doubt:
             self._in_doubt = False
-            self._commit.when_durable(end, lambda: note.mark(self._device, failed=False))
+            self._commit.when_durable(end, self._clear_doubt)
         return Position(position + HEADER_SIZE)
+
+    def _clear_doubt(self) -> None:
+        try:
+            note.mark(self._device, failed=False)
+        except OSError as error:
+            self._commit.fail(error, "noting that the journal is whole")
 
     def fail(self, error: Exception, deed: str) -> None:
         """Nothing is written any more, as after a failed write."""

@@ -8,6 +8,7 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.lane import facts
+from semel.lane.internal_topics import TOPIC_ID_SIZE, creation
 from semel.lane.lane import FACT_SIZE_MAX, Lane
 from semel.lane.topics import (
     Topic,
@@ -17,7 +18,6 @@ from semel.lane.topics import (
 from semel.log.partition import Partition
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, Position, ProducerId
 
-TOPIC_ID_SIZE = 16
 CONFIG_SIZE_MAX = FACT_SIZE_MAX // 2
 """Bytes of all settings of a topic, so that the fact fits into the room reserved for it."""
 
@@ -48,28 +48,21 @@ def create_topic(lane: Lane, name: str, partition_count: int, config: dict[str, 
 
 def offsets_topic(lane: Lane) -> Topic:
     """The topic of the groups' offsets, made when the first group needs it."""
-    topic = lane.state.topics.get(OFFSETS_TOPIC)
-    if topic is None:
-        topic = create_topic(
-            lane,
-            OFFSETS_TOPIC,
-            lane.settings.offsets_partition_count,
-            {"cleanup.policy": "compact", "compression.type": "producer"},
-        )
-    return topic
+    return _internal_topic(lane, OFFSETS_TOPIC)
 
 
 def transactions_topic(lane: Lane) -> Topic:
     """The transaction log, made when the first transactional id needs it."""
-    topic = lane.state.topics.get(TRANSACTIONS_TOPIC)
-    if topic is None:
-        topic = create_topic(
-            lane,
-            TRANSACTIONS_TOPIC,
-            lane.settings.transactions_partition_count,
-            {"cleanup.policy": "compact", "compression.type": "uncompressed"},
-        )
-    return topic
+    return _internal_topic(lane, TRANSACTIONS_TOPIC)
+
+
+def _internal_topic(lane: Lane, name: str) -> Topic:
+    topics = lane.state.topics
+    if name not in topics:
+        draft = lane.draft(FACT_SIZE_MAX)
+        draft.add_fact(creation(lane, name))
+        draft.append()
+    return topics[name]
 
 
 def topic_named(lane: Lane, name: str) -> Topic:

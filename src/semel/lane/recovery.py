@@ -4,6 +4,8 @@ Frames are applied by the same methods as when they were new, in the same order,
 that has recovered and one that has lived agree.
 """
 
+import msgspec
+
 from semel.errors import CorruptJournal
 from semel.groups import records as group_records
 from semel.journal.journal import Journal
@@ -25,13 +27,21 @@ def recover(state: LaneState, journal: Journal) -> None:
         now_ms = frame.read_time(payload, position)
         for entry in frame.read_entries(payload, position):
             if entry.kind == frame.FACT:
-                _replay_fact(state, journal, facts.decode(entry.body))
+                _replay_fact(state, journal, _fact(entry))
             elif entry.kind == frame.BATCH:
                 _replay_batch(state, journal, entry, now_ms)
             else:
                 raise CorruptJournal(f"entry at byte {entry.body_position}: kind {entry.kind}")
     for partition in state.partitions.values():
         partition.settle(partition.log_end_offset)
+
+
+def _fact(entry: frame.Entry) -> facts.AnyFact:
+    try:
+        fact: facts.AnyFact = facts.decode(entry.body)
+    except msgspec.MsgspecError as error:
+        raise CorruptJournal(f"fact at byte {entry.body_position}: {error}") from error
+    return fact
 
 
 def _replay_fact(state: LaneState, journal: Journal, fact: facts.AnyFact) -> None:

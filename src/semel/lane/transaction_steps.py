@@ -8,6 +8,7 @@ One frame, one sync: when the client hears of it, it is done.
 from typing import TYPE_CHECKING
 
 from semel.lane import facts, frame
+from semel.lane.internal_topics import creation
 from semel.log.partition import Partition
 from semel.records import batch as record_batch
 from semel.records.control import Marker, MarkerType, encode_marker
@@ -18,7 +19,6 @@ from semel.transactions.commands import (
     Command,
     Context,
     Decision,
-    Expire,
     Markers,
     RaiseTerm,
 )
@@ -70,7 +70,10 @@ class TransactionStep:
             _add_markers(self._lane, draft, decision.markers)
         if not decision.values:
             return
-        topic = self._lane.state.topics[TRANSACTIONS_TOPIC]
+        topics = self._lane.state.topics
+        if TRANSACTIONS_TOPIC not in topics:
+            draft.add_fact(creation(self._lane, TRANSACTIONS_TOPIC))
+        topic = topics[TRANSACTIONS_TOPIC]
         transactional_id = decision.values[-1].transactional_id
         partition = topic.partitions[partition_for(transactional_id, len(topic.partitions))]
         batch = memoryview(encode_batch(self._records))
@@ -111,16 +114,6 @@ def take_transaction_step(
     draft = lane.draft(step.size, urgent=urgent, now_ms=now_ms)
     step.add_to(draft)
     return step.decision, draft.append()
-
-
-def abort_by_operator(lane: "Lane", current: Transaction) -> Position:
-    """Abort a transaction as its timer would: all of it, and its producer is fenced."""
-    now_ms = lane.clock.now_ms()
-    rung = context(lane, max(now_ms, current.deadline_ms or now_ms))
-    step = TransactionStep(lane, decide(current, Expire(), rung), now_ms)
-    draft = lane.draft(step.size, urgent=True, now_ms=now_ms)
-    step.add_to(draft)
-    return draft.append()
 
 
 def abort_hanging(

@@ -87,10 +87,6 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
 
-    @property
-    def has_delete_horizon(self) -> bool:
-        return bool(self.attributes & DELETE_HORIZON)
-
     def pack(self) -> bytes:
         return _HEADER.pack(*self)
 

@@ -93,6 +93,10 @@ class Expire(NamedTuple):
     """The timer has rung; without effect if the transaction is no longer overdue."""
 
 
+class Abort(NamedTuple):
+    """An operator's: as if the timer had rung."""
+
+
 class RaiseTerm(NamedTuple):
     """Acknowledged writes may be lost: abort what is open, complete what is decided."""
 
@@ -116,6 +120,7 @@ Command = (
     | End
     | Doom
     | Expire
+    | Abort
     | RaiseTerm
     | ForgetPartitions
     | ExpireId

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from semel.transactions import ending, initialising, joining
 from semel.transactions.commands import (
+    Abort,
     AddOffsets,
     AddPartitions,
     Command,
@@ -63,6 +64,8 @@ def _decide(  # noqa: PLR0911  One case per command.
             return ending.doom(current, command, context)
         case Expire():
             return ending.expire(current, context)
+        case Abort():
+            return ending.abort(current, context)
         case RaiseTerm():
             return ending.raise_term(current, context)
         case ForgetPartitions():

@@ -112,6 +112,13 @@ def expire(current: Transaction | None, context: Context) -> Decision:
     """
     if current is None or current.deadline_ms is None or context.now_ms < current.deadline_ms:
         return unchanged(current)
+    return abort(current, context)
+
+
+def abort(current: Transaction | None, context: Context) -> Decision:
+    """Abort what is ongoing, and fence its producer."""
+    if current is None or current.status is not Status.ONGOING:
+        return unchanged(current)
     prepared, aborted, markers = finish(current, context, commit=False, bump=True)
     return changed(context, prepared, aborted, markers=markers)
 

@@ -14,11 +14,17 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from semel.broker.answer import Answer, Call
-from semel.errors import FetchSessionIdNotFound, OffsetOutOfRange, RequestError
+from semel.errors import (
+    CorruptJournal,
+    FetchSessionIdNotFound,
+    OffsetOutOfRange,
+    RequestError,
+    StorageError,
+)
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
-from semel.types import Buffer, Offset, Position
+from semel.types import Buffer, Offset, Position, TopicPartition
 from semel.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -99,6 +105,7 @@ class _Look:
         self.is_enough = self._is_refused or self._size >= min(request.min_bytes, size_max)
 
     def _partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
+        key = TopicPartition(topic, wanted.partition)
         try:
             partition = partition_of(self._broker.lane, topic, wanted.partition)
             check_leader_epoch(wanted.current_leader_epoch, self._broker.lane.state.term)
@@ -109,7 +116,13 @@ class _Look:
             return PartitionData(wanted.partition, error.code, -1, records=b"")
         is_committed = self._isolation_level == READ_COMMITTED
         bound = partition.last_stable_offset if is_committed else partition.high_watermark
-        records = self._records(partition, wanted, bound)
+        try:
+            records = self._records(partition, wanted, bound)
+        except (CorruptJournal, OSError) as error:
+            # The reader's other partitions may be whole: only this one is refused.
+            self._broker.found_unreadable(key, error)
+            self._is_refused = True
+            return PartitionData(wanted.partition, StorageError.code, -1, records=b"")
         return PartitionData(
             wanted.partition,
             0,

@@ -55,6 +55,8 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
                     raise InvalidGroupId("a group needs a name")
                 offsets_topic(broker.lane)
             elif key_type == TRANSACTION:
+                if not key:
+                    raise InvalidRequest("a transactional id cannot be empty")
                 transactions_topic(broker.lane)
             else:
                 raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")

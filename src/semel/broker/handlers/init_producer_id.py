@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from semel.broker.answer import Answer, Call
 from semel.broker.transactional import take
 from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError
-from semel.lane.changes import take_producer_id, transactions_topic
+from semel.lane.changes import take_producer_id
 from semel.transactions.commands import InitProducer
 from semel.types import Position, ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -38,7 +38,6 @@ def _initialise(
         if transactional_id is None:
             producer_id, position = take_producer_id(broker.lane)
             return producer_id, 0, position
-        transactions_topic(broker.lane)
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
     command = InitProducer(

@@ -7,13 +7,16 @@ begins. A timestamp finds the first record at or after it,
 which means opening the one batch that holds it.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, Handled
 from semel.errors import CorruptMessage, RequestError, UnsupportedForMessageFormat
+from semel.journal.journal import Journal
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
+from semel.records.batch import NO_TIMESTAMP_MS
 from semel.records.records import decode_batch
 from semel.types import Offset, Position
 from semel.wire.messages.list_offsets import (
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_COMMITTED = 1
+BATCHES_AT_ONCE = 16
+"""Batches that are looked at before others get their turn."""
 
 RECORDS_OPENED_MAX = 100_000
 """A batch that claims more is answered with its first offset: real ones are far smaller, and a
@@ -44,57 +49,93 @@ class Found(NamedTuple):
 NOTHING = Found()
 
 
-def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> Answer:
-    return Answer(
-        ListOffsetsResponse(
-            topics=[
-                ListOffsetsTopicResponse(
-                    topic.name,
-                    [
-                        _look_up(broker, topic.name, wanted, request.isolation_level)
-                        for wanted in topic.partitions
-                    ],
-                )
-                for topic in request.topics
-            ]
-        ),
-        broker.lane.journal.end,
+def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> Handled:
+    ends_only = all(
+        wanted.timestamp in (LATEST, EARLIEST)
+        for topic in request.topics
+        for wanted in topic.partitions
     )
+    searches = _Searches(broker, request)
+    return searches.answer_at_once() if ends_only else searches.answer()
 
 
-def _look_up(
-    broker: "Broker", topic: str, wanted: ListOffsetsPartition, isolation_level: int
-) -> ListOffsetsPartitionResponse:
-    try:
-        partition = partition_of(broker.lane, topic, wanted.partition_index)
-        check_leader_epoch(wanted.current_leader_epoch, broker.lane.state.term)
-        is_committed = isolation_level == READ_COMMITTED
-        end = partition.last_stable_offset if is_committed else partition.high_watermark
-        found = _find(broker, partition, wanted.timestamp, end)
-    except RequestError as error:
-        return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
-    return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
+class _Searches:
+    """What one request asks for; a search by time reads batches and lets others have their turn."""
+
+    def __init__(self, broker: "Broker", request: ListOffsetsRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._position = broker.lane.journal.end
+
+    def answer_at_once(self) -> Answer:
+        return self._answer(
+            [
+                [self._end(topic.name, wanted) for wanted in topic.partitions]
+                for topic in self._request.topics
+            ]
+        )
+
+    async def answer(self) -> Answer:
+        return self._answer(
+            [
+                [await self._search(topic.name, wanted) for wanted in topic.partitions]
+                for topic in self._request.topics
+            ]
+        )
+
+    def _answer(self, found: list[list[ListOffsetsPartitionResponse]]) -> Answer:
+        topics = [
+            ListOffsetsTopicResponse(topic.name, partitions)
+            for topic, partitions in zip(self._request.topics, found, strict=True)
+        ]
+        return Answer(ListOffsetsResponse(topics=topics), self._position)
+
+    def _end(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        try:
+            partition, bound = self._partition(topic, wanted)
+        except RequestError as error:
+            return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
+        term = self._broker.lane.state.term
+        if wanted.timestamp == LATEST:
+            found = Found(-1, bound, term)
+        else:
+            start = partition.log_start_offset
+            found = Found(-1, start, partition.term_at(start, term))
+        return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
+
+    async def _search(
+        self, topic: str, wanted: ListOffsetsPartition
+    ) -> ListOffsetsPartitionResponse:
+        timestamp_ms = wanted.timestamp
+        if timestamp_ms in (LATEST, EARLIEST):
+            return self._end(topic, wanted)
+        try:
+            partition, bound = self._partition(topic, wanted)
+            if timestamp_ms == MAX_TIMESTAMP:
+                largest = self._broker.lane.journal.index.timestamp_max(partition.number)
+                timestamp_ms = NO_TIMESTAMP_MS if largest is None else largest
+            elif timestamp_ms < 0:
+                raise UnsupportedForMessageFormat(f"timestamp {timestamp_ms} has no meaning")
+        except RequestError as error:
+            return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
+        journal = self._broker.lane.journal
+        found = await _first_at_or_after(journal, partition, timestamp_ms, bound)
+        return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
+
+    def _partition(self, topic: str, wanted: ListOffsetsPartition) -> tuple[Partition, Offset]:
+        """The partition, and where it ends for this reader."""
+        lane = self._broker.lane
+        partition = partition_of(lane, topic, wanted.partition_index)
+        check_leader_epoch(wanted.current_leader_epoch, lane.state.term)
+        if self._request.isolation_level == READ_COMMITTED:
+            return partition, partition.last_stable_offset
+        return partition, partition.high_watermark
 
 
-def _find(broker: "Broker", partition: Partition, timestamp_ms: int, end: Offset) -> Found:
-    if timestamp_ms == LATEST:
-        return Found(-1, end, broker.lane.state.term)
-    if timestamp_ms == EARLIEST:
-        start = partition.log_start_offset
-        return Found(-1, start, partition.term_at(start, broker.lane.state.term))
-    if timestamp_ms == MAX_TIMESTAMP:
-        largest = broker.lane.journal.index.timestamp_max(partition.number)
-        return NOTHING if largest is None else _first_at_or_after(broker, partition, largest, end)
-    if timestamp_ms < 0:
-        raise UnsupportedForMessageFormat(f"timestamp {timestamp_ms} has no meaning")
-    return _first_at_or_after(broker, partition, timestamp_ms, end)
-
-
-def _first_at_or_after(
-    broker: "Broker", partition: Partition, timestamp_ms: int, end: Offset
+async def _first_at_or_after(
+    journal: Journal, partition: Partition, timestamp_ms: int, end: Offset
 ) -> Found:
     """The first readable record whose timestamp is not below `timestamp_ms`."""
-    journal = broker.lane.journal
     place = journal.index.first_at_or_after(partition.number, timestamp_ms)
     if place is None:
         return NOTHING
@@ -105,18 +146,20 @@ def _first_at_or_after(
         for row in range(span.first, span.stop):
             if span.base_offsets[row] >= end:
                 return NOTHING
-            batch = journal.read(Position(span.positions[row]), span.sizes[row])
-            found = _look_into(batch, timestamp_ms, start)
-            if found is not None:
-                return found
+            position = Position(span.positions[row])
+            header = record_batch.read_header(journal.read(position, record_batch.HEADER_SIZE))
+            if header.max_timestamp_ms >= timestamp_ms:
+                found = _look_into(journal.read(position, span.sizes[row]), timestamp_ms, start)
+                if found is not None:
+                    return found
+            if row % BATCHES_AT_ONCE == 0:
+                await asyncio.sleep(0)
     return NOTHING
 
 
 def _look_into(batch: bytes, timestamp_ms: int, start: int) -> Found | None:
     """The first record of the batch at or behind the offset `start` that is young enough."""
     header = record_batch.read(batch)
-    if header.max_timestamp_ms < timestamp_ms:
-        return None
     if header.is_log_append_time or header.record_count > RECORDS_OPENED_MAX:
         offset = max(header.base_offset, start)
         return Found(header.max_timestamp_ms, offset, header.leader_epoch)

@@ -17,7 +17,6 @@ from semel.broker.incoming import Missed, look_at
 from semel.broker.lookup import find_original
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
-    InvalidRequest,
     InvalidRequiredAcks,
     InvalidTransactionState,
     JournalFull,
@@ -154,7 +153,8 @@ class _Writer:
             self._begin(ENTRY_SIZE + len(batch))
         if self._draft is None:
             partition.found_no_room(header)
-            raise self._full or InvalidRequest("no frame was begun")
+            assert self._full is not None
+            raise self._full
         broker.metrics.bytes_in += len(batch)
         return incoming.accepted(self._draft.add_batch(partition, header, fingerprint, batch))
 

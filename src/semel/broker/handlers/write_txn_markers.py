@@ -18,7 +18,8 @@ from semel.errors import (
     RequestError,
 )
 from semel.lane.changes import partition_of
-from semel.lane.transaction_steps import abort_by_operator, abort_hanging
+from semel.lane.transaction_steps import abort_hanging, take_transaction_step
+from semel.transactions.commands import Abort
 from semel.transactions.verification import check_coordinator
 from semel.types import ProducerEpoch, ProducerId
 from semel.wire.messages.write_txn_markers import (
@@ -74,7 +75,7 @@ def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) 
             raise InvalidTransactionState("only its own producer may commit a transaction")
         current = lane.state.transactions.of_producer(producer_id)
         if current is not None and current.is_open:
-            abort_by_operator(lane, current)
+            take_transaction_step(lane, current.transactional_id, Abort(), urgent=True)
         else:
             abort_hanging(lane, partition, producer_id, epoch)
     except RequestError as error:
