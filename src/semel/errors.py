@@ -6,6 +6,7 @@ SemelError                      anything this package raises on purpose
 ├── JournalFailed               a write or sync failed; the process must end
 ├── JournalFull                 there is no room; refuse and change nothing
 ├── FolderInUse                 another broker has this folder
+├── CannotListen                the address is taken, or not ours
 ├── ConfigError                 a setting is unknown or its value is bad
 └── RequestError                the request is refused; reply with `code`
     └── one class per code below, named as Kafka names it
@@ -39,6 +40,10 @@ class JournalFull(SemelError):
 
 class FolderInUse(SemelError):
     """Another process holds the data folder."""
+
+
+class CannotListen(SemelError):
+    """The address is taken, or is not one of this machine."""
 
 
 class ConfigError(SemelError):

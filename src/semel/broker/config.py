@@ -82,7 +82,7 @@ class BrokerConfig:
     journal_segment_bytes: int = _setting(
         64 * 2**20,
         "Size of a journal file; a checkpoint is taken at its end.",
-        least=2**20,
+        least=1_500_000,
         most=2**32,
     )
     journal_group_commit: bool = _setting(

@@ -17,7 +17,7 @@ from semel.broker import log
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.topic_config import NOT_ENFORCED
-from semel.errors import ConfigError
+from semel.errors import CannotListen, ConfigError
 from semel.journal.file import FileDevice
 from semel.world import SystemClock, SystemRandomness
 
@@ -85,9 +85,10 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             await broker.start(tasks)
-            listener = await loop.create_server(
-                broker.connection, host, port, backlog=BACKLOG, reuse_address=True
-            )
+            with _naming(options.listen):
+                listener = await loop.create_server(
+                    broker.connection, host, port, backlog=BACKLOG, reuse_address=True
+                )
             try:
                 _announce(listener.sockets[0].getsockname()[:2], broker, options)
                 await stopped.wait()
@@ -99,6 +100,16 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
         pass
     finally:
         await broker.stop()
+
+
+@contextlib.contextmanager
+def _naming(place: str) -> Iterator[None]:
+    """Say which address it is that cannot be listened on."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise CannotListen(f"cannot listen on {place}: {reason.lower()}") from error
 
 
 class _Stopped(Exception):
@@ -123,7 +134,8 @@ def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions)
     if options.metrics is not None:
         from semel.broker.metrics import serve_metrics
 
-        metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
+        with _naming(options.metrics):
+            metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
     where = "a temporary folder" if options.ephemeral else str(options.data)
     shown = f"[{host}]" if ":" in host else host
