@@ -4,6 +4,7 @@ All of it goes to `build/peers`, and is fetched once; nothing is installed.
 """
 
 import hashlib
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -24,7 +25,14 @@ def jars(project: Path) -> Path:
         _run(
             "Maven Central",
             [
-                *("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
+                *(
+                    "mvn",
+                    "-q",
+                    "-B",
+                    "-f",
+                    str(pom),
+                    "dependency:copy-dependencies",
+                ),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={folder}"),
             ],
         )
@@ -46,7 +54,9 @@ def go_program(project: Path) -> Path:
     """The program that Go makes of a module, whose dependencies come from the Go proxy."""
 
     def fetch(folder: Path) -> None:
-        _run("the Go proxy", ["go", "build", "-o", str(folder / "program"), "."], folder=project)
+        _run("the Go proxy", ["go", "mod", "download"], folder=project)
+        build = ["go", "build", "-o", str(folder / "program"), "."]
+        subprocess.run(build, cwd=project, check=True, timeout=_TIMEOUT_S)
 
     sources = sorted(file for file in project.iterdir() if file.is_file())
     return _once(f"{project.name}-program", fetch, needs=["go"], sources=sources) / "program"
@@ -96,6 +106,7 @@ def _run(registry: str, command: Sequence[str], *, folder: Path = ROOT) -> str:
     except subprocess.TimeoutExpired:
         pytest.skip(f"{registry} did not answer in {_TIMEOUT_S} s")
     if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip().splitlines() or ["no reason was given"]
+        plain = re.sub(r"\x1b\[\d*m", "", done.stderr + done.stdout).strip()
+        said = plain.splitlines() or ["no reason was given"]
         pytest.skip(f"{registry} does not give it: {said[0]}")
     return done.stdout

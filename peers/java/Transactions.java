@@ -46,6 +46,7 @@ public final class Transactions {
             case "commit-and-abort" -> scenarios.commitAndAbort();
             case "fencing" -> scenarios.fencing();
             case "admin" -> scenarios.admin();
+            case "terminate" -> scenarios.terminate();
             case "timeout" -> scenarios.timeout();
             case "many" -> scenarios.many(Integer.parseInt(arguments[3]));
             case "process" -> scenarios.process(arguments[3], Integer.parseInt(arguments[4]));
@@ -156,9 +157,7 @@ public final class Transactions {
     }
 
     private void admin() throws Exception {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", servers);
-        try (Admin admin = Admin.create(settings);
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers));
                 KafkaProducer<String, String> producer = producer(topic, 60_000)) {
             say("version %d", admin.describeFeatures().featureMetadata().get()
                 .finalizedFeatures().get("transaction.version").maxVersionLevel());
@@ -191,17 +190,23 @@ public final class Transactions {
             } catch (KafkaException refusal) {
                 say("aborted %s", root(refusal).getClass().getSimpleName());
             }
+            admin.fenceProducers(Set.of(topic)).all().get();
+            say("after fencing %s", state(admin));
+            say("unknown %s", refusalOf(() ->
+                admin.describeTransactions(Set.of("nobody")).description("nobody").get()));
         }
-        try (Admin admin = Admin.create(settings);
+        say("committed %d", values("read_committed").size());
+    }
+
+    /** For clients since 4.2. */
+    private void terminate() throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers));
                 KafkaProducer<String, String> producer = producer(topic, 60_000)) {
             producer.beginTransaction();
             send(producer, 1, "terminated");
             producer.flush();
             admin.forceTerminateTransaction(topic).result().get();
             say("after termination %s", state(admin));
-            admin.fenceProducers(Set.of(topic)).all().get();
-            say("unknown %s", refusalOf(() ->
-                admin.describeTransactions(Set.of("nobody")).description("nobody").get()));
         }
         say("committed %d", values("read_committed").size());
     }
@@ -224,9 +229,7 @@ public final class Transactions {
     }
 
     private void timeout() throws Exception {
-        Properties settings = new Properties();
-        settings.put("bootstrap.servers", servers);
-        try (Admin admin = Admin.create(settings);
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers));
                 KafkaProducer<String, String> producer = producer(topic, 500)) {
             producer.beginTransaction();
             send(producer, 0, "late");
@@ -285,8 +288,8 @@ public final class Transactions {
     private void process(String output, int count) {
         Map<TopicPartition, Long> done = new HashMap<>();
         int round = 0;
-        try (KafkaConsumer<String, String> consumer = consumer("processor", "read_committed");
-                KafkaProducer<String, String> producer = producer("processor", 60_000)) {
+        try (KafkaConsumer<String, String> consumer = consumer(topic, "read_committed");
+                KafkaProducer<String, String> producer = producer(topic, 60_000)) {
             consumer.subscribe(List.of(topic));
             while (done.values().stream().mapToLong(Long::longValue).sum() < count) {
                 ConsumerRecords<String, String> records = consumer.poll(Duration.ofMillis(200));
