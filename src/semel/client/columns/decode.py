@@ -135,10 +135,7 @@ def _strided(
 def _walked(plain: Buffer, buffer: Bytes, places: list[tuple[int, int, int]]) -> WalkedRecords:
     # `bytes` answers an index several times faster than a memoryview.
     quick = plain if isinstance(plain, bytes) else bytes(plain)
-    found = [record_bounds(quick, buffer, *place) for place in places]
-    begins = np.concatenate([bounds[0] for bounds in found])
-    ends = np.concatenate([bounds[1] for bounds in found])
-    return WalkedRecords(plain, buffer, begins, ends)
+    return WalkedRecords(plain, buffer, [record_bounds(quick, buffer, *one) for one in places])
 
 
 def _arrays(

@@ -1,5 +1,6 @@
 """The fields of records of any shape: numbers, and where keys, values and headers stand."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,21 @@ def read_fields(buffer: Bytes, begins: Numbers, ends: Numbers) -> RecordFields:
         raise CorruptMessage("a record does not end where its size says")
     return RecordFields(
         timestamp_deltas_ms, offset_deltas, keys, values, header_counts, position, ends
+    )
+
+
+def joined(parts: Sequence[RecordFields]) -> RecordFields:
+    def column(numbers: Callable[[RecordFields], Numbers]) -> Numbers:
+        return np.concatenate([numbers(part) for part in parts])
+
+    return RecordFields(
+        column(lambda part: part.timestamp_deltas_ms),
+        column(lambda part: part.offset_deltas),
+        Span(column(lambda part: part.keys.begins), column(lambda part: part.keys.sizes)),
+        Span(column(lambda part: part.values.begins), column(lambda part: part.values.sizes)),
+        column(lambda part: part.header_counts),
+        column(lambda part: part.header_begins),
+        column(lambda part: part.ends),
     )
 
 
