@@ -1,0 +1,255 @@
+"""The driver's transaction against a broker: what is written once, skipped, and refused."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semel.client.blocking import Connected, shared
+from semel.client.columns.encode import encode
+from semel.client.columns.rows import rows_from
+from semel.client.groups import committed_offsets
+from semel.spark import committing
+from semel.spark.committing import Fenced, commit_batch
+from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
+from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
+from semel.testing import Broker
+from semel.types import TopicPartition
+from support import topics
+
+FIRST_RUN, SECOND_RUN = "run-1", "run-2"
+
+
+@pytest.fixture
+def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
+    name = topics.name_for(request.node.name)
+    topics.create(semel_broker.bootstrap_servers, name, 2)
+    return name
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> Iterator[None]:
+    yield
+    forget_everything()
+
+
+def forget_everything() -> None:
+    """As a process that has just started."""
+    committing._known.clear()
+
+
+class Sink:
+    def __init__(self, broker: Broker, topic: str, **options: str) -> None:
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **options}
+        self.settings: SinkSettings = sink_settings(sink_options(given))
+        self.connected: Connected = shared(self.settings.client)
+        self.servers = broker.bootstrap_servers
+        self.topic = topic
+
+    def write(
+        self,
+        number: int,
+        values: Sequence[bytes],
+        *,
+        query: str = "q",
+        run: str = FIRST_RUN,
+        consumed: dict[TopicPartition, int] | None = None,
+    ) -> Verdict:
+        rows = rows_from(None, pa.array(values, pa.binary()), now_ms=1)
+        partitions = pa.array([index % 2 for index in range(len(values))], pa.int32()).to_numpy()
+        encoded = [
+            (TopicPartition(self.topic, batch.partition), batch.content)
+            for batch in encode(rows, partitions)
+        ]
+        return self.connected.run(
+            commit_batch(
+                self.connected.cluster,
+                self.settings,
+                self.settings.transactional_id or f"id-{self.topic}",
+                Marker(query, number, run),
+                encoded,
+                consumed,
+            )
+        )
+
+    def values(self) -> list[bytes]:
+        return topics.values(self.servers, self.topic)
+
+    def offsets_of(self, group: str) -> dict[TopicPartition, int]:
+        return self.connected.run(committed_offsets(self.connected.cluster, group))
+
+
+def test_batches_of_a_run_are_all_there(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic)
+    for number in range(4):
+        assert sink.write(number, [b"%d" % number]) is Verdict.WRITE
+    assert sink.values() == [b"0", b"1", b"2", b"3"]
+    marker = {TopicPartition(topic, 0): 4}
+    assert sink.offsets_of(f"semel-sink-id-{topic}") == marker
+
+
+def test_a_batch_that_is_run_again_is_skipped(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"a", b"b"])
+    forget_everything()
+    assert sink.write(0, [b"a", b"b"], run=SECOND_RUN) is Verdict.SKIP
+    assert sink.write(1, [b"c"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b", b"c"]
+
+
+def test_without_the_check_a_replay_is_doubled(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic, delivery="at-least-once")
+    sink.write(0, [b"a"])
+    forget_everything()
+    sink.write(0, [b"a"], run=SECOND_RUN)
+    assert sink.values() == [b"a", b"a"]
+
+
+def test_an_empty_batch_still_moves_the_marker(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic)
+    assert sink.write(0, []) is Verdict.WRITE
+    assert sink.offsets_of(f"semel-sink-id-{topic}") == {TopicPartition(topic, 0): 1}
+    assert sink.values() == []
+
+
+def test_what_a_dead_driver_left_open_is_rolled_back(semel_broker: Broker, topic: str) -> None:
+    with topics.transaction(semel_broker.bootstrap_servers, f"id-{topic}") as dead:
+        topics.fill_transaction(dead, topic, [b"half"])
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"whole"])
+    assert sink.values() == [b"whole"]
+
+
+def test_a_zombie_driver_is_fenced_and_told_so(semel_broker: Broker, topic: str) -> None:
+    zombie = Sink(semel_broker, topic)
+    zombie.write(0, [b"a"])
+    left = dict(committing._known)
+    forget_everything()
+    living = Sink(semel_broker, topic)
+    # It has taken the id over and not come to a batch of its own.
+    assert living.write(0, [b"a"], run=SECOND_RUN) is Verdict.SKIP
+    committing._known.update(left)
+    with pytest.raises(Fenced, match="another driver"):
+        zombie.write(1, [b"zombie"])
+    forget_everything()
+    assert living.write(1, [b"b"], run=SECOND_RUN) is Verdict.WRITE
+    assert living.values() == [b"a", b"b"]
+
+
+def test_a_zombie_does_not_fence_the_living_driver(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"a"])
+    zombie_knows = dict(committing._known)
+    forget_everything()
+    sink.write(1, [b"b"], run=SECOND_RUN)
+    living_knows = dict(committing._known)
+    committing._known.update(zombie_knows)
+    with pytest.raises(BatchBehind):
+        sink.write(0, [b"zombie"], run=FIRST_RUN)
+    committing._known.update(living_knows)
+    assert sink.write(2, [b"c"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b", b"c"]
+
+
+def test_a_rolled_back_checkpoint_is_refused_unless_overridden(
+    semel_broker: Broker, topic: str
+) -> None:
+    sink = Sink(semel_broker, topic)
+    for number in range(3):
+        sink.write(number, [b"%d" % number])
+    forget_everything()
+    with pytest.raises(BatchBehind, match="its checkpoint was rolled back"):
+        sink.write(1, [b"1"], run=SECOND_RUN)
+    again = Sink(semel_broker, topic, overrideMarker="true")
+    assert again.write(1, [b"1 again"], run=SECOND_RUN) is Verdict.WRITE
+    assert again.write(2, [b"2 again"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"0", b"1", b"1 again", b"2", b"2 again"]
+
+
+def test_a_new_query_on_an_old_id_is_written_from_its_first_batch(
+    semel_broker: Broker, topic: str
+) -> None:
+    sink = Sink(semel_broker, topic)
+    for number in range(3):
+        sink.write(number, [b"old %d" % number])
+    forget_everything()
+    for number in range(3):
+        assert sink.write(number, [b"new %d" % number], query="new") is Verdict.WRITE
+    assert len(sink.values()) == 6
+
+
+def test_two_queries_on_one_id_are_told(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"one"], query="one", run=FIRST_RUN)
+    first_knows = dict(committing._known)
+    forget_everything()
+    sink.write(0, [b"two"], query="two", run=SECOND_RUN)
+    committing._known.update(first_knows)
+    with pytest.raises(SharedTransactionalId, match="two queries share this transactional id"):
+        sink.write(1, [b"one"], query="one", run=FIRST_RUN)
+    forget_everything()
+    with pytest.raises(SharedTransactionalId):
+        sink.write(1, [b"one"], query="one", run="a restart of it")
+    assert sink.values() == [b"one", b"two"]
+
+
+def test_two_sinks_of_one_run_need_names(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"first"])
+    with pytest.raises(TwoSinks, match="give each a name of its own"):
+        sink.write(0, [b"second"])
+    # It is so also where Spark has taken another process for the second.
+    forget_everything()
+    with pytest.raises(TwoSinks):
+        sink.write(0, [b"second"])
+    assert sink.values() == [b"first"]
+
+
+def test_a_restart_far_on_without_a_marker_is_warned_of(
+    semel_broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Sink(semel_broker, topic)
+    with caplog.at_level(logging.WARNING):
+        sink.write(7, [b"a"])
+        sink.write(8, [b"b"])
+    assert [line for line in caplog.messages if "no marker" in line] == [
+        f"id-{topic} has no marker though batch 7 is not the first: it is new here, or the "
+        f"cluster has let the group semel-sink-id-{topic} expire"
+    ]
+
+
+def test_consumed_offsets_are_part_of_the_transaction(semel_broker: Broker, topic: str) -> None:
+    sink = Sink(semel_broker, topic, offsetsGroup=f"lag-{topic}")
+    consumed = {TopicPartition(topic, 1): 17, TopicPartition("on-another-cluster", 0): 5}
+    sink.write(0, [b"a"], consumed=consumed)
+    assert sink.offsets_of(f"lag-{topic}") == {TopicPartition(topic, 1): 17}
+
+
+def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
+    semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    original = committing.TransactionalSession.initialise
+
+    async def noted(session: Any) -> Any:
+        taken.append(session.transactional_id)
+        return await original(session)
+
+    monkeypatch.setattr(committing.TransactionalSession, "initialise", noted)
+    sink = Sink(semel_broker, topic)
+    for number in range(3):
+        sink.write(number, [b"x"])
+    assert taken == [f"id-{topic}"]
+
+
+def test_a_broker_that_is_killed_and_comes_back_does_not_matter(tmp_path: Any) -> None:
+    with Broker(data=tmp_path) as broker:
+        topics.create(broker.bootstrap_servers, "t", 2)
+        sink = Sink(broker, "t")
+        sink.write(0, [b"a"])
+        broker.kill()
+        broker.start()
+        sink.write(1, [b"b"])
+        assert sink.values() == [b"a", b"b"]

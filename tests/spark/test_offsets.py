@@ -1,0 +1,93 @@
+"""How many offsets a micro-batch and a task get."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.spark.offsets import (
+    OffsetRange,
+    count_between,
+    from_json,
+    limited,
+    limited_by_size,
+    split,
+    to_json,
+)
+from semel.types import TopicPartition
+
+Counts = dict[TopicPartition, int]
+
+PLACES = [TopicPartition(topic, number) for topic in ("a", "b") for number in range(3)]
+
+counts = st.dictionaries(st.sampled_from(PLACES), st.integers(0, 10_000), min_size=1)
+
+
+def between(
+    sizes: Counts,
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    start = {place: 7 + place.partition for place in sizes}
+    return start, {place: start[place] + size for place, size in sizes.items()}
+
+
+@given(counts)
+def test_offsets_survive_the_json_of_a_checkpoint(offsets: Counts) -> None:
+    assert from_json(to_json(offsets)) == offsets
+
+
+def test_the_json_is_that_of_sparks_kafka_source() -> None:
+    offsets = {TopicPartition("t", 10): 3, TopicPartition("t", 2): 4, TopicPartition("s", 0): 5}
+    assert to_json(offsets) == {"s": {"0": 5}, "t": {"2": 4, "10": 3}}
+
+
+@pytest.mark.parametrize("text", [[], 3, {"t": 3}, {"t": {"x": 3}}, {"t": {"0": "three"}}])
+def test_anything_else_is_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="JSON such as"):
+        from_json(text)
+
+
+@given(counts, st.integers(1, 20_000))
+def test_a_limit_is_kept_and_no_partition_is_forgotten(sizes: Counts, count_max: int) -> None:
+    start, end = between(sizes)
+    short = limited(start, end, count_max)
+    # Each partition may be rounded up to one offset.
+    assert count_between(start, short) <= max(count_max, 0) + len(sizes)
+    for place, size in sizes.items():
+        assert start[place] <= short[place] <= end[place]
+        assert (short[place] > start[place]) == (size > 0)
+
+
+def test_partitions_share_a_limit_by_what_they_have() -> None:
+    start, end = between({PLACES[0]: 900, PLACES[1]: 100})
+    short = limited(start, end, 100)
+    assert [short[place] - start[place] for place in PLACES[:2]] == [90, 10]
+
+
+@given(counts, st.integers(1, 10**6), st.floats(0.5, 2000))
+def test_a_limit_of_bytes_is_kept_by_the_expected_sizes(
+    sizes: Counts, size_max: int, size_per_offset: float
+) -> None:
+    start, end = between(sizes)
+    expected = dict.fromkeys(sizes, size_per_offset)
+    short = limited_by_size(start, end, size_max, expected)
+    assert count_between(start, short) * size_per_offset <= size_max + len(sizes) * size_per_offset
+    assert all((short[place] > start[place]) == (size > 0) for place, size in sizes.items())
+
+
+@given(counts, st.integers(0, 50))
+def test_split_ranges_cover_every_offset_once(sizes: Counts, count_min: int) -> None:
+    start, end = between(sizes)
+    parts = split([OffsetRange(place, start[place], end[place]) for place in sizes], count_min)
+    assert all(part.size > 0 for part in parts)
+    for place in sizes:
+        own = [part for part in parts if part.partition == place]
+        bounds = [start[place], *(part.end for part in own)]
+        assert [part.start for part in own] == bounds[:-1]
+        assert bounds[-1] == end[place]
+
+
+def test_large_ranges_are_cut_into_as_many_parts_as_wanted() -> None:
+    parts = split([OffsetRange(PLACES[0], 0, 900), OffsetRange(PLACES[1], 0, 100)], 10)
+    assert [(part.partition, part.size) for part in parts] == [
+        *[(PLACES[0], 100)] * 9,
+        (PLACES[1], 100),
+    ]

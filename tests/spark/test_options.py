@@ -1,0 +1,212 @@
+"""Options by their names and kinds: what is taken, what is refused, and with which words."""
+
+import pytest
+
+from semel.client.offsets import Isolation
+from semel.errors import ConfigError
+from semel.records.compression import Compression
+from semel.spark.bounds import EARLIEST, LATEST, Missing, batch_end, batch_start, stream_start
+from semel.spark.options import BOOTSTRAP_SERVERS_VARIABLE
+from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
+from semel.spark.source_settings import SourceSettings, source_options, source_settings
+from semel.types import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "one:9092,two:9093"}
+
+
+def source(**given: str) -> SourceSettings:
+    names = {name.replace("__", "."): value for name, value in given.items()}
+    return source_settings(source_options({**SERVERS, "subscribe": "t", **names}))
+
+
+def sink(**given: str) -> SinkSettings:
+    names = {name.replace("__", "."): value for name, value in given.items()}
+    return sink_settings(sink_options({**SERVERS, "topic": "t", **names}))
+
+
+def test_defaults_of_a_source() -> None:
+    settings = source()
+    assert settings.isolation is Isolation.READ_COMMITTED
+    assert settings.fails_on_data_loss
+    assert (settings.lookup_retries, settings.lookup_pause_ms) == (3, 10)
+    assert settings.task_client.timeout_ms == 120_000
+    assert settings.client.bootstrap_servers == "one:9092,two:9093"
+    assert "headers" not in settings.columns
+    assert settings.limits == (None, None, 15 * 60_000, None)
+
+
+def test_names_may_be_written_in_any_case_as_spark_hands_them_over_in_lower_case() -> None:
+    assert source(MINPARTITIONS="7").partitions_min == 7
+    assert source(minpartitions="7").partitions_min == 7
+
+
+def test_every_option_of_a_source_is_read() -> None:
+    settings = source(
+        maxOffsetsPerTrigger="100",
+        minOffsetsPerTrigger="10",
+        maxTriggerDelay="5m",
+        maxBytesPerTrigger="3m",
+        failOnDataLoss="false",
+        fetchOffset__numRetries="5",
+        fetchOffset__retryIntervalMs="20",
+        kafkaConsumer__pollTimeoutMs="1000",
+        includeHeaders="true",
+        groupIdPrefix="mine",
+        kafka__group__id="ours",
+        kafka__isolation__level="read_uncommitted",
+        kafka__request__timeout__ms="2000",
+        kafka__client__id="me",
+    )
+    assert settings.limits == (100, 10, 300_000, 3 << 20)
+    assert not settings.fails_on_data_loss
+    assert (settings.lookup_retries, settings.lookup_pause_ms) == (5, 20)
+    assert (settings.client.timeout_ms, settings.task_client.timeout_ms) == (2000, 1000)
+    assert settings.client.client_id == "me"
+    assert settings.columns[-1] == "headers"
+    assert settings.isolation is Isolation.READ_UNCOMMITTED
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("maxoffsetpertrigger", "maxOffsetsPerTrigger"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("failOnDataloss2", "failOnDataLoss"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(
+    name: str, near: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"did you mean '{near}'"):
+        source_options({**SERVERS, name: "x"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.auto.offset.reset",
+        "kafka.key.deserializer",
+        "kafka.value.deserializer",
+        "kafka.key.serializer",
+        "kafka.value.serializer",
+        "kafka.enable.auto.commit",
+        "kafka.interceptor.classes",
+        "auto.offset.reset",
+    ],
+)
+def test_options_that_contradict_the_source_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"option {name} is not supported: "):
+        source_options({**SERVERS, name: "x"})
+
+
+def test_settings_of_kafkas_java_client_are_taken_and_have_no_effect() -> None:
+    assert source(kafka__max__poll__records="5", kafka__session__timeout__ms="10") == source()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("minPartitions", "-1"),
+        ("minPartitions", "many"),
+        ("maxOffsetsPerTrigger", "0"),
+        ("maxBytesPerTrigger", "10x"),
+        ("maxTriggerDelay", "soon"),
+        ("failOnDataLoss", "no"),
+        ("kafka.isolation.level", "serializable"),
+        ("assign", "[1, 2]"),
+        ("subscribePattern", "("),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_name_of_its_option(name: str, value: str) -> None:
+    way = {} if name in {"assign", "subscribePattern"} else {"subscribe": "t"}
+    with pytest.raises(ConfigError, match=f"option {name} is "):
+        source_settings(source_options({**SERVERS, **way, name: value}))
+
+
+def test_no_more_can_be_asked_for_at_least_than_at_most() -> None:
+    with pytest.raises(ConfigError, match="more than maxOffsetsPerTrigger, 5"):
+        source(maxOffsetsPerTrigger="5", minOffsetsPerTrigger="6")
+
+
+@pytest.mark.parametrize("ways", [{}, {"subscribe": "a", "assign": '{"a": [0]}'}])
+def test_exactly_one_way_to_say_what_is_read(ways: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="one of the options subscribe, subscribePattern, assign"):
+        source_settings(source_options({**SERVERS, **ways}))
+
+
+def test_the_cluster_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(BOOTSTRAP_SERVERS_VARIABLE, "there:1")
+    assert sink_settings(sink_options({"topic": "t"})).client.bootstrap_servers == "there:1"
+    monkeypatch.delenv(BOOTSTRAP_SERVERS_VARIABLE)
+    with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers is missing"):
+        sink_settings(sink_options({"topic": "t"}))
+
+
+def test_times_win_over_times_by_partition_and_those_over_offsets() -> None:
+    given = {
+        "startingTimestamp": "1000",
+        "startingOffsetsByTimestamp": '{"t": {"0": 2000}}',
+        "startingOffsets": "earliest",
+    }
+    assert stream_start(source_options(given)).timestamp_ms == 1000
+    del given["startingTimestamp"]
+    assert stream_start(source_options(given)).timestamps_ms == {TopicPartition("t", 0): 2000}
+    del given["startingOffsetsByTimestamp"]
+    assert stream_start(source_options(given)).offset == EARLIEST
+
+
+def test_streams_begin_at_the_end_and_batches_at_the_beginning() -> None:
+    none = source_options({})
+    assert stream_start(none).offset == LATEST
+    assert batch_start(none).offset == EARLIEST
+    assert batch_end(none).offset == LATEST
+    assert stream_start(none).missing is Missing.REFUSE
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"startingOffsets": "latest"}, "not 'latest'"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, r"t-0 is not -1 \(latest\) here"),
+        ({"startingOffsets": "{"}, "option startingOffsets is"),
+        ({"startingOffsetsByTimestampStrategy": "maybe"}, "it is one of error, latest"),
+    ],
+)
+def test_a_batch_cannot_begin_just_anywhere(given: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        batch_start(source_options(given))
+
+
+def test_a_stream_has_no_end_and_a_batch_not_at_the_beginning() -> None:
+    with pytest.raises(ConfigError, match="a stream has no end"):
+        stream_start(source_options({"endingOffsets": "latest"}))
+    with pytest.raises(ConfigError, match="not 'earliest'"):
+        batch_end(source_options({"endingOffsets": "earliest"}))
+
+
+def test_options_of_a_sink() -> None:
+    plain = sink()
+    assert plain.marker_place == TopicPartition("t", 0)
+    assert plain.checks_marker
+    assert plain.transactional_id_of("q") == "semel-q-sink"
+    given = sink(
+        name="mine",
+        delivery="at-least-once",
+        markerTopic="m",
+        kafka__compression__type="zstd",
+        kafka__transaction__timeout__ms="9000",
+        maxEncodedBytes="1g",
+    )
+    assert given.transactional_id_of("q") == "semel-q-mine"
+    assert not given.checks_marker
+    assert given.marker_place == TopicPartition("m", 0)
+    assert given.compression is Compression.ZSTD
+    assert given.transaction_timeout_ms == 9000
+    assert given.encoded_size_max == 1 << 30
+
+
+def test_a_sink_whose_topics_come_from_a_column_needs_a_place_for_its_marker() -> None:
+    settings = sink_settings(sink_options(SERVERS))
+    with pytest.raises(ConfigError, match="option markerTopic is missing"):
+        _ = settings.marker_place

@@ -1,0 +1,244 @@
+"""Pipelines on a local Spark: each micro-batch once, whatever is run again."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+import semel
+import semel.spark
+from semel.spark import Session
+from semel.testing import Broker
+from support import queries, topics
+
+VALUES = [b"%04d" % number for number in range(600)]
+BATCHES = {"maxOffsetsPerTrigger": "200"}
+
+
+@pytest.fixture
+def orders(semel_broker: Broker, name: str) -> str:
+    """A topic with 600 records in two partitions, which make three micro-batches."""
+    servers, topic = semel_broker.bootstrap_servers, f"{name}-in"
+    topics.create(servers, topic, 2)
+    for partition in (0, 1):
+        topics.fill(servers, topic, VALUES[partition::2], partition)
+    topics.create(servers, name, 3)
+    return topic
+
+
+def values(spark: Session, topic: str) -> list[bytes]:
+    return topics.values(spark.bootstrap_servers, topic)
+
+
+def test_a_batch_query_reads_what_a_batch_job_wrote(spark: Session, name: str) -> None:
+    frame = spark.range(1000).selectExpr("string(id) AS key", "concat('v', id) AS value")
+    frame.write.format("semel").mode("append").option("topic", name).save()
+    read = spark.read.format("semel").option("subscribe", name).load()
+    pairs = read.selectExpr("string(key) AS key", "string(value) AS value").collect()
+    assert sorted((row.key, row.value) for row in pairs) == sorted(
+        (str(number), f"v{number}") for number in range(1000)
+    )
+
+
+def test_every_column_comes_through_spark_as_the_client_reads_it(spark: Session, name: str) -> None:
+    frame = spark.range(10).selectExpr(
+        "IF(id % 2 = 0, NULL, string(id)) AS key",
+        "IF(id % 3 = 0, NULL, binary(string(id))) AS value",
+        "IF(id % 5 = 0, NULL, array(named_struct('key', 'h', 'value', binary(string(id))))) "
+        "AS headers",
+        "0 AS partition",
+    )
+    frame.write.format("semel").mode("append").option("topic", name).save()
+    read = spark.read.format("semel").option("subscribe", name).option("includeHeaders", "true")
+    found = read.load().orderBy("offset").toArrow()
+    columns = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    expected = semel.read(
+        name, bootstrap_servers=spark.bootstrap_servers, columns=[*columns, "headers"]
+    )
+    assert found.to_pylist() == expected.to_pylist()
+    assert found.column("value").to_pylist()[:4] == [None, b"1", b"2", None]
+
+
+def test_a_stream_is_copied_batch_by_batch(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    sink = queries.stream(spark, orders, **BATCHES).writeStream.format("semel")
+    query = queries.finish(sink.option("topic", name), tmp_path)
+    assert queries.batch_count(query) == 3
+    assert values(spark, name) == VALUES
+
+
+def test_a_batch_that_spark_runs_again_is_not_written_again(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        sink = queries.stream(spark, orders, **BATCHES).writeStream.format("semel")
+        query = queries.finish(sink.option("topic", name), tmp_path)
+        queries.forget_commits(tmp_path, 2)
+    assert [progress["batchId"] for progress in query.recentProgress] == [2]
+    assert values(spark, name) == VALUES
+
+
+def test_a_query_restarted_with_another_parallelism_goes_on(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    servers = spark.bootstrap_servers
+    first = queries.stream(spark, orders, **BATCHES).repartition(4).writeStream.format("semel")
+    queries.finish(first.option("topic", name), tmp_path)
+    queries.forget_commits(tmp_path, 2)
+    topics.grow(servers, name, 5)
+    topics.fill(servers, orders, [b"more"])
+    second = queries.stream(spark, orders, minPartitions="5").writeStream.format("semel")
+    queries.finish(second.option("topic", name), tmp_path)
+    assert values(spark, name) == [*VALUES, b"more"]
+
+
+def test_a_deleted_checkpoint_means_everything_again_and_never_a_gap(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    for checkpoint in (tmp_path / "one", tmp_path / "two"):
+        sink = queries.stream(spark, orders).writeStream.format("semel").option("topic", name)
+        queries.finish(sink.option("transactionalId", name), checkpoint)
+        queries.delete(checkpoint)
+    assert values(spark, name) == sorted(VALUES * 2)
+
+
+def test_a_rolled_back_checkpoint_is_refused_unless_overridden(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def sink(**options: str) -> None:
+        writer = queries.stream(spark, orders, **BATCHES).writeStream.format("semel")
+        queries.finish(writer.option("topic", name).options(**options), tmp_path)
+
+    sink()
+    queries.roll_back(tmp_path, 1)
+    with pytest.raises(StreamingQueryException, match="its checkpoint was rolled back"):
+        sink()
+    assert values(spark, name) == VALUES
+    sink(overrideMarker="true")
+    assert len(values(spark, name)) == len(VALUES) + 400
+
+
+def test_two_queries_on_one_id_are_told(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def run(checkpoint: str) -> None:
+        sink = queries.stream(spark, orders, **BATCHES).writeStream.format("semel")
+        shared = sink.option("topic", name).option("transactionalId", name)
+        queries.finish(shared, tmp_path / checkpoint)
+
+    run("one")
+    run("two")
+    topics.fill(spark.bootstrap_servers, orders, [b"more"])
+    with pytest.raises(StreamingQueryException, match="two queries share this transactional id"):
+        run("one")
+
+
+def test_a_task_that_is_retried_writes_its_rows_once(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    failed = tmp_path / "failed"
+
+    def fail_once(batches: object) -> object:
+        for batch in batches:  # type: ignore[attr-defined]
+            if not failed.exists():
+                failed.touch()
+                raise RuntimeError("the first task fails")
+            yield batch
+
+    # A local session gives a task one attempt: the query fails, and its next run does the batch.
+    frame = queries.stream(spark, orders).mapInArrow(fail_once, "key binary, value binary")
+    with pytest.raises(StreamingQueryException, match="the first task fails"):
+        queries.finish(
+            frame.writeStream.format("semel").option("topic", name), tmp_path / "checkpoint"
+        )
+    assert values(spark, name) == []
+    queries.finish(frame.writeStream.format("semel").option("topic", name), tmp_path / "checkpoint")
+    assert values(spark, name) == VALUES
+
+
+def test_batches_in_which_nothing_is_left_are_committed_too(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    frame = queries.stream(spark, orders, **BATCHES).where("string(value) >= '0500'")
+    for _ in range(2):
+        sink = frame.writeStream.format("semel").option("topic", name)
+        queries.finish(sink, tmp_path)
+        queries.forget_commits(tmp_path, 2)
+    assert values(spark, name) == VALUES[500:]
+
+
+def test_a_job_written_for_kafka_runs_by_changing_the_name_of_the_format(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    source = (
+        spark.readStream.format("semel")
+        .option("kafka.bootstrap.servers", spark.bootstrap_servers)
+        .option("subscribe", orders)
+        .option("startingOffsets", f'{{"{orders}": {{"0": -2, "1": 100}}}}')
+        .option("failOnDataLoss", "false")
+        .option("kafka.max.poll.records", "500")
+        .load()
+    )
+    sink = (
+        source.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)")
+        .writeStream.format("semel")
+        .option("kafka.bootstrap.servers", spark.bootstrap_servers)
+        .option("kafka.acks", "all")
+        .option("topic", name)
+    )
+    queries.finish(sink, tmp_path)
+    assert len(values(spark, name)) == 500
+
+
+def test_a_mistake_in_an_option_is_seen_at_load(spark: Session) -> None:
+    with pytest.raises(Exception, match="did you mean 'subscribe'"):
+        spark.readStream.format("semel").option("subscribed", "t").load()
+
+
+def test_consumed_offsets_are_shown_by_a_group(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    import confluent_kafka
+
+    frame = queries.stream(spark, orders)
+    sink = frame.writeStream.format("semel").option("topic", name).option("offsetsGroup", name)
+    queries.finish(sink, tmp_path)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": spark.bootstrap_servers, "group.id": name, "log_level": 0}
+    )
+    places = [confluent_kafka.TopicPartition(orders, number) for number in range(2)]
+    found = [place.offset for place in consumer.committed(places, 30)]
+    consumer.close()
+    assert found == [300, 300]
+
+
+def test_two_sinks_of_one_batch_need_names(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def both(frame: DataFrame, batch_id: int, *, are_named: bool) -> None:
+        for number in (1, 2):
+            id_ = f"{name}-{number}" if are_named else name
+            writer = frame.write.format("semel").mode("append").option("topic", name)
+            writer.option("transactionalId", id_).option("batchId", str(batch_id)).save()
+
+    frame = queries.stream(spark, orders)
+    with pytest.raises(StreamingQueryException, match="two sinks of one micro-batch share it"):
+        queries.finish(
+            frame.writeStream.foreachBatch(lambda df, number: both(df, number, are_named=False)),
+            tmp_path / "unnamed",
+        )
+    assert values(spark, name) == VALUES
+    queries.finish(
+        frame.writeStream.foreachBatch(lambda df, number: both(df, number, are_named=True)),
+        tmp_path / "named",
+    )
+    assert values(spark, name) == sorted(VALUES * 3)
+
+
+def test_arrow_types_reach_spark_as_they_are(spark: Session, orders: str) -> None:
+    read = spark.read.format("semel").option("subscribe", orders).load().toArrow()
+    assert read.schema.field("timestamp").type == pa.timestamp("us", "UTC")
+    assert read.num_rows == len(VALUES)

@@ -1,0 +1,304 @@
+"""The default sink as Spark calls it, without Spark: columns, places, sizes, messages."""
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from semel.errors import ConfigError
+from semel.spark import committing
+from semel.spark.source import SemelSource
+from semel.spark.task import BatchTooLarge
+from semel.testing import Broker
+from support import topics
+
+QUERY, RUN = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
+
+TYPES: dict[str, Any] = {
+    "binary": "binary",
+    "string": "string",
+    "int": "integer",
+    "long": "long",
+    "headers": {
+        "type": "array",
+        "containsNull": True,
+        "elementType": {
+            "type": "struct",
+            "fields": [
+                {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+                {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+            ],
+        },
+    },
+}
+
+
+def schema(**columns: str) -> StructType:
+    fields = [
+        {"name": name, "type": TYPES[kind], "nullable": True, "metadata": {}}
+        for name, kind in columns.items()
+    ]
+    built = StructType.fromJson({"type": "struct", "fields": fields})
+    assert isinstance(built, StructType)
+    return built
+
+
+@pytest.fixture(autouse=True)
+def in_a_task() -> Iterator[None]:
+    properties = {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": RUN}
+    context = TaskContext.__new__(TaskContext)
+    context._partitionId, context._localProperties = 0, properties
+    TaskContext._setTaskContext(context)
+    yield
+    TaskContext._setTaskContext(None)
+    committing._known.clear()
+
+
+@pytest.fixture
+def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
+    name = topics.name_for(request.node.name)
+    topics.create(semel_broker.bootstrap_servers, name, 3)
+    return name
+
+
+def source(broker: Broker, **options: str) -> SemelSource:
+    names = {name.replace("__", "."): value for name, value in options.items()}
+    return SemelSource({"kafka.bootstrap.servers": broker.bootstrap_servers, **names})
+
+
+def rows(kind: StructType, *values: tuple[Any, ...]) -> pa.RecordBatch:
+    columns = list(zip(*values, strict=True))
+    arrow = to_arrow_schema(kind, timezone="UTC")
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, arrow, strict=True)],
+        schema=arrow,
+    )
+
+
+def write(
+    data_source: SemelSource, kind: StructType, *tasks: list[pa.RecordBatch], batch_id: int = 0
+) -> list[WriterCommitMessage]:
+    """As Spark does it: the writer travels to tasks, their messages to another one."""
+    sent = pickle.dumps(data_source.streamWriter(kind, False))
+    messages = [pickle.loads(sent).write(iter(batches)) for batches in tasks]
+    travelled = pickle.loads(pickle.dumps(messages))
+    data_source.streamWriter(kind, False).commit(travelled, batch_id)
+    return messages
+
+
+def test_rows_arrive_with_key_value_and_headers(semel_broker: Broker, topic: str) -> None:
+    kind = schema(key="string", value="binary", headers="headers", partition="int")
+    batch = rows(
+        kind,
+        ("k", b"v", [{"key": "h", "value": b"1"}, {"key": "h", "value": None}], 0),
+        (None, None, None, 1),
+        ("", b"", [], 2),
+    )
+    write(source(semel_broker, topic=topic), kind, [batch])
+    assert topics.committed(semel_broker.bootstrap_servers, topic) == [
+        (0, 0, b"k", b"v", (("h", b"1"), ("h", None))),
+        (1, 0, None, None, ()),
+        (2, 0, b"", b"", ()),
+    ]
+
+
+def test_keys_lie_where_other_clients_put_them(semel_broker: Broker, topic: str) -> None:
+    servers = semel_broker.bootstrap_servers
+    keys = [b"key %d" % number for number in range(200)]
+    other = f"{topic}-other"
+    topics.create(servers, other, 3)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0}
+    )
+    for key in keys:
+        producer.produce(other, b"", key=key)
+    producer.flush()
+    kind = schema(key="binary", value="binary")
+    write(source(semel_broker, topic=topic), kind, [rows(kind, *((key, b"") for key in keys))])
+    placed = {one.key: one.partition for one in topics.committed(servers, topic)}
+    assert placed == {one.key: one.partition for one in topics.committed(servers, other)}
+
+
+def test_rows_without_keys_are_spread(semel_broker: Broker, topic: str) -> None:
+    kind = schema(value="string")
+    write(source(semel_broker, topic=topic), kind, [rows(kind, *[("x",)] * 9)])
+    found = topics.committed(semel_broker.bootstrap_servers, topic)
+    assert [one.partition for one in found] == [0] * 3 + [1] * 3 + [2] * 3
+
+
+def test_tasks_keep_their_order_within_a_partition(semel_broker: Broker, topic: str) -> None:
+    kind = schema(value="string", partition="int")
+    tasks = [
+        [rows(kind, *((f"{task}-{batch}-{row}", 1) for row in range(10))) for batch in range(3)]
+        for task in range(4)
+    ]
+    write(source(semel_broker, topic=topic), kind, *tasks)
+    found = [one.value for one in topics.committed(semel_broker.bootstrap_servers, topic)]
+    assert found == [
+        f"{task}-{batch}-{row}".encode()
+        for task in range(4)
+        for batch in range(3)
+        for row in range(10)
+    ]
+
+
+def test_a_column_may_name_the_topics_of_one_transaction(semel_broker: Broker, topic: str) -> None:
+    other = f"{topic}-other"
+    topics.create(semel_broker.bootstrap_servers, other)
+    kind = schema(topic="string", value="string")
+    batch = rows(kind, (topic, "a"), (other, "b"), (topic, "c"))
+    write(source(semel_broker, markerTopic=topic), kind, [batch])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"c"]
+    assert topics.values(semel_broker.bootstrap_servers, other) == [b"b"]
+
+
+def test_the_option_wins_over_the_column(semel_broker: Broker, topic: str) -> None:
+    kind = schema(topic="string", value="string")
+    write(source(semel_broker, topic=topic), kind, [rows(kind, ("elsewhere", "a"))])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ((None, "a", 0), "column topic is null"),
+        (("no such topic", "a", 0), "topic no such topic of column topic does not exist"),
+        (("{topic}", "a", 3), "column partition is 3 in a row: .* has 3 partitions"),
+        (("{topic}", "a", -2), "column partition is -2"),
+    ],
+)
+def test_rows_that_cannot_be_placed_are_refused(
+    semel_broker: Broker, topic: str, row: tuple[str | None, str, int], words: str
+) -> None:
+    kind = schema(topic="string", value="string", partition="int")
+    name = topic if row[0] == "{topic}" else row[0]
+    with pytest.raises(ConfigError, match=words):
+        write(source(semel_broker, markerTopic=topic), kind, [rows(kind, (name, *row[1:]))])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ({"key": "string"}, {"topic": "t"}, "column value is missing"),
+        ({"value": "int"}, {"topic": "t"}, "column value is int: it has to be string or binary"),
+        ({"value": "string", "key": "long"}, {"topic": "t"}, "column key is bigint"),
+        ({"value": "string", "partition": "long"}, {"topic": "t"}, "column partition is bigint"),
+        ({"value": "string", "headers": "string"}, {"topic": "t"}, "column headers is string"),
+        ({"value": "string"}, {}, "option topic is missing, and there is no column topic"),
+        ({"value": "string", "topic": "string"}, {}, "option markerTopic is missing"),
+        ({"value": "string"}, {"topic": "t", "batchId": "1"}, "batchId is for batch jobs"),
+        ({"value": "string"}, {"topic": "t", "topics": "u"}, "did you mean 'topic'"),
+    ],
+)
+def test_a_data_frame_that_cannot_be_written_is_refused_before_anything_runs(
+    semel_broker: Broker, columns: dict[str, str], options: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        source(semel_broker, **options).streamWriter(schema(**columns), False)
+
+
+def test_a_task_without_rows_returns_a_message(semel_broker: Broker, topic: str) -> None:
+    kind = schema(value="string")
+    empty, full = write(source(semel_broker, topic=topic), kind, [], [rows(kind, ("a",))])
+    assert isinstance(empty, WriterCommitMessage)
+    assert isinstance(full, WriterCommitMessage)
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a"]
+
+
+def test_a_batch_without_tasks_writes_nothing(semel_broker: Broker, topic: str) -> None:
+    write(source(semel_broker, topic=topic), schema(value="string"))
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
+
+
+def test_too_much_for_the_driver_is_refused_with_the_option_to_lower(
+    semel_broker: Broker, topic: str
+) -> None:
+    kind = schema(value="binary")
+    options = {"topic": topic, "maxEncodedBytes": "10k", "kafka__compression__type": "none"}
+    half = rows(kind, (bytes(6000),))
+    with pytest.raises(BatchTooLarge, match=r"maxOffsetsPerTrigger .*spark\.driver\.maxResultSize"):
+        write(source(semel_broker, **options), kind, [half, half])
+    with pytest.raises(BatchTooLarge):
+        write(source(semel_broker, **options), kind, [half], [half])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
+
+
+def test_abort_has_nothing_to_undo(semel_broker: Broker, topic: str) -> None:
+    kind = schema(value="string")
+    data_source = source(semel_broker, topic=topic)
+    sent = pickle.dumps(data_source.streamWriter(kind, False))
+    message = pickle.loads(sent).write(iter([rows(kind, ("a",))]))
+    data_source.streamWriter(kind, False).abort([message, None], 0)
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
+
+
+def test_all_tasks_of_a_batch_count_the_partitions_alike(semel_broker: Broker, topic: str) -> None:
+    servers = semel_broker.bootstrap_servers
+    kind = schema(key="string", value="string")
+    sent = pickle.dumps(source(semel_broker, topic=topic).streamWriter(kind, False))
+    batch = rows(kind, *((f"k{number}", "v") for number in range(50)))
+    early = pickle.loads(sent).write(iter([batch]))
+    topics.grow(servers, topic, 7)
+    late = pickle.loads(sent).write(iter([batch]))
+    places = [[place for place, _ in message.batches] for message in (early, late)]
+    assert places[0] == places[1]
+
+
+def test_a_batch_job_is_one_transaction(semel_broker: Broker, topic: str) -> None:
+    kind = schema(value="string")
+    writer = source(semel_broker, topic=topic).writer(kind, False)
+    message = pickle.loads(pickle.dumps(writer)).write(iter([rows(kind, ("a",), ("b",))]))
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
+    pickle.loads(pickle.dumps(writer)).commit([message])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"b"]
+
+
+def test_a_batch_job_with_a_number_is_written_once(semel_broker: Broker, topic: str) -> None:
+    TaskContext._setTaskContext(_outside_of_queries())
+    kind = schema(value="string")
+    for batch_id, value in ((0, "a"), (0, "a"), (1, "b"), (1, "b")):
+        options = {"topic": topic, "transactionalId": topic, "batchId": str(batch_id)}
+        writer = source(semel_broker, **options).writer(kind, False)
+        writer.commit([writer.write(iter([rows(kind, (value,))]))])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"b"]
+
+
+def _outside_of_queries() -> TaskContext:
+    context = TaskContext.__new__(TaskContext)
+    context._partitionId, context._localProperties = 0, {}
+    return context
+
+
+def test_what_a_batch_job_cannot_ask_for(semel_broker: Broker, topic: str) -> None:
+    kind = schema(value="string")
+    with pytest.raises(ConfigError, match="cannot be overwritten"):
+        source(semel_broker, topic=topic).writer(kind, True)
+    with pytest.raises(ConfigError, match="batchId needs transactionalId"):
+        source(semel_broker, topic=topic, batchId="1").writer(kind, False)
+
+
+def test_consumed_offsets_come_from_the_checkpoint(
+    semel_broker: Broker, topic: str, tmp_path: Any
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(
+        f'v1\n{{"batchWatermarkMs":0}}\n{{"{topic}": {{"0": 12, "1": 7}}}}\n{{"logOffset": 3}}\n-\n'
+    )
+    kind = schema(value="string")
+    options = {"topic": topic, "checkpointLocation": tmp_path.as_uri(), "offsetsGroup": topic}
+    write(source(semel_broker, **options), kind, [rows(kind, ("a",))])
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": semel_broker.bootstrap_servers, "group.id": topic, "log_level": 0}
+    )
+    places = [confluent_kafka.TopicPartition(topic, number) for number in range(3)]
+    found = [place.offset for place in consumer.committed(places, 30)]
+    consumer.close()
+    assert found == [12, 7, confluent_kafka.OFFSET_INVALID]

@@ -1,0 +1,51 @@
+"""Streaming queries of tests, and what can befall their checkpoints."""
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+
+def stream(spark: SparkSession, topic: str, **options: str) -> DataFrame:
+    """Keys and values of a topic from its beginning."""
+    reader = spark.readStream.format("semel").option("subscribe", topic)
+    reader = reader.option("startingOffsets", "earliest").options(**options)
+    return reader.load().select("key", "value")
+
+
+def finish(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
+    """Run the query up to what is there now."""
+    chosen = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = chosen.start()
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+    return query
+
+
+def batch_count(query: StreamingQuery) -> int:
+    return len(query.recentProgress)
+
+
+def forget_commits(checkpoint: Path, first: int) -> None:
+    """As if the driver had died after the sink's commit of these batches and before Spark's."""
+    _remove_from(checkpoint / "commits", first)
+
+
+def roll_back(checkpoint: Path, first: int) -> None:
+    """As if a backup from before these batches had been put in place."""
+    _remove_from(checkpoint / "commits", first)
+    _remove_from(checkpoint / "offsets", first)
+
+
+def _remove_from(folder: Path, first: int) -> None:
+    for file in folder.iterdir():
+        number = file.name.removeprefix(".").removesuffix(".crc")
+        if number.isdecimal() and int(number) >= first:
+            file.unlink()
+
+
+def delete(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
