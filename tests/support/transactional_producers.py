@@ -1,4 +1,4 @@
-"""The transactional producers of the three Python clients behind one face, with their defaults.
+"""The transactional producers of the three Python clients behind one face.
 
 Calls block. A failure is raised as the client raises it; `is_fenced` tells whether it says that
 another producer has the place.
@@ -51,9 +51,10 @@ class ConfluentProducer:
                 # No longer than the transaction may take, as librdkafka wants it.
                 "message.timeout.ms": min(timeout_ms, 60_000),
                 "linger.ms": 0,
-                # librdkafka 2.16 may drop a broker handle that a request of the coordinator waits
-                # for when it bootstraps again, and then waits for ever.
+                # With its default, to bootstrap again when no broker is left, librdkafka 2.16 was
+                # seen to hang in send_offsets_to_transaction after its only broker was restarted.
                 "metadata.recovery.strategy": "none",
+                # Its default of ten seconds would be spent waiting after every kill.
                 "reconnect.backoff.max.ms": 500,
                 **QUIET,
             }
