@@ -9,7 +9,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from semel.client.producing.core import Answer, ProducerCore, Request
+from semel.client.producing.core import ProducerCore
+from semel.client.producing.exchange import Answer, Request
 from semel.errors import (
     InvalidProducerEpoch,
     LeaderNotAvailable,

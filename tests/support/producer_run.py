@@ -4,7 +4,8 @@ import enum
 from random import Random
 
 from semel.client.producing.batch import Batch, Identity
-from semel.client.producing.core import ProducerCore, Request
+from semel.client.producing.core import ProducerCore
+from semel.client.producing.exchange import Request
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import MessageTooLarge
 from semel.types import TopicPartition

@@ -6,7 +6,8 @@ import pytest
 
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.producing.batch import Batch, Identity
-from semel.client.producing.core import Answer, ProducerCore, Request
+from semel.client.producing.core import ProducerCore
+from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.settings import ProducerSettings
 from semel.client.producing.transaction import NotInOrder
 from semel.errors import (

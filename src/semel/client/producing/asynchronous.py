@@ -119,12 +119,15 @@ class AsyncProducer:
         Waits while the topic is not known, or too much is on its way.
         """
         core, intake = self._core, self._intake
-        if not intake.knows(topic) or core.fatal is not None or not core.has_room:
+        if topic not in intake.queues or core.is_hindered:
             await self._prepare(topic)
         if core.transaction is not None:
             core.transaction.check_open()
         now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
-        key_bytes, value_bytes = intake.key_bytes(key), intake.value_bytes(value)
+        key_bytes = None if key is None and intake.is_plain else intake.key_bytes(key)
+        value_bytes = (
+            value if type(value) is bytes and intake.is_plain else intake.value_bytes(value)
+        )
         batch = intake.put(
             topic, key_bytes, value_bytes, as_headers(headers) if headers else (), now_ms, partition
         )
@@ -139,7 +142,7 @@ class AsyncProducer:
     async def _prepare(self, topic: str) -> None:
         engine = self._machine().engine
         core = self._core
-        if not self._intake.knows(topic):
+        if topic not in self._intake.queues:
             await engine.learn(topic)
         try:
             async with asyncio.timeout(core.settings.block_timeout_ms / 1000):

@@ -137,7 +137,8 @@ class Batch:
         plain += _VARINTS[size] if size < _VARINT_COUNT else _varint(size)
         plain += body
         self.record_count = number + 1
-        self.max_timestamp_ms = max(self.max_timestamp_ms, timestamp_ms)
+        if timestamp_ms > self.max_timestamp_ms:  # noqa: PLR1730 - a call less for each record.
+            self.max_timestamp_ms = timestamp_ms
         return number
 
     @property
@@ -180,16 +181,11 @@ class Batch:
         self.may_be_stored = False
 
 
-def size_bound(key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]) -> int:
-    """No less than the record takes in a batch without compression."""
-    size = RECORD_OVERHEAD_SIZE
-    if key is not None:
-        size += len(key)
-    if value is not None:
-        size += len(value)
-    for name, content in headers:
-        size += _HEADER_OVERHEAD_SIZE + 4 * len(name) + len(content or b"")
-    return size
+def headers_size(headers: Sequence[RecordHeader]) -> int:
+    """No less than the headers of a record take in a batch without compression."""
+    return sum(
+        _HEADER_OVERHEAD_SIZE + 4 * len(name) + len(content or b"") for name, content in headers
+    )
 
 
 def _record(

@@ -150,10 +150,13 @@ class Producer:
         Waits while the topic is not known, or too much is on its way.
         """
         core, intake = self._core, self._intake
-        if not intake.knows(topic) or core.fatal is not None or not core.has_room:
+        if topic not in intake.queues or core.is_hindered:
             self._prepare(topic)
         now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
-        key_bytes, value_bytes = intake.key_bytes(key), intake.value_bytes(value)
+        key_bytes = None if key is None and intake.is_plain else intake.key_bytes(key)
+        value_bytes = (
+            value if type(value) is bytes and intake.is_plain else intake.value_bytes(value)
+        )
         wire_headers = as_headers(headers) if headers else ()
         with self._lock:
             if core.transaction is not None:
@@ -171,7 +174,7 @@ class Producer:
         core = self._core
         if self._is_closed:
             raise NotInOrder("the producer is closed")
-        if not self._intake.knows(topic):
+        if topic not in self._intake.queues:
             self._call(lambda machinery: machinery.engine.learn(topic))
         with self._room:
             if not core.has_room and core.fatal is None:

@@ -5,10 +5,16 @@ that `drain` returns, and tells of each either its answers or that it was lost.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from semel.client.producing import verdict
-from semel.client.producing.batch import NOBODY, Batch, Identity
+from semel.client.producing.batch import (
+    NOBODY,
+    RECORD_OVERHEAD_SIZE,
+    Batch,
+    Identity,
+    headers_size,
+)
+from semel.client.producing.exchange import Answer, Request, Work
 from semel.client.producing.queue import PartitionQueue
 from semel.client.producing.settings import ACKS_NONE, ProducerSettings
 from semel.client.producing.transaction import Transaction
@@ -24,32 +30,11 @@ from semel.records.records import RecordHeader
 from semel.types import EPOCH_MAX, TopicPartition
 
 
-class Request(NamedTuple):
-    """One Produce: at most one batch of each partition that this broker leads."""
-
-    node_id: int
-    batches: list[Batch]
-    timeout_ms: int
-
-
-class Answer(NamedTuple):
-    """What a broker said of one batch."""
-
-    error: RequestError | None
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-
-
-class Work(NamedTuple):
-    requests: list[Request]
-    wake_at_ms: float | None
-    """When to drain again, unless something happens before."""
-
-
 class ProducerCore:
     def __init__(self, settings: ProducerSettings) -> None:
         self.settings = settings
+        self._batch_size_max = settings.batch_size_max
+        self._buffered_size_max = settings.buffered_size_max
         self.identity = NOBODY
         self.transaction = (
             None if settings.transactional_id is None else Transaction(settings.transactional_id)
@@ -88,7 +73,12 @@ class ProducerCore:
 
     @property
     def has_room(self) -> bool:
-        return self.buffered_size < self.settings.buffered_size_max
+        return self.buffered_size < self._buffered_size_max
+
+    @property
+    def is_hindered(self) -> bool:
+        """Whether a record cannot be taken now."""
+        return self.buffered_size >= self._buffered_size_max or self.fatal is not None
 
     def append(
         self,
@@ -99,19 +89,30 @@ class ProducerCore:
         timestamp_ms: int,
     ) -> Batch:
         """The batch that has the record, as its last one."""
-        batch, grown = queue.append(
-            key, value, headers, timestamp_ms, self.settings.batch_size_max, self._begin
-        )
-        self.buffered_size += grown
+        size = RECORD_OVERHEAD_SIZE
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += headers_size(headers)
+        batch = queue.filling
+        if batch is None or batch.size + size > self._batch_size_max:
+            batch = self._begin(queue, timestamp_ms)
+        batch.size += size
+        self.buffered_size += size
+        batch.append(key, value, headers, timestamp_ms)
         return batch
 
-    def _begin(self, place: TopicPartition, timestamp_ms: int) -> Batch:
-        self._active[place] = self._queues[place]
+    def _begin(self, queue: PartitionQueue, timestamp_ms: int) -> Batch:
+        queue.close()
+        batch = queue.filling = Batch(queue.place, timestamp_ms)
+        self.buffered_size += batch.size
+        self._active[queue.place] = queue
         if self.transaction is not None:
-            self.transaction.touch(place)
-        self.has_news = True
-        batch = Batch(place, timestamp_ms)
+            self.transaction.touch(queue.place)
         self._begun.append(batch)
+        self.has_news = True
         return batch
 
     # Sending

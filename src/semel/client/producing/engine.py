@@ -13,7 +13,8 @@ from semel.client.cluster import Cluster
 from semel.client.producing import requests, verdict
 from semel.client.producing.batch import Batch
 from semel.client.producing.coordination import new_producer_id
-from semel.client.producing.core import ProducerCore, Request
+from semel.client.producing.core import ProducerCore
+from semel.client.producing.exchange import Request
 from semel.client.producing.intake import Intake
 from semel.client.producing.settings import ACKS_NONE
 from semel.client.producing.verdict import Kind
@@ -177,7 +178,7 @@ class Engine:
             await asyncio.sleep(max(0, pause_ms) / 1000)
             pause_ms = _METADATA_PAUSE_MS
             try:
-                described = await self._cluster.describe(self._intake.topics)
+                described = await self._cluster.describe(list(self._intake.queues))
             except RequestError:
                 continue
             except ProtocolError:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from semel.client.metadata import NO_NODE, Topic
-from semel.client.producing.batch import Batch, size_bound
+from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.partitioners import Partitioner
 from semel.client.producing.queue import PartitionQueue
-from semel.errors import MessageTooLarge, UnknownTopicOrPartition
+from semel.errors import UnknownTopicOrPartition
 from semel.records.records import RecordHeader
 from semel.types import TopicPartition
 
@@ -47,20 +47,15 @@ class Intake:
         self._partitioner = partitioner
         self.key_bytes = key_serializer
         self.value_bytes = value_serializer
-        self._queues: dict[str, list[PartitionQueue]] = {}
-
-    def knows(self, topic: str) -> bool:
-        return topic in self._queues
-
-    @property
-    def topics(self) -> frozenset[str]:
-        return frozenset(self._queues)
+        self.is_plain = key_serializer is as_bytes and value_serializer is as_bytes
+        self.queues: dict[str, list[PartitionQueue]] = {}
+        """The partitions of each topic that is known."""
 
     def learn(self, topic: Topic) -> None:
         places = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
-        known = self._queues.get(topic.name, [])
+        known = self.queues.get(topic.name, [])
         if len(places) != len(known):
-            self._queues[topic.name] = [self._core.queue(place) for place in places]
+            self.queues[topic.name] = [self._core.queue(place) for place in places]
         self._core.learn_leaders(
             (place, None if each.leader_id == NO_NODE else each.leader_id)
             for place, each in zip(places, topic.partitions, strict=True)
@@ -76,7 +71,7 @@ class Intake:
         partition: int | None,
     ) -> Batch:
         """The batch that has the record, as its last one; the topic is known."""
-        queues = self._queues[topic]
+        queues = self.queues[topic]
         if partition is None:
             size = (0 if value is None else len(value)) + (0 if key is None else len(key))
             partition = self._partitioner.choose(topic, key, size, len(queues))
@@ -85,13 +80,3 @@ class Intake:
                 f"topic {topic} has no partition {partition}: it has {len(queues)}"
             )
         return self._core.append(queues[partition], key, value, headers, timestamp_ms)
-
-    def check_size(
-        self, key: bytes | None, value: bytes | None, headers: Sequence[RecordHeader]
-    ) -> None:
-        size = size_bound(key, value, headers)
-        if size > self._core.settings.request_size_max:
-            raise MessageTooLarge(
-                f"a record of {size} bytes is larger than request_size_max, "
-                f"{self._core.settings.request_size_max} bytes"
-            )

@@ -15,10 +15,9 @@ it is asked about once more, and given up unless the broker has it. The others g
 
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
-from semel.client.producing.batch import NOBODY, Batch, Identity, size_bound
-from semel.records.records import RecordHeader
+from semel.client.producing.batch import NOBODY, Batch, Identity
 from semel.types import TopicPartition
 
 
@@ -59,29 +58,6 @@ class PartitionQueue:
         yield from self.closed
         if self.filling is not None:
             yield self.filling
-
-    def append(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[RecordHeader],
-        timestamp_ms: int,
-        size_max: int,
-        begin: Callable[[TopicPartition, int], Batch],
-    ) -> tuple[Batch, int]:
-        """The batch that has the record now, and what its memory has grown by."""
-        size = size_bound(key, value, headers)
-        grown = size
-        batch = self.filling
-        if batch is not None and batch.size + size > size_max:
-            self.close()
-            batch = None
-        if batch is None:
-            batch = self.filling = begin(self.place, timestamp_ms)
-            grown += batch.size
-        batch.size += size
-        batch.append(key, value, headers, timestamp_ms)
-        return batch, grown
 
     def oldest_waiting(self) -> Batch | None:
         """The first to come of those that are not under way, and so the first to be overdue."""

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from semel.client.producing.core import Answer, Request
+from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.settings import ProducerSettings
 from semel.client.refusal import refusal
 from semel.errors import NONE, MessageTooLarge, ProtocolError, RequestError

@@ -1,0 +1,54 @@
+"""What a broker has stored, read by a consumer that knows nothing of the producer under test."""
+
+import asyncio
+
+from semel.client.address import parse_bootstrap_servers
+from semel.client.cluster import Cluster
+from semel.client.consumer import Consumer
+from semel.client.groups import committed_offsets
+from semel.client.offsets import Isolation, ends_of
+from semel.records.records import Record
+from semel.testing import Broker
+from semel.types import TopicPartition
+
+
+def stored(broker: Broker, topic: str, *, is_committed_only: bool = False) -> list[list[Record]]:
+    """The records of each partition of the topic, up to where it ends now."""
+    isolation = Isolation.READ_COMMITTED if is_committed_only else Isolation.READ_UNCOMMITTED
+
+    async def read() -> list[list[Record]]:
+        async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as cluster:
+            count = len((await cluster.topics([topic]))[topic].partitions)
+            places = [TopicPartition(topic, number) for number in range(count)]
+            left = {
+                place: end
+                for place, end in (await ends_of(cluster, places, isolation)).items()
+                if end
+            }
+            found: dict[TopicPartition, list[Record]] = {place: [] for place in places}
+            if left:
+                async with Consumer(
+                    cluster, dict.fromkeys(left, 0), isolation=isolation
+                ) as consumer:
+                    async for chunk in consumer:
+                        found[chunk.partition] += chunk.records
+                        if chunk.next_offset >= left.get(chunk.partition, 0):
+                            left.pop(chunk.partition, None)
+                        if not left:
+                            break
+            return [found[place] for place in places]
+
+    return asyncio.run(read())
+
+
+def numbers(broker: Broker, topic: str, *, is_committed_only: bool = False) -> list[list[int]]:
+    partitions = stored(broker, topic, is_committed_only=is_committed_only)
+    return [[int(record.value or b"") for record in records] for records in partitions]
+
+
+def group_offsets(broker: Broker, group_id: str) -> dict[TopicPartition, int]:
+    async def ask() -> dict[TopicPartition, int]:
+        async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as cluster:
+            return await committed_offsets(cluster, group_id)
+
+    return asyncio.run(ask())
