@@ -12,6 +12,7 @@ import pyarrow as pa
 import semel
 from bench import load
 from bench.figures import Figure, Plan, durable_broker
+from semel.client.columns.ranges import FETCH_SIZE_MAX
 from semel.client.columns.schema import schema_of
 from semel.testing import Broker
 
@@ -101,7 +102,7 @@ def _consume(broker: Broker, topic: str, count: int) -> None:
             "bootstrap.servers": broker.bootstrap_servers,
             "group.id": "bench",
             "enable.auto.commit": False,
-            "max.partition.fetch.bytes": 4 * 1024 * 1024,
+            "max.partition.fetch.bytes": FETCH_SIZE_MAX,
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
