@@ -195,3 +195,20 @@ def test_without_a_broker_a_producer_gives_up_in_time() -> None:
             producer.send("t", b"x").result(30)
         with pytest.raises(SemelError):
             producer.send("unknown", b"x")
+
+
+def test_a_callback_that_would_wait_for_itself_is_refused(broker: Broker) -> None:
+    outcomes: list[object] = []
+    done = threading.Event()
+
+    def wait(_: object) -> None:
+        try:
+            producer.flush()
+        except NotInOrder as error:
+            outcomes.append(error)
+        done.set()
+
+    with semel.Producer(broker.bootstrap_servers) as producer:
+        producer.send("calls", b"x", on_delivery=wait)
+        assert done.wait(30)
+    assert len(outcomes) == 1

@@ -1,9 +1,10 @@
 """Transactions of the producer against Semel brokers, in both dialects of the protocol."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,6 +179,38 @@ def test_the_asynchronous_face_has_transactions_too(broker: Broker, dialect: str
     asyncio.run(work())
     assert committed(broker, topic) == [1, 3]
     assert group_offsets(broker, topic) == {TopicPartition(topic, 0): 2}
+
+
+def test_an_interrupted_commit_is_aborted_or_asked_for_again(tmp_path: Path) -> None:
+    async def interrupted(work: Coroutine[Any, Any, None]) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(work, 0.2)
+
+    async def work(broker: Broker) -> None:
+        async with semel.AsyncProducer(broker.bootstrap_servers, transactional_id="id") as producer:
+            async with producer.transaction():
+                await producer.send("t", b"1")
+            await producer.begin_transaction()
+            await producer.send("t", b"2")
+            broker.pause()
+            await interrupted(producer.commit_transaction())
+            broker.resume()
+            with pytest.raises(MustAbort):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+            await producer.send("t", b"3")
+            await producer.flush()
+            broker.pause()
+            await interrupted(producer.commit_transaction())
+            broker.resume()
+            with pytest.raises(OutcomeUnknown):
+                await producer.abort_transaction()
+            await producer.commit_transaction()
+
+    with Broker(data=tmp_path / "data", settings=SETTINGS) as broker:
+        asyncio.run(work(broker))
+        assert committed(broker, "t") == [1, 3]
 
 
 def test_a_transaction_goes_on_over_the_kill_of_its_broker(tmp_path: Path) -> None:

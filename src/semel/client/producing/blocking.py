@@ -100,6 +100,7 @@ class Producer:
 
     def _call(self, work: Callable[[Machinery], Coroutine[Any, Any, _Result]]) -> _Result:
         """Run this in the producer's thread, and wait for it."""
+        self._check_may_wait()
         if not self._thread.is_alive():
             raise NotInOrder("the producer is closed") from self._failure
         running = asyncio.run_coroutine_threadsafe(work(self._machinery), self._loop)
@@ -108,6 +109,10 @@ class Producer:
         except BaseException:
             running.cancel()
             raise
+
+    def _check_may_wait(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise NotInOrder("a delivery callback may not wait: it would wait for itself")
 
     def __enter__(self) -> Self:
         return self
@@ -178,6 +183,7 @@ class Producer:
             self._call(lambda machinery: machinery.engine.learn(topic))
         with self._room:
             if not core.has_room and core.fatal is None:
+                self._check_may_wait()
                 core.close_batches()
                 self._loop.call_soon_threadsafe(self._machinery.engine.pump)
                 timeout_s = core.settings.block_timeout_ms / 1000

@@ -1,5 +1,6 @@
 """The transactions of one producer: begun, filled with offsets, and ended one after the other."""
 
+import asyncio
 from collections.abc import Mapping
 
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
@@ -89,22 +90,38 @@ class Session:
         except RequestError as error:
             self._note_begin(error)
             raise self._judged(error) from error
+        except asyncio.CancelledError:
+            # They may be part of it or not, so that it cannot be committed.
+            with self._engine.guard:
+                self._core.doom(MustAbort(f"{self._subject}: sending offsets was interrupted"))
+            raise
 
     async def commit(self) -> None:
         with self._engine.guard:
             self._transaction.commit()
-        await self._engine.flush()
-        self._check_committing()
         try:
-            identity = self._core.identity
-            if self._transaction.is_begun:
-                identity = await self._coordination.end(identity, is_commit=True)
+            await self._engine.flush()
+        except asyncio.CancelledError:
+            with self._engine.guard:
+                self._core.doom(MustAbort(f"{self._subject}: the commit was interrupted"))
+            raise
+        self._check_committing()
+        identity = self._core.identity
+        if self._transaction.is_begun:
+            identity = await self._committed(identity)
+        self._ended(identity)
+
+    async def _committed(self, identity: Identity) -> Identity:
+        try:
+            return await self._coordination.end(identity, is_commit=True)
         except RequestError as error:
             if verdict.from_coordinator(error) is not Kind.RETRY:
                 raise self._judged(error) from error
             self._transaction.in_doubt(error)
             raise OutcomeUnknown(f"{self._subject}: {error}") from error
-        self._ended(identity)
+        except asyncio.CancelledError:
+            self._transaction.in_doubt(OutcomeUnknown(f"{self._subject}: interrupted"))
+            raise
 
     def _check_committing(self) -> None:
         """Raise unless everything that belongs to the transaction is stored."""

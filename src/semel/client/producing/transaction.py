@@ -104,7 +104,7 @@ class Transaction:
 
     @property
     def is_to_be_aborted(self) -> bool:
-        return self.status in (Status.OPEN, Status.DOOMED)
+        return self.status in (Status.OPEN, Status.DOOMED, Status.ABORTING)
 
     # Partitions
 
