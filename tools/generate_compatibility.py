@@ -38,6 +38,11 @@ APIS_HEAD = """
 Other clients work as far as they get by with the APIs below. One that guesses the broker's
 release from the versions on offer, as kafka-python does, takes Semel for Kafka 3.8.
 
+A transactional producer of confluent-kafka 2.16 can wait for ever in
+`send_offsets_to_transaction` if the only broker is restarted meanwhile: librdkafka then closes the
+connection that it waits for, in its own re-bootstrap. `metadata.recovery.strategy=none` avoids it,
+and the tests that kill the broker under transactions set it.
+
 ## What is served
 
 | API | key | versions | |
