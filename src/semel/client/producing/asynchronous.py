@@ -84,14 +84,17 @@ class AsyncProducer:
     async def close(self) -> None:
         """Store what was sent, abort what was not committed, and let go of all connections."""
         machinery, running = self._machinery, self._running
-        if machinery is None or running is None or running.done():
+        if machinery is None or running is None:
             return
         try:
-            await machinery.wind_up()
+            if not running.done():
+                await machinery.wind_up()
         finally:
             machinery.engine.stop()
-            await running
-            await machinery.cluster.__aexit__(None, None, None)
+            try:
+                await running
+            finally:
+                await machinery.cluster.__aexit__(None, None, None)
 
     def _make_room(self) -> None:
         waiting, self._waiting_for_room = self._waiting_for_room, []

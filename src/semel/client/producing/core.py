@@ -150,9 +150,7 @@ class ProducerCore:
         requests = []
         for node_id, (batches, _) in open_requests.items():
             self._in_flight_counts[node_id] = self._in_flight_counts.get(node_id, 0) + 1
-            timeout_ms = min(batch.deadline_ms for batch in batches) - now_ms
-            timeout_ms = max(1, min(self.settings.request_timeout_ms, int(timeout_ms)))
-            requests.append(Request(node_id, batches, timeout_ms))
+            requests.append(Request(node_id, batches))
             # A further batch of these partitions may be ready for the next request, in which
             # the others have their turn first.
             self.has_news = True

@@ -86,6 +86,12 @@ class Engine:
         tasks = self._tasks
         if tasks is None or self._stopping.is_set():
             return
+        try:
+            self._pump(tasks)
+        except Exception as error:  # noqa: BLE001 - a fault of ours ends all that is under way.
+            self._start(tasks, _raising(error))
+
+    def _pump(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             now_ms = self._now_ms()
             with self.guard:
@@ -160,7 +166,7 @@ class Engine:
                     core.sent_without_answer(request, self._now_ms())
             else:
                 pending = await self._cluster.ask(request.node_id, produce, message)
-                reply = await pending.reply(request.timeout_ms)
+                reply = await pending.reply(core.settings.request_timeout_ms)
                 answers = requests.answers_of(request, reply)
                 with self.guard:
                     core.answered(request, answers, self._now_ms())
@@ -243,3 +249,7 @@ def release(waiting: asyncio.Future[None]) -> None:
     """End a wait that may have been given up."""
     if not waiting.done():
         waiting.set_result(None)
+
+
+async def _raising(error: Exception) -> None:
+    raise error

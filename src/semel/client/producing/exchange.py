@@ -11,7 +11,6 @@ class Request(NamedTuple):
 
     node_id: int
     batches: list[Batch]
-    timeout_ms: int
 
 
 class Answer(NamedTuple):

@@ -26,16 +26,20 @@ class ByKey:
     def __init__(self, sticky_size: int, first: int) -> None:
         self._sticky_size = sticky_size
         self._first = first
-        self._stuck: dict[str, tuple[int, int]] = {}
+        self._stuck: dict[str, list[int]] = {}
+        """For each topic the partition, and how much still fits into a batch of it."""
 
     def choose(self, topic: str, key: bytes | None, size: int, partition_count: int) -> int:
         if key is not None:
             return partition_of(key, partition_count)
-        number, room = self._stuck.get(topic) or (self._first, self._sticky_size)
-        if room <= 0:
-            number, room = number + 1, self._sticky_size
-        self._stuck[topic] = (number, room - size)
-        return number % partition_count
+        stuck = self._stuck.get(topic)
+        if stuck is None:
+            stuck = self._stuck[topic] = [self._first, self._sticky_size]
+        elif stuck[1] <= 0:
+            stuck[0] += 1
+            stuck[1] = self._sticky_size
+        stuck[1] -= size
+        return stuck[0] % partition_count
 
 
 class RoundRobin:

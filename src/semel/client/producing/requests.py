@@ -20,7 +20,7 @@ def to_wire(request: Request, settings: ProducerSettings) -> produce.ProduceRequ
     return produce.ProduceRequest(
         transactional_id=settings.transactional_id,
         acks=settings.acks,
-        timeout_ms=request.timeout_ms,
+        timeout_ms=settings.request_timeout_ms,
         topic_data=[produce.TopicProduceData(name, data) for name, data in topics.items()],
     )
 

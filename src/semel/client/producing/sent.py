@@ -39,7 +39,8 @@ class Sent:
         """Where the record was stored, once that is done; raises what kept it from that."""
         batch = self._batch
         if batch.error is not None:
-            raise batch.error
+            # All records of the batch share it, and would add to its traceback for ever.
+            raise batch.error.with_traceback(None)
         assert batch.is_done, "the record is still on its way"
         offset = -1 if batch.base_offset < 0 else batch.base_offset + self._index
         stamped_ms = batch.log_append_time_ms

@@ -27,6 +27,7 @@ class ProducerOptions(TypedDict, total=False):
     """Bytes of records that are not stored yet; `send` waits when there are more."""
     in_flight_max: int
     delivery_timeout_ms: int
+    """When a record is given up; one that is under way then has its answer waited for."""
     request_timeout_ms: int
     block_timeout_ms: int
     """How long `send` waits for room or for a topic, and a transaction for its coordinator."""
