@@ -126,7 +126,11 @@ APIS: Final[tuple[Api, ...]] = (
     Api(61, "DescribeProducers", "describe_producers", (0, 0), 0),
     Api(65, "DescribeTransactions", "describe_transactions", (0, 0), 0),
     Api(
-        66, "ListTransactions", "list_transactions", (0, 1), 0,
+        66,
+        "ListTransactions",
+        "list_transactions",
+        (0, 1),
+        0,
         note="2 brings regular expressions of the client's, which could stop the broker",
     ),
 )
