@@ -139,6 +139,6 @@ def test_a_broker_that_is_killed_in_between_loses_and_repeats_nothing(
             if line in ("done 100\n", "done 250\n", "done 400\n"):
                 durable_broker.kill()
                 durable_broker.restart()
-        assert process.wait(TIMEOUT_S) == 0
+        assert process.wait(TIMEOUT_S) == 0, durable_broker.complaints()
     committed = [int(fact.split()[1]) for fact in facts if fact.startswith("committed")]
     assert sorted(committed) == [number for number in range(600) if number % 3]
