@@ -19,6 +19,7 @@ from semel.verify.history import (
 from semel.verify.log_checks import check_logs
 from semel.verify.reader_checks import check_readers
 from semel.verify.topic_checks import check_topics
+from semel.verify.transaction_checks import check_transactions
 
 
 def anomalies(history: History) -> list[str]:
@@ -62,4 +63,5 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     check_readers,
     check_groups,
     check_topics,
+    check_transactions,
 )

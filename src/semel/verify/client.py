@@ -17,6 +17,9 @@ class Client:
         self.rng = Random(f"client {name} {seed}")
         self.process = Process(name)
         self.request_count = 0
+        self.is_replaced = False
+        """Another has taken its place, and it does not know."""
+        self.asleep_until_s = 0.0
 
     async def link(self) -> Link:
         """An open connection, however long that takes."""
@@ -35,6 +38,12 @@ class Client:
     async def think(self) -> None:
         """A pause, short more often than not."""
         await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice((0.001, 0.005, 0.05))))
+
+    async def breathe(self) -> None:
+        """A client that was put to sleep goes no further until it wakes up."""
+        pause_s = self.asleep_until_s - self.now_s()
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()

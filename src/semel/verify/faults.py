@@ -6,8 +6,8 @@ from collections.abc import Callable
 from random import Random
 
 from semel.verify.machine import Machine
+from semel.verify.population import Population
 from semel.verify.simulated_network import Network
-from semel.verify.workload import Population
 
 PAUSE_S_MEAN = 0.12
 
@@ -34,6 +34,8 @@ class Faults:
             "full disks": (1, self._fill_disk),
             "stops": (1, self._stop),
         }
+        if population.rivalled:
+            kinds["rivals"] = (6, population.rival_one)
         chosen = self._rng.sample(sorted(kinds), self._rng.randint(3, len(kinds)))
         self._kinds = {name: kinds[name] for name in chosen}
         self._wants_stop = False

@@ -14,22 +14,23 @@ from semel.verify.machine import Machine
 from semel.verify.offsets import committed_offset
 from semel.verify.producers import ACKS_ONE, PlainProducer
 from semel.verify.readers import fetch_request, partitions_of, stored_records, term_end_of
-from semel.verify.workload import GROUP, PARTITIONS, SHARED
+from semel.verify.workload import Workload
 from semel.wire.messages import fetch
 
 PATIENCE_S = 30.0
-REST_S = 1.0
 
 
 class Finale:
-    def __init__(self, client: Client, machine: Machine) -> None:
+    def __init__(self, client: Client, machine: Machine, workload: Workload) -> None:
+        self._workload = workload
         self._client = client
         self._machine = machine
 
     async def run(self) -> None:
         await self._within_patience(self._say_last_words())
-        await asyncio.sleep(REST_S)
-        self._machine.lose_power()
+        await asyncio.sleep(self._workload.rest_s)
+        if not self._workload.is_read_at_rest:
+            self._machine.lose_power()
         await self._within_patience(self._read_all(0))
         self._machine.lose_power()
         await self._within_patience(self._read_all(1))
@@ -49,11 +50,11 @@ class Finale:
     async def _say_last_words(self) -> None:
         """A record that no one waits for must come to rest as well."""
         await self._machine.serving()
-        await PlainProducer(self._client, PARTITIONS, ACKS_ONE, 1).run()
+        await PlainProducer(self._client, self._workload.partitions, ACKS_ONE, 1).run()
 
     async def _read_all(self, round_number: int) -> None:
         await self._machine.serving()
-        for partition in PARTITIONS:
+        for partition in self._workload.partitions:
             whole = await self._insist(lambda link: self._read(link, partition, round_number))  # noqa: B023
             self._client.history.note(whole)
         await self._insist(self._look_around)
@@ -79,15 +80,21 @@ class Finale:
             records += found
             if not found:
                 assert position == data.high_watermark, f"{partition} ends at {position}"
-                return WholeLog(round_number, partition, tuple(records), data.high_watermark)
+                return WholeLog(
+                    round_number,
+                    partition,
+                    tuple(records),
+                    data.high_watermark,
+                    data.last_stable_offset,
+                )
             position = found[-1].offset + 1
 
     async def _look_around(self, link: Link) -> None:
         history = self._client.history
         for topic in dict.fromkeys(made.topic for made in history.all(TopicMade)):
             history.note(await topic_seen(link, topic))
-        for partition in PARTITIONS:
-            if partition in SHARED:
-                history.note(await committed_offset(link, GROUP, partition))
+        for partition in self._workload.partitions:
+            if partition in self._workload.shared:
+                history.note(await committed_offset(link, self._workload.group, partition))
             for term in range(link.term + 1):
                 history.note(await term_end_of(link, partition, term))

@@ -25,6 +25,9 @@ class Stored(NamedTuple):
     offset: int
     leader_epoch: int
     label: str
+    producer_id: int = -1
+    """Of a record of a transaction, or of the marker that ended one."""
+    producer_epoch: int = -1
 
 
 class Sent(NamedTuple):
@@ -207,6 +210,7 @@ class WholeLog(NamedTuple):
     partition: TopicPartition
     records: tuple[Stored, ...]
     high_watermark: int
+    last_stable_offset: int | None = None
 
 
 Kind = TypeVar("Kind", bound=tuple[object, ...])

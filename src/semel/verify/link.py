@@ -16,6 +16,7 @@ from semel.wire.messages import api_versions, metadata
 REPLY_SIZE_MAX = 2**26
 PATIENCE_S = 1.0
 LEADER_EPOCH_SINCE = 7
+VERSION_MAX = 2**15 - 1
 
 
 class Lost(Exception):
@@ -85,13 +86,19 @@ class Link:
         return self._wire is not None
 
     def send(
-        self, messages: Any, message: Any, *, version_min: int = 0, has_reply: bool = True
+        self,
+        messages: Any,
+        message: Any,
+        *,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        has_reply: bool = True,
     ) -> "asyncio.Future[Reply]":
         """The reply to come; it may be Lost instead."""
         if self._wire is None:
             raise Lost
         api = apis.BY_KEY[messages.API_KEY]
-        version = self._version(api, version_min)
+        version = self._version(api, version_min, version_max)
         self._last_correlation_id += 1
         self.request_count += 1
         header = RequestHeader(api, version, self._last_correlation_id, self._client.name)
@@ -107,9 +114,16 @@ class Link:
         return future
 
     async def ask(
-        self, messages: Any, message: Any, *, version_min: int = 0, patience_s: float = PATIENCE_S
+        self,
+        messages: Any,
+        message: Any,
+        *,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        patience_s: float = PATIENCE_S,
     ) -> Reply:
-        return await self.wait(self.send(messages, message, version_min=version_min), patience_s)
+        coming = self.send(messages, message, version_min=version_min, version_max=version_max)
+        return await self.wait(coming, patience_s)
 
     async def wait(self, future: "asyncio.Future[Reply]", patience_s: float = PATIENCE_S) -> Reply:
         try:
@@ -127,11 +141,12 @@ class Link:
             self._surroundings.network.lose(wire, loss)
             self._forget()
 
-    def _version(self, api: apis.Api, version_min: int) -> int:
+    def _version(self, api: apis.Api, version_min: int, version_max: int) -> int:
         least = max(api.version_min, version_min)
+        most = min(api.version_max, version_max)
         version = self._versions.get(api.key)
-        if version is None or version < least:
-            version = self._versions[api.key] = self._rng.randint(least, api.version_max)
+        if version is None or not least <= version <= most:
+            version = self._versions[api.key] = self._rng.randint(least, most)
         return version
 
     def _receive(self, content: bytes) -> None:

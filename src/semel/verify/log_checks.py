@@ -78,6 +78,8 @@ def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:
     for partition, log in logs.items():
         last_number: dict[str, int] = defaultdict(lambda: -1)
         for stored in log:
+            if stored.producer_id >= 0:
+                continue  # Part of a transaction.
             known = sent_by.get(stored.label)
             if known is None or known.partition != partition:
                 yield f"{partition} holds {stored.label!r}, which was never sent there"

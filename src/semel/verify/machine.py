@@ -24,6 +24,7 @@ CONFIG = BrokerConfig(
     message_max_bytes=100_000,
     journal_segment_bytes=SEGMENT_BYTES,
     offsets_topic_num_partitions=3,
+    transaction_state_log_num_partitions=3,
     group_min_session_timeout_ms=100,
     num_partitions=2,
 )

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
-from semel.records.batch import split
-from semel.records.records import decode_batch
+from semel.records.batch import BatchHeader, split
+from semel.records.records import Record, decode_batch
 from semel.types import TopicPartition
 from semel.verify.client import Client
 from semel.verify.history import (
@@ -22,6 +22,9 @@ from semel.wire.messages import fetch, list_offsets, offset_for_leader_epoch
 LATEST = -1
 LEADER_EPOCH_SINCE = 9
 FETCH_BYTES_MAX = 1_000_000
+COMMIT_KEY = bytes((0, 0, 0, 1))
+COMMIT_MARKER, ABORT_MARKER = "~commit", "~abort"
+"""Labels of markers, which no record has."""
 
 
 class Reader:
@@ -101,6 +104,7 @@ def fetch_request(
     min_bytes: int = 0,
     max_bytes: int = FETCH_BYTES_MAX,
     leader_epoch: int = -1,
+    isolation_level: int = 0,
 ) -> fetch.FetchRequest:
     by_topic: dict[str, list[fetch.FetchPartition]] = {}
     for partition, position in positions.items():
@@ -114,7 +118,11 @@ def fetch_request(
         )
     topics = [fetch.FetchTopic(name, parts) for name, parts in by_topic.items()]
     return fetch.FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=topics
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=topics,
     )
 
 
@@ -133,10 +141,21 @@ def stored_records(data: fetch.PartitionData, from_offset: int) -> tuple[Stored,
     content = data.records or b""
     assert not isinstance(content, list)
     return tuple(
-        Stored(record.offset, header.leader_epoch, label_of(record))
+        stored(header, record)
         for header, batch in split(content)
         for record in decode_batch(batch)
         if record.offset >= from_offset
+    )
+
+
+def stored(header: BatchHeader, record: Record) -> Stored:
+    if not header.is_transactional:
+        return Stored(record.offset, header.leader_epoch, label_of(record))
+    label = label_of(record)
+    if header.is_control:
+        label = COMMIT_MARKER if record.key == COMMIT_KEY else ABORT_MARKER
+    return Stored(
+        record.offset, header.leader_epoch, label, header.producer_id, header.producer_epoch
     )
 
 

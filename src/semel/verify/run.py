@@ -22,10 +22,12 @@ from semel.verify.history import (
 )
 from semel.verify.link import Lost, Surroundings
 from semel.verify.machine import Hopeless, Machine
+from semel.verify.population import Population
 from semel.verify.simulated_loop import SimulatedLoop, simulate
 from semel.verify.simulated_network import Network
 from semel.verify.trace import Trace
-from semel.verify.workload import TOPICS, Population
+from semel.verify.transaction_history import Began, CommitSent, CommittedFetched, Ended
+from semel.verify.workload import LOG, Workload
 
 BUDGET_S = 300.0
 """Simulated time that a run may take."""
@@ -41,11 +43,11 @@ class Outcome(NamedTuple):
     counts: Counter[str]
 
 
-def run_seed(seed: int) -> Outcome:
-    return simulate(seed, lambda: _run(seed), BUDGET_S)
+def run_seed(seed: int, workload: Workload = LOG) -> Outcome:
+    return simulate(seed, lambda: _run(seed, workload), BUDGET_S)
 
 
-async def _run(seed: int) -> Outcome:
+async def _run(seed: int, workload: Workload) -> Outcome:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SimulatedLoop)
     trace = Trace(loop)
@@ -53,18 +55,18 @@ async def _run(seed: int) -> Outcome:
     network = Network(Random(f"network {seed}"), trace)
     machine = Machine(seed, network, history)
     surroundings = Surroundings(network, machine, history)
-    population = Population(seed, surroundings)
+    population = Population(seed, surroundings, workload.cast)
     observer = Client("observer", surroundings, seed)
     faults = Faults(seed, machine, network, population)
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(PATIENCE_S):
             living = tasks.create_task(machine.run())
-            await observer.process.start(_make_topics(observer))
+            await observer.process.start(_make_topics(observer, workload))
             population.start()
             await faults.run(Random(f"length {seed}").uniform(*FAULTS_S))
             await _finish(population, history)
             population.end()
-            await Finale(observer, machine).run()
+            await Finale(observer, machine, workload).run()
             living.cancel()
     except* TimeoutError:
         history.note(NotServing(f"the run did not end within {PATIENCE_S} s"))
@@ -81,8 +83,8 @@ async def _run(seed: int) -> Outcome:
     return Outcome(seed, anomalies(history), trace.fingerprint, counts)
 
 
-async def _make_topics(client: Client) -> None:
-    for topic, partition_count in TOPICS.items():
+async def _make_topics(client: Client, workload: Workload) -> None:
+    for topic, partition_count in workload.topics.items():
         while True:
             link = await client.link()
             try:
@@ -122,4 +124,13 @@ def _counts(machine: Machine, network: Network, faults: Faults, history: History
     counts["generations"] = history.count(Assigned)
     counts["offsets committed"] = history.count(Committed)
     counts["topics made"] = history.count(TopicMade)
+    counts["transactions"] = history.count(Began)
+    for ended in history.all(Ended):
+        counts[f"transactions {ended.outcome.value}"] += 1
+    counts["commits of unknown outcome"] = len(
+        {sent.attempt for sent in history.all(CommitSent)}
+        - {ended.attempt for ended in history.all(Ended)}
+    )
+    for committed in history.all(CommittedFetched):
+        counts["committed records read"] += len(committed.records)
     return counts

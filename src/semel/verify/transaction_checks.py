@@ -1,0 +1,292 @@
+"""What transactions promise: whole or not at all, once, in order, and by one incarnation at a time.
+
+Whether a record is committed is read off the log itself: by the marker that follows it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from semel.types import TopicPartition
+from semel.verify.history import EndSeen, Fetched, History, Span, Stored, WholeLog
+from semel.verify.reader_checks import Rising
+from semel.verify.readers import ABORT_MARKER, COMMIT_MARKER
+from semel.verify.transaction_history import (
+    Began,
+    CommitSent,
+    CommittedFetched,
+    Ended,
+    EpochGiven,
+    Outcome,
+    StableEndSeen,
+    TopicGone,
+    Unwelcome,
+    WriteAcknowledged,
+    Written,
+)
+
+Contents = dict[TopicPartition, list[str]]
+"""Labels of records in their order."""
+
+
+class Truth(NamedTuple):
+    """A log at rest, as its markers tell it."""
+
+    committed: tuple[Stored, ...]
+    unended: tuple[Stored, ...]
+
+
+def truth_of(log: tuple[Stored, ...]) -> Truth:
+    committed: list[Stored] = []
+    undecided: dict[int, list[Stored]] = defaultdict(list)
+    for stored in log:
+        if stored.label == COMMIT_MARKER:
+            committed += undecided.pop(stored.producer_id, ())
+        elif stored.label == ABORT_MARKER:
+            undecided.pop(stored.producer_id, None)
+        elif stored.producer_id >= 0:
+            undecided[stored.producer_id].append(stored)
+        else:
+            committed.append(stored)
+    unended = [stored for records in undecided.values() for stored in records]
+    return Truth(tuple(sorted(committed)), tuple(unended))
+
+
+def check_transactions(history: History) -> Iterator[str]:
+    wholes = [whole for whole in history.all(WholeLog) if whole.round == 0]
+    logs = {whole.partition: whole.records for whole in wholes}
+    truths = {partition: truth_of(log) for partition, log in logs.items()}
+    yield from _check_rest(wholes, truths)
+    yield from _check_atomicity(history, truths)
+    yield from _check_committed_readers(history, truths)
+    yield from _check_stable_ends(history)
+    yield from _check_incarnations(history, logs)
+    for unwelcome in history.all(Unwelcome):
+        yield (
+            f"{unwelcome.request} of {unwelcome.attempt} ({unwelcome.dialect}) was answered "
+            f"with {unwelcome.code}"
+        )
+
+
+def _check_rest(wholes: list[WholeLog], truths: dict[TopicPartition, Truth]) -> Iterator[str]:
+    """Everyone has gone, and no transaction is left open."""
+    for whole in wholes:
+        if whole.last_stable_offset not in (None, whole.high_watermark):
+            yield (
+                f"the last stable offset of {whole.partition} is stuck at "
+                f"{whole.last_stable_offset} of {whole.high_watermark}"
+            )
+        for stored in truths[whole.partition].unended[:1]:
+            yield f"{stored.label} in {whole.partition} was never committed or aborted"
+
+
+def _check_atomicity(history: History, truths: dict[TopicPartition, Truth]) -> Iterator[str]:
+    wanted: dict[str, Contents] = defaultdict(lambda: defaultdict(list))
+    gone = {each.topic for each in history.all(TopicGone)}
+    attempt_of: dict[str, str] = {}
+    for written in history.all(Written):
+        for label in written.labels:
+            attempt_of[label] = written.attempt
+        if written.partition.topic not in gone:
+            wanted[written.attempt][written.partition] += written.labels
+    found: dict[str, Contents] = defaultdict(lambda: defaultdict(list))
+    for partition, truth in truths.items():
+        for stored in truth.committed:
+            if stored.producer_id < 0:
+                continue
+            if stored.label not in attempt_of:
+                yield f"{partition} holds {stored.label!r}, which no transaction wrote"
+                continue
+            found[attempt_of[stored.label]][partition].append(stored.label)
+    outcomes: dict[str, Outcome | None] = {
+        began.attempt: Outcome.ABORTED for began in history.all(Began)
+    }
+    for sent in history.all(CommitSent):
+        outcomes[sent.attempt] = None
+    for ended in history.all(Ended):
+        outcomes[ended.attempt] = ended.outcome
+    for began in history.all(Began):
+        whole, visible = wanted.get(began.attempt, {}), found.get(began.attempt, {})
+        name = f"{began.attempt} ({began.dialect})"
+        yield from _judge(name, outcomes[began.attempt], whole, visible)
+
+
+def _judge(name: str, outcome: Outcome | None, whole: Contents, visible: Contents) -> Iterator[str]:
+    if outcome is Outcome.COMMITTED and visible != whole:
+        yield f"{name} was committed and is not whole: {_difference(whole, visible)}"
+    elif outcome is Outcome.ABORTED and visible:
+        yield f"{name} was not committed and is visible: {_difference({}, visible)}"
+    elif outcome is None and visible and visible != whole:
+        yield f"{name} is torn: {_difference(whole, visible)}"
+
+
+def _difference(wanted: Contents, found: Contents) -> str:
+    for partition in sorted(wanted.keys() | found.keys()):
+        if wanted.get(partition, []) != found.get(partition, []):
+            return (
+                f"{partition} has {found.get(partition, [])[:6]} of {wanted.get(partition, [])[:6]}"
+            )
+    return "-"
+
+
+def _check_committed_readers(
+    history: History, truths: dict[TopicPartition, Truth]
+) -> Iterator[str]:
+    """A read_committed reader is left with the committed records of the range, and no others."""
+    for fetched in history.all(CommittedFetched):
+        if fetched.partition not in truths:
+            continue
+        wanted = tuple(
+            stored
+            for stored in truths[fetched.partition].committed
+            if fetched.from_offset <= stored.offset < fetched.next_offset
+        )
+        if fetched.records != wanted:
+            strange = [each.label for each in fetched.records if each not in wanted]
+            missing = [each.label for each in wanted if each not in fetched.records]
+            yield (
+                f"{fetched.reader} read {fetched.partition} from {fetched.from_offset} to "
+                f"{fetched.next_offset} at {fetched.span.ended_s:.3f} s with uncommitted "
+                f"{strange[:3]}, without committed {missing[:3]}"
+            )
+        if fetched.next_offset > max(fetched.last_stable_offset, fetched.from_offset):
+            yield (
+                f"{fetched.reader} was shown {fetched.partition} up to {fetched.next_offset}, "
+                f"beyond the last stable offset {fetched.last_stable_offset}"
+            )
+
+
+def _check_stable_ends(history: History) -> Iterator[str]:
+    """The last stable offset never goes back, and the end covers what was committed."""
+    stable: dict[TopicPartition, list[tuple[Span, int]]] = defaultdict(list)
+    for fetched in history.all(CommittedFetched):
+        stable[fetched.partition].append((fetched.span, fetched.last_stable_offset))
+    for seen in history.all(StableEndSeen):
+        stable[seen.partition].append((seen.span, seen.end_offset))
+    for partition, told in stable.items():
+        rising = Rising([(span.ended_s, offset) for span, offset in told])
+        for span, offset in told:
+            least = rising.before(span.began_s)
+            if least is not None and offset < least:
+                yield (
+                    f"the last stable offset of {partition} went back from {least} to {offset} "
+                    f"at {span.ended_s:.3f} s"
+                )
+    yield from _check_ends_of_committed(history)
+
+
+def _check_ends_of_committed(history: History) -> Iterator[str]:
+    committed_s = {
+        ended.attempt: ended.span.ended_s
+        for ended in history.all(Ended)
+        if ended.outcome is Outcome.COMMITTED
+    }
+    known: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    for told in history.all(WriteAcknowledged):
+        if told.attempt in committed_s:
+            # Its marker stands behind it.
+            end = told.base_offset + told.record_count + 1
+            known[told.partition].append((committed_s[told.attempt], end))
+    rising = {partition: Rising(ends) for partition, ends in known.items()}
+    for partition, span, end in _ends(history):
+        least = rising[partition].before(span.began_s) if partition in rising else None
+        if least is not None and end < least:
+            yield (
+                f"{partition} was said to end at {end} at {span.ended_s:.3f} s, though a "
+                f"transaction up to {least} was committed before"
+            )
+
+
+def _ends(history: History) -> Iterator[tuple[TopicPartition, Span, int]]:
+    for fetched in history.all(Fetched):
+        yield fetched.partition, fetched.span, fetched.high_watermark
+    for committed in history.all(CommittedFetched):
+        yield committed.partition, committed.span, committed.high_watermark
+    for seen in history.all(EndSeen):
+        yield seen.partition, seen.span, seen.end_offset
+
+
+def _check_incarnations(
+    history: History, logs: dict[TopicPartition, tuple[Stored, ...]]
+) -> Iterator[str]:
+    yield from _check_epochs(history, logs)
+    incarnation_of = {began.attempt: began.incarnation for began in history.all(Began)}
+    id_of = {began.attempt: began.transactional_id for began in history.all(Began)}
+    rank = _ranks(history)
+    fences: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for given in history.all(EpochGiven):
+        if given.is_new_incarnation:
+            fences[given.transactional_id].append((given.span.ended_s, given.incarnation))
+
+    def is_fenced(attempt: str, at_s: float) -> bool:
+        own = rank.get(incarnation_of[attempt], -1)
+        return any(
+            fenced_s < at_s and rank[successor] > own
+            for fenced_s, successor in fences[id_of[attempt]]
+        )
+
+    for told in history.all(WriteAcknowledged):
+        if is_fenced(told.attempt, told.span.began_s):
+            yield f"{told.attempt} wrote to {told.partition} though it was fenced before"
+    for ended in history.all(Ended):
+        if ended.outcome is Outcome.COMMITTED and is_fenced(ended.attempt, ended.span.began_s):
+            yield f"{ended.attempt} was committed though it was fenced before"
+    yield from _check_zombies(history, logs, fences, rank)
+
+
+def _ranks(history: History) -> dict[str, int]:
+    """Incarnations of an id in the order of the first epochs they were given."""
+    first: dict[str, tuple[int, int]] = {}
+    for given in history.all(EpochGiven):
+        first.setdefault(given.incarnation, (given.producer_id, given.producer_epoch))
+    return {name: place for place, name in enumerate(sorted(first, key=first.__getitem__))}
+
+
+def _check_epochs(
+    history: History, logs: dict[TopicPartition, tuple[Stored, ...]]
+) -> Iterator[str]:
+    holders: dict[tuple[int, int], str] = {}
+    for given in history.all(EpochGiven):
+        key = (given.producer_id, given.producer_epoch)
+        holder = holders.setdefault(key, given.incarnation)
+        if holder != given.incarnation:
+            yield f"epoch {key} was given to {holder} and to {given.incarnation}"
+    for partition, log in logs.items():
+        last: dict[int, int] = {}
+        for stored in log:
+            if stored.producer_epoch < last.get(stored.producer_id, -1):
+                yield f"{stored.label} at {stored.offset} of {partition} has an epoch that is over"
+            last[stored.producer_id] = max(stored.producer_epoch, last.get(stored.producer_id, -1))
+
+
+def _check_zombies(
+    history: History,
+    logs: dict[TopicPartition, tuple[Stored, ...]],
+    fences: dict[str, list[tuple[float, str]]],
+    rank: dict[str, int],
+) -> Iterator[str]:
+    """What stands behind an end that was told after the fence was written after the fence."""
+    writer: dict[str, Began] = {}
+    begun = {began.attempt: began for began in history.all(Began)}
+    for written in history.all(Written):
+        for label in written.labels:
+            writer[label] = begun[written.attempt]
+    ends: dict[TopicPartition, list[tuple[float, int]]] = defaultdict(list)
+    for partition, span, end in _ends(history):
+        ends[partition].append((span.began_s, end))
+    for partition, log in logs.items():
+        told = sorted(ends[partition])
+        for stored in log:
+            began = writer.get(stored.label)
+            if began is None:
+                continue
+            own = rank.get(began.incarnation, -1)
+            fenced_s = min(
+                (at_s for at_s, who in fences[began.transactional_id] if rank[who] > own),
+                default=None,
+            )
+            if fenced_s is None:
+                continue
+            seen = next((end for began_s, end in told if began_s > fenced_s), None)
+            if seen is not None and stored.offset >= seen:
+                yield f"{stored.label} was written to {partition} by one who was fenced before"

@@ -1,0 +1,339 @@
+"""Transactional producers of both dialects: they commit, abort, give up, die and come back.
+
+What one concludes from its answers is in the history; the checker holds it against the logs.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from semel.errors import OutOfOrderSequence, UnknownTopicOrPartition
+from semel.records.compression import Compression
+from semel.records.records import Record, encode_batch
+from semel.types import TopicPartition
+from semel.verify.client import Client
+from semel.verify.history import Span
+from semel.verify.link import Link, Lost, Reply
+from semel.verify.producers import ACKS_ALL, IN_FLIGHT_MAX, PADDING_SIZES, outcomes, request_of
+from semel.verify.simulated_world import START_MS
+from semel.verify.transaction_history import (
+    Began,
+    CommitSent,
+    Ended,
+    Outcome,
+    WriteAcknowledged,
+    Written,
+)
+from semel.verify.transactional_session import (
+    COORDINATOR,
+    DATA,
+    FENCED,
+    FULL,
+    TV1,
+    TV2,
+    Dialect,
+    Fatal,
+    Session,
+)
+from semel.wire.messages import end_txn, produce
+
+GAVE_UP = -1
+CHANGED_ITS_MIND = -2
+COMMIT_TRIES_MAX = 40
+
+
+@dataclass
+class Errands:
+    """Transactions that are left to do, for all incarnations of an id together."""
+
+    left: int
+    names: "count[int]" = field(default_factory=count)
+
+
+class Batch:
+    """Of one partition, under one sequence."""
+
+    def __init__(self, partition: TopicPartition, sequence: int, labels: tuple[str, ...]) -> None:
+        self.partition = partition
+        self.sequence = sequence
+        self.labels = labels
+        self.content = b""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """By which one client differs from another."""
+
+    transactional_id: str
+    dialect: Dialect
+    timeout_ms: int
+    bumps_after_doubt: bool
+    """TV1: asks for a new epoch when it does not know what has become of a batch."""
+    aborts_by_init: bool
+    """TV1: asks for a new epoch instead of aborting, when it is told that writes are lost."""
+
+
+def habits_of(rng: Random, transactional_id: str) -> Habits:
+    return Habits(
+        transactional_id,
+        rng.choice((TV1, TV2)),
+        rng.choice((300, 1000, 2000)),
+        rng.random() < 0.5,
+        rng.random() < 0.5,
+    )
+
+
+class TransactionalProducer:
+    def __init__(
+        self,
+        client: Client,
+        habits: Habits,
+        partitions: Sequence[TopicPartition],
+        errands: Errands,
+    ) -> None:
+        self._client = client
+        self._rng = client.rng
+        self._history = client.history
+        self._habits = habits
+        self._partitions = partitions
+        self._errands = errands
+        self._session: Session
+        self._is_in_doubt = False
+
+    async def run(self) -> None:
+        for number in count():
+            if not self._errands.left:
+                return
+            self._session = Session(
+                self._client,
+                f"{self._client.name}.{number}",
+                self._transactional_id(),
+                self._habits.dialect,
+                self._habits.timeout_ms,
+            )
+            try:
+                await self._live()
+            except Fatal:
+                await self._client.back_off()
+            self._session.drop()
+            if self._client.is_replaced:
+                return
+
+    def _transactional_id(self) -> str:
+        return self._habits.transactional_id
+
+    async def _live(self) -> None:
+        await self._session.initialise()
+        while self._errands.left:
+            self._errands.left -= 1
+            await self._attempt()
+            await self._client.think()
+
+    # One transaction
+
+    async def _attempt(self) -> None:
+        attempt = f"{self._habits.transactional_id}:{next(self._errands.names)}"
+        session = self._session
+        self._is_in_doubt = False
+        self._history.note(
+            Began(attempt, session.transactional_id, session.incarnation, session.dialect.name)
+        )
+        added: set[TopicPartition] = set()
+        code = await self._fill(attempt, added)
+        if code == 0 and self._rng.random() < 0.12:
+            code = CHANGED_ITS_MIND
+        if code == 0:
+            code = await self._commit(attempt)
+            if code == 0:
+                return
+        now_s = self._client.now_s()
+        self._history.note(Ended(Span(now_s, now_s), attempt, Outcome.ABORTED))
+        await self._abort(attempt, code, began=bool(added) or not session.is_tv1)
+
+    async def _fill(self, attempt: str, added: set[TopicPartition]) -> int:
+        """Write all there is to write; an error code, or 0."""
+        numbers: dict[TopicPartition, int] = {}
+        for _ in range(self._rng.choice((1, 1, 2, 3))):
+            plan = self._plan(attempt, numbers, self._rng.choice((1, 3, 7)))
+            code = await self._write(attempt, plan, added)
+            if code:
+                return code
+            if self._rng.random() < 0.08:
+                # Sometimes longer than the transaction may take.
+                await asyncio.sleep(self._rng.choice((0.02, 0.2, 1.3)))
+        return 0
+
+    async def _write(
+        self, attempt: str, plan: list[list[Batch]], added: set[TopicPartition]
+    ) -> int:
+        if self._session.is_tv1:
+            fresh = dict.fromkeys(
+                batch.partition
+                for batches in plan
+                for batch in batches
+                if batch.partition not in added
+            )
+            if fresh:
+                code = await self._session.add(attempt, list(fresh))
+                if code:
+                    return code
+                added.update(fresh)
+        return await self._send_all(attempt, plan)
+
+    def _plan(
+        self, attempt: str, numbers: dict[TopicPartition, int], request_count: int
+    ) -> list[list[Batch]]:
+        """Requests, each with a batch for one or more partitions."""
+        plan = []
+        sequences = dict(self._session.sequences)
+        for _ in range(request_count):
+            chosen = self._rng.sample(
+                self._partitions, self._rng.choice((1, 1, min(2, len(self._partitions))))
+            )
+            batches = []
+            for partition in chosen:
+                record_count = self._rng.choice((1, 1, 2, 3))
+                first = numbers.get(partition, 0)
+                numbers[partition] = first + record_count
+                labels = tuple(
+                    f"{attempt}/{partition}/{number}"
+                    for number in range(first, first + record_count)
+                )
+                batches.append(Batch(partition, sequences.get(partition, 0), labels))
+                sequences[partition] = sequences.get(partition, 0) + record_count
+            plan.append(batches)
+        return plan
+
+    async def _send_all(self, attempt: str, plan: list[list[Batch]]) -> int:
+        """Up to five in flight, in order; all that is unanswered again on the next connection."""
+        session = self._session
+        for batches in plan:
+            for batch in batches:
+                batch.content = self._encoded(batch)
+                session.sequences[batch.partition] = batch.sequence + len(batch.labels)
+                self._history.note(Written(attempt, batch.partition, batch.labels))
+        left = deque(plan)
+        code = 0
+        for _ in range(self._rng.choice((1, 4, 40))):
+            code = GAVE_UP
+            link = await session.link(DATA)
+            try:
+                code = await self._pipeline(attempt, link, left)
+                break
+            except Lost:
+                link.drop()
+                await self._client.back_off()
+        self._is_in_doubt |= bool(left)
+        for batches in reversed(left):
+            for batch in batches:
+                # What was not acknowledged keeps no sequence: the next batch takes it.
+                session.sequences[batch.partition] = batch.sequence
+        return code
+
+    async def _pipeline(self, attempt: str, link: Link, left: deque[list[Batch]]) -> int:
+        session = self._session
+        unsent = deque(left)
+        in_flight: deque[asyncio.Future[Reply]] = deque()
+        versions = session.dialect.produce
+        while left:
+            while unsent and len(in_flight) < IN_FLIGHT_MAX:
+                await self._client.breathe()
+                request = request_of(
+                    ACKS_ALL, [(batch.partition, batch.content) for batch in unsent.popleft()]
+                )
+                request.transactional_id = session.transactional_id
+                in_flight.append(
+                    link.send(
+                        produce, request, version_min=versions.least, version_max=versions.most
+                    )
+                )
+            reply = await link.wait(in_flight.popleft(), max(0.1, session.patience_s))
+            for batch in left[0]:
+                code, base_offset = outcomes(reply.message)[batch.partition]
+                if code in FULL:
+                    raise Lost
+                if code:
+                    self._check_refusal(attempt, code)
+                    return code
+                self._history.note(
+                    WriteAcknowledged(
+                        reply.span, attempt, batch.partition, base_offset, len(batch.labels)
+                    )
+                )
+            left.popleft()
+        return 0
+
+    def _check_refusal(self, attempt: str, code: int) -> None:
+        # A TV1 client may meet its own past under the same epoch; under TV2 there is none.
+        others = [UnknownTopicOrPartition.code]
+        if self._session.is_tv1:
+            others.append(OutOfOrderSequence.code)
+        self._session.expect(attempt, "Produce", code, *others)
+
+    def _encoded(self, batch: Batch) -> bytes:
+        return encode_batch(
+            [
+                Record(
+                    None, f"{label} ".encode() + bytes(self._rng.choice(PADDING_SIZES)), START_MS
+                )
+                for label in batch.labels
+            ],
+            compression=self._rng.choice((Compression.NONE, Compression.NONE, Compression.LZ4)),
+            producer_id=self._session.producer_id,
+            producer_epoch=self._session.producer_epoch,
+            base_sequence=batch.sequence,
+            is_transactional=True,
+        )
+
+    # Its end
+
+    async def _commit(self, attempt: str) -> int:
+        """0, or the refusal that says that it was aborted. Raises Fatal if that is not known."""
+        session = self._session
+        self._history.note(CommitSent(self._client.now_s(), attempt))
+        request = session.end_request(commit=True)
+        for try_count in range(1, COMMIT_TRIES_MAX):
+            reply = await session.ask(COORDINATOR, end_txn, request, session.dialect.end, tries=1)
+            if reply is None:
+                continue
+            code: int = reply.message.error_code
+            if code in FULL:
+                await self._client.back_off()
+                continue
+            session.expect(attempt, "EndTxn(commit)", code)
+            if code == 0:
+                self._history.note(Ended(reply.span, attempt, Outcome.COMMITTED))
+                if not session.is_tv1:
+                    session.adopt(reply)
+            elif code in FENCED and try_count > 1:
+                raise Fatal
+            return code
+        raise Fatal
+
+    async def _abort(self, attempt: str, code: int, *, began: bool) -> None:
+        session, habits = self._session, self._habits
+        if code in FENCED and (not session.is_tv1 or self._rng.random() < 0.5):
+            raise Fatal
+        is_lost = session.is_tv1 and code == session.dialect.abortable
+        if is_lost and habits.aborts_by_init:
+            await session.initialise(named=True)
+            return
+        if began and code not in FENCED:
+            request = session.end_request(commit=False)
+            reply = await session.insist(COORDINATOR, end_txn, request, session.dialect.end)
+            answer: int = reply.message.error_code
+            if answer and (answer not in FENCED or not session.is_tv1):
+                if answer not in FENCED:
+                    session.complain(attempt, "EndTxn(abort)", answer)
+                raise Fatal
+            if not session.is_tv1:
+                session.adopt(reply)
+            code = answer or code
+        if not session.is_tv1:
+            return
+        is_disturbed = is_lost or code in FENCED or code == OutOfOrderSequence.code
+        if is_disturbed or (self._is_in_doubt and habits.bumps_after_doubt):
+            await session.initialise(named=True)

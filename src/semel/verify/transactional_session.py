@@ -1,0 +1,216 @@
+"""What transactional clients have in common: connections, an identity, and the words of a dialect.
+
+A request is sent again on another connection until it is answered; what was sent before may still
+arrive. Requests to the coordinator and to partitions may go over one connection or over two.
+"""
+
+from typing import Any, NamedTuple
+
+from semel.errors import (
+    CoordinatorNotAvailable,
+    InvalidProducerEpoch,
+    ProducerFenced,
+    StorageError,
+    TransactionAbortable,
+    UnknownProducerId,
+    UnstableOffsetCommit,
+)
+from semel.types import TopicPartition
+from semel.verify.client import Client
+from semel.verify.link import Link, Lost, Reply
+from semel.verify.transaction_history import EpochGiven, Unwelcome
+from semel.wire.messages import add_partitions_to_txn, end_txn, init_producer_id, produce
+
+FENCED = {InvalidProducerEpoch.code, ProducerFenced.code}
+FULL = {CoordinatorNotAvailable.code, StorageError.code}
+AGAIN = FULL | {UnstableOffsetCommit.code}
+NAMED_SINCE = 3
+DATA, COORDINATOR = "data", "coordinator"
+
+
+class Versions(NamedTuple):
+    least: int
+    most: int
+
+
+ANY = Versions(0, 2**15 - 1)
+
+
+class Dialect(NamedTuple):
+    """The versions of a dialect, and how it is told that a transaction can only be aborted."""
+
+    name: str
+    produce: Versions
+    commit_offsets: Versions
+    end: Versions
+    abortable: int
+
+
+TV1 = Dialect("TV1", Versions(3, 11), Versions(0, 4), Versions(0, 4), UnknownProducerId.code)
+TV2 = Dialect("TV2", Versions(12, 12), Versions(5, 5), Versions(5, 5), TransactionAbortable.code)
+
+
+class Fatal(Exception):
+    """This incarnation is over; the client may start another."""
+
+
+class Session:
+    """One incarnation of a transactional id."""
+
+    def __init__(
+        self,
+        client: Client,
+        incarnation: str,
+        transactional_id: str,
+        dialect: Dialect,
+        timeout_ms: int,
+    ) -> None:
+        self._client = client
+        self._rng = client.rng
+        self.incarnation = incarnation
+        self.transactional_id = transactional_id
+        self.dialect = dialect
+        self._timeout_ms = timeout_ms
+        self._has_one_link = self._rng.random() < 0.4
+        self._links: dict[str, Link] = {}
+        self.patience_s = self._rng.choice((0.03, 0.2, 1.0))
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.sequences: dict[TopicPartition, int] = {}
+
+    @property
+    def is_tv1(self) -> bool:
+        return self.dialect is TV1
+
+    # Connections
+
+    async def link(self, kind: str) -> Link:
+        await self._client.breathe()
+        kind = DATA if self._has_one_link else kind
+        link = self._links.get(kind)
+        if link is None or not link.is_open:
+            link = self._links[kind] = await self._client.link()
+            await self._client.breathe()
+        return link
+
+    def drop(self) -> None:
+        for link in self._links.values():
+            link.drop()
+
+    async def ask(
+        self,
+        kind: str,
+        messages: Any,
+        request: Any,
+        versions: Versions = ANY,
+        tries: int = 10**6,
+    ) -> Reply | None:
+        """The answer to one of `tries` times the same request; None if there was none."""
+        for _ in range(tries):
+            link = await self.link(kind)
+            try:
+                return await link.ask(
+                    messages,
+                    request,
+                    version_min=versions.least,
+                    version_max=versions.most,
+                    patience_s=self.patience_s,
+                )
+            except Lost:
+                await self._tire()
+        return None
+
+    async def _tire(self) -> None:
+        """Who is impatient with a slow disk for ever would never be served."""
+        self.patience_s = min(1.0, self.patience_s * 1.5)
+        await self._client.back_off()
+
+    async def insist(
+        self, kind: str, messages: Any, request: Any, versions: Versions = ANY
+    ) -> Reply:
+        """The answer, if that is not to come again."""
+        while True:
+            reply = await self.ask(kind, messages, request, versions)
+            assert reply is not None
+            if code_of(reply.message) not in AGAIN:
+                return reply
+            await self._client.back_off()
+
+    # Identity
+
+    async def initialise(self, *, named: bool = False) -> None:
+        """A new incarnation, or the next epoch of this one."""
+        identity = (self.producer_id, self.producer_epoch) if named else (-1, -1)
+        request = init_producer_id.InitProducerIdRequest(
+            self.transactional_id, self._timeout_ms, *identity
+        )
+        versions = ANY._replace(least=NAMED_SINCE) if named else ANY
+        reply = await self.insist(COORDINATOR, init_producer_id, request, versions)
+        answer: init_producer_id.InitProducerIdResponse = reply.message
+        if answer.error_code:
+            if not named or answer.error_code not in FENCED:
+                self.complain("-", "InitProducerId", answer.error_code)
+            raise Fatal
+        self.adopt(reply, is_new_incarnation=not named)
+
+    def adopt(self, reply: Reply, *, is_new_incarnation: bool = False) -> None:
+        given = (reply.message.producer_id, reply.message.producer_epoch)
+        if given != (self.producer_id, self.producer_epoch):
+            self.sequences = {}
+            self._client.history.note(
+                EpochGiven(
+                    reply.span, self.transactional_id, self.incarnation, *given, is_new_incarnation
+                )
+            )
+        self.producer_id, self.producer_epoch = given
+
+    # Requests
+
+    async def add(self, attempt: str, partitions: list[TopicPartition]) -> int:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in partitions:
+            by_topic.setdefault(topic, []).append(index)
+        messages = add_partitions_to_txn
+        request = messages.AddPartitionsToTxnRequest(
+            self.transactional_id,
+            self.producer_id,
+            self.producer_epoch,
+            [messages.AddPartitionsToTxnTopic(*each) for each in by_topic.items()],
+        )
+        reply = await self.insist(COORDINATOR, messages, request)
+        code = code_of(reply.message)
+        self.expect(attempt, "AddPartitionsToTxn", code)
+        return code
+
+    def end_request(self, *, commit: bool) -> end_txn.EndTxnRequest:
+        return end_txn.EndTxnRequest(
+            self.transactional_id, self.producer_id, self.producer_epoch, commit
+        )
+
+    def expect(self, attempt: str, request: str, code: int, *others: int) -> None:
+        """Note an answer that is not among those that may be given at any time."""
+        known = {0, self.dialect.abortable, *FENCED, *FULL, *others}
+        if code not in known:
+            self.complain(attempt, request, code)
+
+    def complain(self, attempt: str, request: str, code: int) -> None:
+        self._client.history.note(Unwelcome(attempt, self.dialect.name, request, code))
+
+
+def code_of(message: Any) -> int:
+    """The first error in a response, at whatever depth this API has it."""
+    if isinstance(message, produce.ProduceResponse):
+        codes = [
+            part.error_code for topic in message.responses for part in topic.partition_responses
+        ]
+    elif isinstance(message, add_partitions_to_txn.AddPartitionsToTxnResponse):
+        codes = [
+            part.partition_error_code
+            for topic in message.results_by_topic_v3_and_below
+            for part in topic.results_by_partition
+        ]
+    elif hasattr(message, "topics"):
+        codes = [part.error_code for topic in message.topics for part in topic.partitions]
+    else:
+        codes = [message.error_code]
+    return next((code for code in codes if code), 0)
