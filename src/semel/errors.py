@@ -193,6 +193,14 @@ class InvalidTimestamp(RequestError):
     code = 32
 
 
+class UnsupportedSaslMechanism(RequestError):
+    code = 33
+
+
+class IllegalSaslState(RequestError):
+    code = 34
+
+
 class UnsupportedVersion(RequestError):
     code = 35
 
@@ -274,6 +282,10 @@ class OperationNotAttempted(RequestError):
 class StorageError(RequestError):
     code = 56
     retriable = True
+
+
+class SaslAuthenticationFailed(RequestError):
+    code = 58
 
 
 class UnknownProducerId(RequestError):

@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
+from semel.client.security import PLAINTEXT, Security
 
 _Result = TypeVar("_Result")
 
@@ -27,6 +28,7 @@ class ClientOptions:
     client_id: str = "semel"
     timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
+    security: Security = PLAINTEXT
 
 
 class Connected:
@@ -39,6 +41,7 @@ class Connected:
             client_id=options.client_id,
             timeout_ms=options.timeout_ms,
             connect_timeout_ms=options.connect_timeout_ms,
+            security=options.security,
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(

@@ -18,6 +18,7 @@ from semel.client.link import Link, Pending, open_link
 from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
 from semel.client.refusal import raise_for
 from semel.client.retry import retrying
+from semel.client.security import PLAINTEXT, Security
 from semel.errors import BrokerNotAvailable, NetworkException, NotController
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
@@ -45,8 +46,10 @@ class Cluster:
         client_id: str = "semel",
         timeout_ms: int = 30_000,
         connect_timeout_ms: int = 10_000,
+        security: Security = PLAINTEXT,
     ) -> None:
         self._bootstrap_servers = tuple(bootstrap_servers)
+        self._security = security
         self._client_id = client_id
         self._connect_timeout_ms = connect_timeout_ms
         self.timeout_ms = timeout_ms
@@ -219,7 +222,11 @@ class Cluster:
             link = self._links.get(address)
             if link is None or not link.is_open:
                 link = await open_link(
-                    address, self._client_id, __version__, self._connect_timeout_ms
+                    address,
+                    self._client_id,
+                    __version__,
+                    self._connect_timeout_ms,
+                    self._security,
                 )
                 self._links[address] = link
             return link

@@ -7,14 +7,18 @@ from typing import Any, Generic, TypeVar
 from semel.client.address import Address
 from semel.client.connection import Connection, Messages
 from semel.client.refusal import raise_for
+from semel.client.sasl import exchange
+from semel.client.security import PLAINTEXT, Sasl, Security, tls_context
 from semel.errors import NetworkException, ProtocolError, RequestTimedOut, UnsupportedVersion
 from semel.types import Buffer
-from semel.wire.messages import api_versions
+from semel.wire.messages import api_versions, sasl_authenticate, sasl_handshake
+from semel.world import SystemRandomness
 
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 
 _COPIED_SIZE_MAX = 64 * 1024
+_NONCE_SIZE = 16
 
 
 class Link(asyncio.BufferedProtocol):
@@ -154,13 +158,22 @@ def _note_as_seen(reply: asyncio.Future[Any]) -> None:
         reply.exception()
 
 
-async def open_link(address: Address, client_id: str, version: str, timeout_ms: int) -> Link:
-    """Connect, and learn which versions the broker knows."""
+async def open_link(
+    address: Address,
+    client_id: str,
+    version: str,
+    timeout_ms: int,
+    security: Security = PLAINTEXT,
+) -> Link:
+    """Connect, learn which versions the broker knows, and sign in."""
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             _, link = await loop.create_connection(
-                lambda: Link(address, client_id), address.host, address.port
+                lambda: Link(address, client_id),
+                address.host,
+                address.port,
+                ssl=None if security.tls is None else tls_context(security.tls),
             )
     except TimeoutError:
         raise NetworkException(f"{address} cannot be reached in {timeout_ms} ms") from None
@@ -173,10 +186,30 @@ async def open_link(address: Address, client_id: str, version: str, timeout_ms: 
             # Asked again, in the version that every broker knows.
             reply = await link.call(api_versions, request, timeout_ms)
         raise_for(reply.error_code, f"{address}")
+        if security.sasl is not None:
+            await _sign_in(link, security.sasl, timeout_ms)
     except BaseException:
         link.abort()
         raise
     return link
+
+
+async def _sign_in(link: Link, sasl: Sasl, timeout_ms: int) -> None:
+    handshake = sasl_handshake.SaslHandshakeRequest(sasl.mechanism)
+    offered = await link.call(sasl_handshake, handshake, timeout_ms)
+    if offered.error_code:
+        mechanisms = ", ".join(offered.mechanisms) or "nothing"
+        raise_for(offered.error_code, f"{link.address}", f"{sasl.mechanism}: it has {mechanisms}")
+    messages = exchange(sasl, SystemRandomness().token_bytes(_NONCE_SIZE).hex())
+    message = next(messages)
+    while True:
+        request = sasl_authenticate.SaslAuthenticateRequest(message)
+        reply = await link.call(sasl_authenticate, request, timeout_ms)
+        raise_for(reply.error_code, f"{link.address}", reply.error_message)
+        try:
+            message = messages.send(bytes(reply.auth_bytes))
+        except StopIteration:
+            return
 
 
 def _in_words(error: OSError) -> str:

@@ -14,6 +14,16 @@ USED = frozenset(
         "isolation.level",
         "max.request.size",
         "request.timeout.ms",
+        "sasl.jaas.config",
+        "sasl.mechanism",
+        "security.protocol",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
         "transaction.timeout.ms",
     }
 )

@@ -11,6 +11,7 @@ from semel.client.address import parse_bootstrap_servers
 from semel.client.blocking import ClientOptions
 from semel.errors import ConfigError
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
+from semel.spark.security_options import security_of
 
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
@@ -140,6 +141,7 @@ class Options:
             servers,
             client_id=self.text("kafka.client.id") or "semel-spark",
             timeout_ms=self.number("kafka.request.timeout.ms", 30_000, least=1),
+            security=security_of(self),
         )
 
     def _parsed(
