@@ -11,6 +11,7 @@ from semel.client.blocking import Connected, shared
 from semel.client.columns.encode import encode
 from semel.client.columns.rows import rows_from
 from semel.client.groups import committed_offsets
+from semel.client.session import TransactionalSession
 from semel.spark import committing
 from semel.spark.committing import Fenced, commit_batch
 from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
@@ -231,13 +232,13 @@ def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
     semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
-    original = committing.TransactionalSession.initialise
+    original = TransactionalSession.initialise
 
     async def noted(session: Any) -> Any:
         taken.append(session.transactional_id)
         return await original(session)
 
-    monkeypatch.setattr(committing.TransactionalSession, "initialise", noted)
+    monkeypatch.setattr(TransactionalSession, "initialise", noted)
     sink = Sink(semel_broker, topic)
     for number in range(3):
         sink.write(number, [b"x"])

@@ -1,5 +1,6 @@
 """Pipelines on a local Spark: each micro-batch once, whatever is run again."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,9 @@ import semel.spark
 from semel.spark import Session
 from semel.testing import Broker
 from support import queries, topics
+
+# The first test waits for a JVM and for the first process of each kind.
+pytestmark = pytest.mark.timeout(300)
 
 VALUES = [b"%04d" % number for number in range(600)]
 BATCHES = {"maxOffsetsPerTrigger": "200"}
@@ -141,8 +145,8 @@ def test_a_task_that_is_retried_writes_its_rows_once(
 ) -> None:
     failed = tmp_path / "failed"
 
-    def fail_once(batches: object) -> object:
-        for batch in batches:  # type: ignore[attr-defined]
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
             if not failed.exists():
                 failed.touch()
                 raise RuntimeError("the first task fails")

@@ -40,7 +40,7 @@ def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def reader(broker: Broker, clock: SetClock | None = None, **given: str) -> StreamReader:
+def reader(broker: Broker, clock: SetClock | None = None, /, **given: str) -> StreamReader:
     options = source_options(
         {
             "kafka.bootstrap.servers": broker.bootstrap_servers,

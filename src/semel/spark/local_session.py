@@ -1,4 +1,4 @@
-"""A ready local Spark session, with a broker of its own where none is named."""
+"""A ready Spark session, local unless told otherwise, with a broker where none is named."""
 
 import os
 import sys
@@ -17,11 +17,13 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _DEFAULTS = {
     "spark.ui.enabled": "false",
-    # Loopback only: a local session has no business on the network.
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOCAL_DEFAULTS = {
+    # A local session has no business on the network.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
 }
 
@@ -99,6 +101,7 @@ def _start(master: str, app_name: str, servers: str, config: Mapping[str, Any]) 
     builder = SparkSession.builder.master(master).appName(app_name)
     settings = {
         **_DEFAULTS,
+        **(_LOCAL_DEFAULTS if master.startswith("local") else {}),
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
         f"spark.executorEnv.{BOOTSTRAP_SERVERS_VARIABLE}": servers,
         **config,

@@ -6,15 +6,17 @@ next epoch, which rolls back and shuts out in one step, and runs the batch again
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from semel.client.blocking import Connected, shared
 from semel.client.outcome import MustStop, TransactionFailed
+from semel.client.writer import Identity
 from semel.errors import ConfigError, RequestError, SemelError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
@@ -29,6 +31,8 @@ from semel.types import TopicPartition
 _log = logging.getLogger(__name__)
 
 Transform = Callable[[DataFrame, int], DataFrame | Mapping[str, DataFrame]]
+
+Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _RETRIES_DEFAULT = 3
 
@@ -137,9 +141,7 @@ class ExactlyOnce:
             one_frame(output, settings.topic)
             .mapInArrow(Encoding(place, task_count).__call__, ENCODED)
             .repartitionById(task_count, "owner")
-            .mapInArrow(
-                Writing(settings, work.transactional_id, identity).__call__, WRITTEN, barrier=True
-            )
+            .mapInArrow(self._writing(settings, work, identity), WRITTEN, barrier=True)
             .collect()
         )
         written = _owned_once(rows)
@@ -149,6 +151,9 @@ class ExactlyOnce:
         if settings.publishes_offsets:
             consumed = consumed_by(frame.sparkSession, batch_id)
         connected.run(work.finish(consumed))
+
+    def _writing(self, settings: SinkSettings, work: BatchTransaction, identity: Identity) -> Stage:
+        return Writing(settings, work.transactional_id, identity).__call__
 
     def _task_count(self, spark: SparkSession, place: Place) -> int:
         """No more than can run at once, or Spark refuses the stage; no more than partitions."""

@@ -1,0 +1,185 @@
+"""`exactly_once` in foreachBatch: tasks write, and a batch that fails is run again as a whole."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+import semel.spark
+from semel.errors import ConfigError
+from semel.spark import Session
+from semel.spark.committing import BatchTransaction
+from semel.spark.volume import ExactlyOnce
+from semel.spark.volume_tasks import Writing
+from semel.testing import Broker
+from support import queries, topics
+
+pytestmark = pytest.mark.timeout(300)
+
+VALUES = [b"%04d" % number for number in range(600)]
+BATCHES = {"maxOffsetsPerTrigger": "200"}
+
+
+@pytest.fixture
+def orders(semel_broker: Broker, name: str) -> str:
+    """A topic with 600 records in two partitions, which make three micro-batches."""
+    servers, topic = semel_broker.bootstrap_servers, f"{name}-in"
+    topics.create(servers, topic, 2)
+    for partition in (0, 1):
+        topics.fill(servers, topic, VALUES[partition::2], partition)
+    topics.create(servers, name, 3)
+    return topic
+
+
+def values(spark: Session, topic: str) -> list[bytes]:
+    return topics.values(spark.bootstrap_servers, topic)
+
+
+def test_batches_are_written_once_and_skipped_before_they_are_computed(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    computed: list[int] = []
+
+    def noted(frame: DataFrame, batch_id: int) -> DataFrame:
+        computed.append(batch_id)
+        return frame
+
+    for _ in range(2):
+        sink = semel.spark.exactly_once(noted, topic=name, offsets_group=name)
+        stream = queries.stream(spark, orders, **BATCHES)
+        queries.finish(stream.writeStream.foreachBatch(sink), tmp_path)
+        queries.forget_commits(tmp_path, 2)
+    assert computed == [0, 1, 2]
+    assert values(spark, name) == VALUES
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": spark.bootstrap_servers, "group.id": name, "log_level": 0}
+    )
+    places = [confluent_kafka.TopicPartition(orders, number) for number in range(2)]
+    found = [place.offset for place in consumer.committed(places, 30)]
+    consumer.close()
+    assert found == [300, 300]
+
+
+def test_several_topics_appear_together(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def both(frame: DataFrame, batch_id: int) -> dict[str, DataFrame]:
+        even = frame.where("int(string(value)) % 2 = 0")
+        return {name: frame, f"{name}-even": even.selectExpr("value", "0 AS partition")}
+
+    sink = semel.spark.exactly_once(both, marker_topic=name)
+    queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    assert values(spark, name) == VALUES
+    assert values(spark, f"{name}-even") == VALUES[::2]
+
+
+def test_a_task_that_fails_after_writing_has_the_batch_run_again(
+    spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = tmp_path / "failed"
+
+    def writing(sink: ExactlyOnce, settings: Any, work: BatchTransaction, identity: Any) -> Any:
+        stage = Writing(settings, work.transactional_id, identity)
+
+        def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from stage(batches)
+            if not failed.exists():
+                failed.touch()
+                raise RuntimeError("a task dies after it has written")
+
+        return fail_once
+
+    monkeypatch.setattr(ExactlyOnce, "_writing", writing)
+    sink = semel.spark.exactly_once(topic=name)
+    stream = queries.stream(spark, orders, **BATCHES)
+    queries.finish(stream.writeStream.foreachBatch(sink), tmp_path / "checkpoint")
+    assert failed.exists()
+    assert values(spark, name) == VALUES
+
+
+def test_a_batch_that_always_fails_leaves_nothing_that_readers_wait_for(
+    spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def writing(sink: ExactlyOnce, settings: Any, work: BatchTransaction, identity: Any) -> Any:
+        stage = Writing(settings, work.transactional_id, identity)
+
+        def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from stage(batches)
+            raise RuntimeError("a task always dies")
+
+        return fail
+
+    monkeypatch.setattr(ExactlyOnce, "_writing", writing)
+    sink = semel.spark.exactly_once(topic=name, retries=1)
+    with pytest.raises(StreamingQueryException, match="a task always dies"):
+        queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    topics.fill(spark.bootstrap_servers, name, [b"behind"])
+    assert values(spark, name) == [b"behind"]
+
+
+def test_two_sinks_in_one_batch_need_names(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    one, two = (semel.spark.exactly_once(topic=name, name=each) for each in ("one", "two"))
+    same = semel.spark.exactly_once(topic=name, name="two")
+
+    def named(frame: DataFrame, batch_id: int) -> None:
+        one(frame, batch_id)
+        two(frame, batch_id)
+
+    queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(named), tmp_path / "a")
+    assert values(spark, name) == sorted(VALUES * 2)
+
+    def unnamed(frame: DataFrame, batch_id: int) -> None:
+        two(frame, batch_id)
+        same(frame, batch_id)
+
+    with pytest.raises(StreamingQueryException, match="two sinks of one micro-batch share it"):
+        queries.finish(
+            queries.stream(spark, orders).writeStream.foreachBatch(unnamed), tmp_path / "b"
+        )
+    assert values(spark, name) == sorted(VALUES * 3)
+
+
+def test_rows_that_cannot_be_written_fail_at_once_and_by_name(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    attempts: list[int] = []
+
+    def wrong(frame: DataFrame, batch_id: int) -> DataFrame:
+        attempts.append(batch_id)
+        return frame.selectExpr("value", "99 AS partition")
+
+    sink = semel.spark.exactly_once(wrong, topic=name)
+    with pytest.raises(StreamingQueryException, match="column partition is 99 in a row"):
+        queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    assert attempts == [0]
+
+
+def test_it_is_for_streaming_queries_only(spark: Session, name: str) -> None:
+    frame = spark.range(3).selectExpr("string(id) AS value")
+    with pytest.raises(ConfigError, match=r"within writeStream\.foreachBatch only"):
+        semel.spark.exactly_once(topic=name)(frame, 0)
+
+
+def test_options_are_checked_when_it_is_made(spark: Session) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'kafka\.compression\.type'"):
+        semel.spark.exactly_once(topic="t", options={"kafka.compression.typ": "lz4"})
+
+
+def test_the_marker_is_where_the_default_sink_has_it(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    sink = semel.spark.exactly_once(topic=name, transactional_id=name)
+    stream = queries.stream(spark, orders, **BATCHES)
+    queries.finish(stream.writeStream.foreachBatch(sink), tmp_path)
+    queries.forget_commits(tmp_path, 2)
+    # The same query goes on with the other sink, and the batch is known there.
+    writer = stream.writeStream.format("semel").option("topic", name)
+    queries.finish(writer.option("transactionalId", name), tmp_path)
+    assert values(spark, name) == VALUES
