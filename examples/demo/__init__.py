@@ -1,0 +1,1 @@
+"""The main job, under attack: a PySpark pipeline whose driver, workers and broker are killed."""

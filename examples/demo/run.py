@@ -1,0 +1,156 @@
+"""One run of the pipeline under attack: orders come in, processes die, results are counted."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from examples.demo.application import Application, Plan
+from examples.demo.feed import Feed
+from examples.demo.tally import Outcome, Tally, outcome
+from examples.demo.topics import Topics
+from semel.client.admin import create
+from semel.client.blocking import ClientOptions, Connected
+from semel.testing import Broker
+from semel.world import SystemClock
+
+PARTITIONS = 4
+ORDERS = 40_000
+ORDERS_AHEAD = 12_000
+"""How far the orders run ahead of the results."""
+VICTIMS = ("workers", "broker", "driver", "driver")
+_PAUSE_S = 0.02
+
+
+class Sample(NamedTuple):
+    at_s: float
+    orders_in: int
+    results_out: int
+
+
+class Kill(NamedTuple):
+    at_s: float
+    victim: str
+
+
+class Story(NamedTuple):
+    delivery: str
+    samples: list[Sample]
+    kills: list[Kill]
+    starts: int
+    outcome: Outcome
+
+
+class Run:
+    def __init__(self, delivery: str, folder: Path, console: Console) -> None:
+        self._delivery = delivery
+        self._folder = folder
+        self._console = console
+        self._topics = Topics(delivery)
+        self._samples = [Sample(0, 0, 0)]
+        self._kills: list[Kill] = []
+        self._victims = deque(VICTIMS)
+        self._armed_at: int | None = None
+        self._began_ms = SystemClock().now_ms()
+
+    def tell(self) -> Story:
+        self._folder.mkdir(parents=True)
+        with Broker(data=self._folder / "log") as broker, self._progress() as progress:
+            _create(self._topics, broker.bootstrap_servers)
+            plan = Plan(self._delivery, broker.bootstrap_servers, self._topics.prefix, self._folder)
+            application = Application(plan)
+            tally = Tally(self._topics, broker.bootstrap_servers, PARTITIONS)
+            try:
+                self._watch(broker, application, tally, progress)
+            finally:
+                application.close()
+                tally.close()
+            return Story(
+                self._delivery,
+                self._samples,
+                self._kills,
+                application.starts,
+                outcome(self._topics, broker.bootstrap_servers),
+            )
+
+    def _watch(
+        self, broker: Broker, application: Application, tally: Tally, progress: Progress
+    ) -> None:
+        feed = Feed(self._topics.orders, broker.bootstrap_servers, ORDERS)
+        bar_in = progress.add_task("orders in", total=ORDERS)
+        bar_out = progress.add_task("results out", total=ORDERS)
+        is_finishing = False
+        pause = threading.Event()
+        while not application.has_finished():
+            tally.update()
+            feed.allow(tally.distinct + ORDERS_AHEAD)
+            self._sample(feed.written, tally.results)
+            progress.update(bar_in, completed=feed.written)
+            progress.update(bar_out, completed=tally.results)
+            self._strike(broker, application, tally)
+            if feed.is_complete() and not self._victims and not is_finishing:
+                application.finish()
+                is_finishing = True
+            pause.wait(_PAUSE_S)
+        tally.update()
+        self._sample(feed.written, tally.results)
+        progress.update(bar_out, completed=tally.results)
+
+    def _strike(self, broker: Broker, application: Application, tally: Tally) -> None:
+        """Kill the next victim within a batch: as soon as something of it is in the log."""
+        if not self._victims or tally.distinct < self._next_strike():
+            return
+        log_end = tally.log_end()
+        if self._armed_at is None:
+            self._armed_at = log_end
+        if log_end == self._armed_at:
+            return
+        victim = self._victims.popleft()
+        strikes: dict[str, Callable[[], object]] = {
+            "workers": application.kill_workers,
+            "broker": broker.kill,
+            "driver": application.kill_driver,
+        }
+        strikes[victim]()
+        self._kills.append(Kill(self._now_s(), victim))
+        self._console.print(
+            f"  [red]kill -9[/] the {victim:8} after {tally.distinct:6,} orders, "
+            f"at {self._now_s():4.1f} s"
+        )
+        if victim == "broker":
+            broker.start()
+        self._armed_at = None
+
+    def _next_strike(self) -> int:
+        """Spread over the stream, with some orders before the first and behind the last."""
+        done = len(VICTIMS) - len(self._victims)
+        return ORDERS * (done + 1) // (len(VICTIMS) + 3)
+
+    def _sample(self, orders_in: int, results_out: int) -> None:
+        if self._samples[-1][1:] != (orders_in, results_out):
+            self._samples.append(Sample(self._now_s(), orders_in, results_out))
+
+    def _now_s(self) -> float:
+        return (SystemClock().now_ms() - self._began_ms) / 1000
+
+    def _progress(self) -> Progress:
+        return Progress(
+            TextColumn("  {task.description:12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+        )
+
+
+def _create(topics: Topics, bootstrap_servers: str) -> None:
+    names = [topics.orders, topics.enriched, topics.revenue]
+    with Connected(ClientOptions(bootstrap_servers)) as connected:
+        refused = connected.run(create(connected.cluster, names, partition_count=PARTITIONS))
+    for refusal in refused.values():
+        if refusal is not None:
+            raise refusal
