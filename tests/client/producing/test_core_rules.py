@@ -1,71 +1,32 @@
 """The rules of the producer's core, one by one."""
 
-from typing import Any
-
 import pytest
 
-from semel.client.outcome import MustAbort, MustStop
-from semel.client.producing.batch import Batch, Identity
+from semel.client.producing.batch import Identity
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.exchange import Answer, Request
+from semel.client.producing.exchange import Answer
 from semel.client.producing.settings import ProducerSettings
-from semel.client.producing.transaction import NotInOrder
 from semel.errors import (
     DuplicateSequence,
     MessageTooLarge,
     NetworkException,
     NotLeaderOrFollower,
     OutOfOrderSequence,
-    ProducerFenced,
-    RequestError,
     RequestTimedOut,
     UnknownProducerId,
 )
-from semel.types import TopicPartition
-
-PLACE = TopicPartition("t", 0)
-OTHER = TopicPartition("t", 1)
-IDENTITY = Identity(7, 0)
-LATER_MS = 1_000.0
-"""After every pause between attempts, and before every deadline."""
-
-
-def made(**settings: Any) -> ProducerCore:
-    named = {"batch_size_max": 1, "linger_ms": 0, **settings}
-    core = ProducerCore(ProducerSettings(**named))
-    core.identify(IDENTITY)
-    core.learn_leaders([(PLACE, 1), (OTHER, 1)])
-    return core
-
-
-def put(core: ProducerCore, value: bytes = b"x", place: TopicPartition = PLACE) -> Batch:
-    return core.append(core.queue(place), None, value, (), 0)
-
-
-def drained(core: ProducerCore, now_ms: float = 0) -> list[Request]:
-    requests: list[Request] = []
-    while found := core.drain(now_ms).requests:
-        requests += found
-    return requests
-
-
-def answer(
-    core: ProducerCore, request: Request, error: RequestError | None = None, at_ms: float = 0
-) -> None:
-    core.answered(request, [Answer(error, 0)] * len(request.batches), at_ms)
-
-
-def recognised(**settings: Any) -> ProducerCore:
-    """A core whose first batch, sequence 0, is acknowledged."""
-    core = made(**settings)
-    put(core)
-    (request,) = drained(core)
-    answer(core, request)
-    return core
-
-
-def positions(requests: list[Request]) -> list[int | None]:
-    return [batch.position for request in requests for batch in request.batches]
+from support.producer_core import (
+    IDENTITY,
+    LATER_MS,
+    OTHER,
+    PLACE,
+    answer,
+    drained,
+    made,
+    positions,
+    put,
+    recognised,
+)
 
 
 def test_a_batch_gets_its_sequence_when_it_is_drained_and_not_before() -> None:
@@ -288,89 +249,3 @@ def test_without_idempotence_a_partition_has_one_request_and_no_sequence() -> No
     assert content[43:61] == b"\xff" * 14 + b"\x00\x00\x00\x01"
     answer(core, request, MessageTooLarge("no"))
     assert len(drained(core)) == 1
-
-
-# Transactions
-
-
-def transactional(*, is_implicit: bool) -> ProducerCore:
-    core = made(transactional_id="id")
-    assert core.transaction is not None
-    core.transaction.initialised(is_implicit=is_implicit, can_renew_epoch=True)
-    core.restart(IDENTITY)
-    core.transaction.begin()
-    return core
-
-
-def test_a_partition_is_written_to_after_the_coordinator_knows_of_it() -> None:
-    core = transactional(is_implicit=False)
-    assert core.transaction is not None
-    put(core)
-    assert drained(core) == []
-    assert core.transaction.joining == {PLACE}
-    core.transaction.joined([PLACE])
-    assert len(drained(core)) == 1
-    assert not core.transaction.joining
-
-
-def test_a_partition_joins_by_being_written_to_where_that_is_agreed() -> None:
-    core = transactional(is_implicit=True)
-    assert core.transaction is not None
-    put(core)
-    assert not core.transaction.joining
-    assert len(drained(core)) == 1
-
-
-def test_a_record_that_is_given_up_dooms_its_transaction_and_nothing_more_is_sent() -> None:
-    core = transactional(is_implicit=True)
-    assert core.transaction is not None
-    put(core)
-    (request,) = drained(core)
-    unsent = put(core)
-    answer(core, request, MessageTooLarge("no"))
-    assert isinstance(unsent.error, MessageTooLarge)
-    with pytest.raises(MustAbort):
-        core.transaction.check_open()
-    with pytest.raises(MustAbort):
-        core.transaction.commit()
-    core.transaction.abort()
-    core.restart(Identity(7, 1))
-    core.transaction.ended()
-    core.transaction.begin()
-    following = put(core)
-    drained(core)
-    assert (following.identity, following.position) == (Identity(7, 1), 0)
-
-
-def test_a_fenced_producer_is_stopped_for_good() -> None:
-    core = transactional(is_implicit=True)
-    assert core.transaction is not None
-    put(core)
-    (request,) = drained(core)
-    answer(core, request, ProducerFenced("newer"))
-    for call in (core.transaction.check_open, core.transaction.abort, core.transaction.begin):
-        with pytest.raises(MustStop):
-            call()
-
-
-def test_transactions_come_one_after_the_other() -> None:
-    core = transactional(is_implicit=True)
-    assert core.transaction is not None
-    with pytest.raises(NotInOrder):
-        core.transaction.begin()
-    core.transaction.commit()
-    core.transaction.ended()
-    for call in (core.transaction.check_open, core.transaction.commit, core.transaction.abort):
-        with pytest.raises(NotInOrder):
-            call()
-
-
-def test_a_commit_in_doubt_can_only_be_asked_for_again() -> None:
-    core = transactional(is_implicit=True)
-    assert core.transaction is not None
-    core.transaction.commit()
-    core.transaction.in_doubt(NetworkException("gone"))
-    with pytest.raises(Exception, match="gone"):
-        core.transaction.abort()
-    core.transaction.commit()
-    core.transaction.ended()

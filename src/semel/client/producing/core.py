@@ -14,9 +14,9 @@ from semel.client.producing.batch import (
     Identity,
     headers_size,
 )
-from semel.client.producing.exchange import Answer, Request, Work
+from semel.client.producing.exchange import Answer, Request, Work, sooner
 from semel.client.producing.queue import PartitionQueue
-from semel.client.producing.settings import ACKS_NONE, ProducerSettings
+from semel.client.producing.settings import ProducerSettings
 from semel.client.producing.transaction import Transaction
 from semel.client.producing.verdict import Kind
 from semel.errors import (
@@ -146,7 +146,7 @@ class ProducerCore:
             self._mend(queue)
             front = queue.front(now_ms) if self._may_write(queue) else None
             if front is None or not self._join(open_requests, queue, front):
-                wake_at_ms = _sooner(wake_at_ms, queue.wakes_at_ms(), now_ms)
+                wake_at_ms = sooner(wake_at_ms, queue.wakes_at_ms(), now_ms)
         requests = []
         for node_id, (batches, _) in open_requests.items():
             self._in_flight_counts[node_id] = self._in_flight_counts.get(node_id, 0) + 1
@@ -215,10 +215,6 @@ class ProducerCore:
         self.wants_leaders = True
         for batch in request.batches:
             self._refused(batch, error, -1)
-
-    def sent_without_answer(self, request: Request, now_ms: float) -> None:
-        assert self.settings.acks == ACKS_NONE, "an answer is expected"
-        self.answered(request, [Answer(None)] * len(request.batches), now_ms)
 
     def _ended(self, request: Request, now_ms: float) -> None:
         self.now_ms = now_ms
@@ -349,10 +345,3 @@ class ProducerCore:
                 self.leaders[place] = node_id
         self.wants_leaders = False
         self.has_news = True
-
-
-def _sooner(at_ms: float | None, other_ms: float | None, now_ms: float) -> float | None:
-    """The earlier of two times; one that has come waits for something else than time."""
-    if other_ms is None or other_ms <= now_ms:
-        return at_ms
-    return other_ms if at_ms is None else min(at_ms, other_ms)

@@ -14,7 +14,7 @@ from semel.client.producing import requests, verdict
 from semel.client.producing.batch import Batch
 from semel.client.producing.coordination import new_producer_id
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.exchange import Request
+from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.intake import Intake
 from semel.client.producing.settings import ACKS_NONE
 from semel.client.producing.verdict import Kind
@@ -162,14 +162,14 @@ class Engine:
             message = requests.to_wire(request, core.settings)
             if core.settings.acks == ACKS_NONE:
                 await self._cluster.tell(request.node_id, produce, message)
-                with self.guard:
-                    core.sent_without_answer(request, self._now_ms())
+                # Nothing will be heard of it, which is what was asked for.
+                answers = [Answer(None)] * len(request.batches)
             else:
                 pending = await self._cluster.ask(request.node_id, produce, message)
                 reply = await pending.reply(core.settings.request_timeout_ms)
                 answers = requests.answers_of(request, reply)
-                with self.guard:
-                    core.answered(request, answers, self._now_ms())
+            with self.guard:
+                core.answered(request, answers, self._now_ms())
         except RequestError as error:
             with self.guard:
                 core.lost(request, error, self._now_ms())

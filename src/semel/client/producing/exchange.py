@@ -26,3 +26,10 @@ class Work(NamedTuple):
     requests: list[Request]
     wake_at_ms: float | None
     """When to drain again, unless something happens before."""
+
+
+def sooner(at_ms: float | None, other_ms: float | None, now_ms: float) -> float | None:
+    """The earlier of two times; one that has come waits for something else than time."""
+    if other_ms is None or other_ms <= now_ms:
+        return at_ms
+    return other_ms if at_ms is None else min(at_ms, other_ms)
