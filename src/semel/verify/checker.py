@@ -5,6 +5,7 @@ It knows nothing of the broker but what clients were told, and never calls its c
 
 from collections.abc import Callable, Iterator
 
+from semel.verify.copier_checks import check_copiers
 from semel.verify.group_checks import check_groups
 from semel.verify.history import (
     Cause,
@@ -64,4 +65,5 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     check_groups,
     check_topics,
     check_transactions,
+    check_copiers,
 )

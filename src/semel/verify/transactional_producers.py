@@ -93,6 +93,7 @@ class TransactionalProducer:
         habits: Habits,
         partitions: Sequence[TopicPartition],
         errands: Errands,
+        brief: Sequence[TopicPartition] = (),
     ) -> None:
         self._client = client
         self._rng = client.rng
@@ -100,6 +101,8 @@ class TransactionalProducer:
         self._habits = habits
         self._partitions = partitions
         self._errands = errands
+        self._brief = brief
+        """Partitions that may vanish at any time."""
         self._session: Session
         self._is_in_doubt = False
 
@@ -193,6 +196,8 @@ class TransactionalProducer:
             chosen = self._rng.sample(
                 self._partitions, self._rng.choice((1, 1, min(2, len(self._partitions))))
             )
+            if self._brief and self._rng.random() < 0.3:
+                chosen.append(self._brief[-1])
             batches = []
             for partition in chosen:
                 record_count = self._rng.choice((1, 1, 2, 3))

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 from semel.errors import (
     CoordinatorNotAvailable,
     InvalidProducerEpoch,
+    OperationNotAttempted,
     ProducerFenced,
     StorageError,
     TransactionAbortable,
     UnknownProducerId,
+    UnknownTopicOrPartition,
     UnstableOffsetCommit,
 )
 from semel.types import TopicPartition
@@ -24,6 +26,8 @@ from semel.wire.messages import add_partitions_to_txn, end_txn, init_producer_id
 FENCED = {InvalidProducerEpoch.code, ProducerFenced.code}
 FULL = {CoordinatorNotAvailable.code, StorageError.code}
 AGAIN = FULL | {UnstableOffsetCommit.code}
+MISSING = (UnknownTopicOrPartition.code, OperationNotAttempted.code)
+"""A partition was deleted, and so nothing was added."""
 NAMED_SINCE = 3
 DATA, COORDINATOR = "data", "coordinator"
 
@@ -179,7 +183,7 @@ class Session:
         )
         reply = await self.insist(COORDINATOR, messages, request)
         code = code_of(reply.message)
-        self.expect(attempt, "AddPartitionsToTxn", code)
+        self.expect(attempt, "AddPartitionsToTxn", code, *MISSING)
         return code
 
     def end_request(self, *, commit: bool) -> end_txn.EndTxnRequest:
