@@ -6,7 +6,8 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, wait
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -22,6 +23,8 @@ from semel.types import TopicPartition
 from semel.world import SystemClock
 
 _Result = TypeVar("_Result")
+
+_THREAD_CHECK_S = 1.0
 
 
 class BlockingSent(Sent):
@@ -101,14 +104,32 @@ class Producer:
     def _call(self, work: Callable[[Machinery], Coroutine[Any, Any, _Result]]) -> _Result:
         """Run this in the producer's thread, and wait for it."""
         self._check_may_wait()
-        if not self._thread.is_alive():
-            raise NotInOrder("the producer is closed") from self._failure
-        running = asyncio.run_coroutine_threadsafe(work(self._machinery), self._loop)
+        self._check_alive()
+        serving = work(self._machinery)
         try:
+            running = asyncio.run_coroutine_threadsafe(serving, self._loop)
+        except RuntimeError:
+            serving.close()
+            raise NotInOrder("the producer is closed") from self._failure
+        try:
+            while not wait([running], _THREAD_CHECK_S).done:
+                # A loop that ends drops what was not begun, without a word.
+                self._check_alive()
             return running.result()
+        except CancelledError:
+            raise NotInOrder("the producer is closed") from self._failure
         except BaseException:
             running.cancel()
             raise
+
+    def _check_alive(self) -> None:
+        if not self._thread.is_alive():
+            raise NotInOrder("the producer is closed") from self._failure
+
+    def _wake(self, act: Callable[[], object]) -> None:
+        """Let the producer's thread do this; if it has ended, there is nothing to do."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(act)
 
     def _check_may_wait(self) -> None:
         if threading.current_thread() is self._thread:
@@ -132,9 +153,10 @@ class Producer:
         self._is_closed = True
         if self._thread.is_alive():
             try:
-                self._call(Machinery.wind_up)
+                with suppress(NotInOrder):
+                    self._call(Machinery.wind_up)
             finally:
-                self._loop.call_soon_threadsafe(self._machinery.engine.stop)
+                self._wake(self._machinery.engine.stop)
                 self._thread.join()
         if self._failure is not None:
             raise self._failure
@@ -172,7 +194,7 @@ class Producer:
         if on_delivery is not None:
             sent.add_done_callback(on_delivery)
         if has_news:
-            self._loop.call_soon_threadsafe(self._machinery.engine.pump)
+            self._wake(self._machinery.engine.pump)
         return sent
 
     def _prepare(self, topic: str) -> None:
@@ -185,7 +207,7 @@ class Producer:
             if not core.has_room and core.fatal is None:
                 self._check_may_wait()
                 core.close_batches()
-                self._loop.call_soon_threadsafe(self._machinery.engine.pump)
+                self._wake(self._machinery.engine.pump)
                 timeout_s = core.settings.block_timeout_ms / 1000
                 if not self._room.wait_for(lambda: core.has_room or core.fatal, timeout_s):
                     raise RequestTimedOut(f"no room for a record of {topic}")
