@@ -10,6 +10,7 @@ import pytest
 import semel
 from semel.client.producing.sent import Delivered
 from semel.client.producing.transaction import NotInOrder
+from semel.client.security import Sasl, Security
 from semel.errors import (
     ConfigError,
     MessageTooLarge,
@@ -19,6 +20,7 @@ from semel.errors import (
 )
 from semel.records.records import Record
 from semel.testing import Broker
+from support.secured_server import PASSWORD, USER, secured_server
 from support.stored import numbers, stored
 
 
@@ -212,3 +214,21 @@ def test_a_callback_that_would_wait_for_itself_is_refused(broker: Broker) -> Non
         producer.send("calls", b"x", on_delivery=wait)
         assert done.wait(30)
     assert len(outcomes) == 1
+
+
+@pytest.mark.parametrize("password", [PASSWORD, "wrong"])
+def test_a_producer_signs_in(password: str) -> None:
+    security = Security(sasl=Sasl("PLAIN", USER, password))
+
+    async def work() -> str:
+        async with (
+            secured_server(has_tls=False, mechanism="PLAIN") as address,
+            semel.AsyncProducer(str(address), security=security, block_timeout_ms=100) as producer,
+        ):
+            # The server knows how to sign in, and nothing of topics.
+            with pytest.raises(SemelError) as caught:
+                await producer.send("t", b"x")
+            return type(caught.value).__name__
+
+    is_refused = asyncio.run(work()) == "SaslAuthenticationFailed"
+    assert is_refused is (password == "wrong")

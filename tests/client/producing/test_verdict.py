@@ -26,6 +26,7 @@ def test_every_error_has_a_verdict() -> None:
         (errors.InvalidProducerEpoch, Kind.ABORT, Kind.FATAL),
         (errors.ProducerFenced, Kind.FATAL, Kind.FATAL),
         (errors.InvalidTransactionState, Kind.FATAL, Kind.FATAL),
+        (errors.SaslAuthenticationFailed, Kind.FATAL, Kind.FATAL),
         (errors.UnsupportedVersion, Kind.FATAL, Kind.FATAL),
     ],
 )

@@ -15,6 +15,7 @@ from semel.client.producing.partitioners import make_partitioner
 from semel.client.producing.session import Session
 from semel.client.producing.settings import ProducerOptions, settings_of
 from semel.client.producing.transaction import NotInOrder
+from semel.client.security import PLAINTEXT
 from semel.world import SystemRandomness
 
 
@@ -70,6 +71,7 @@ def make_machinery(
         parse_bootstrap_servers(bootstrap_servers),
         client_id=options.get("client_id", "semel"),
         timeout_ms=settings.request_timeout_ms,
+        security=options.get("security", PLAINTEXT),
     )
     engine = Engine(cluster, core, intake, guard, room_made)
     if core.transaction is None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
+from semel.client.security import Security
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 
@@ -15,6 +16,7 @@ class ProducerOptions(TypedDict, total=False):
     """What a producer's constructor takes by name."""
 
     client_id: str
+    security: Security
     acks: int | str
     """Who must have a record before it counts as stored: "all", 1 or 0."""
     enable_idempotence: bool

@@ -25,11 +25,13 @@ from semel.errors import (
     ProducerFenced,
     RequestError,
     RequestTimedOut,
+    SaslAuthenticationFailed,
     StorageError,
     TransactionAbortable,
     TransactionCoordinatorFenced,
     UnknownServerError,
     UnsupportedForMessageFormat,
+    UnsupportedSaslMechanism,
     UnsupportedVersion,
 )
 
@@ -60,6 +62,8 @@ _EXCEPTIONS: Mapping[type[RequestError], Verdict] = {
     TransactionCoordinatorFenced: _FATAL,
     # These will be refused for ever.
     ClusterAuthorizationFailed: _FATAL,
+    SaslAuthenticationFailed: _FATAL,
+    UnsupportedSaslMechanism: _FATAL,
     InvalidTransactionState: _FATAL,
     InvalidTransactionTimeout: _FATAL,
     InvalidRequest: _FATAL,
