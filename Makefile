@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= 1000
 
-.PHONY: help demo test peers check format bench sim messages clean
+.PHONY: help demo test chaos peers check format bench sim messages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -17,11 +17,14 @@ $(READY): pyproject.toml requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-demo: $(READY)  ## Write, kill the broker, read again: nothing is lost
-	$(BIN)/python -m examples.kill_and_recover
+demo: $(READY)  ## A PySpark pipeline under kills: exactly once beside at least once
+	$(BIN)/python -m examples.demo
 
 test: $(READY)  ## All tests that need nothing but PyPI
 	$(BIN)/python -m pytest -q
+
+chaos: $(READY)  ## Kill every process of a pipeline at every step; takes a quarter of an hour
+	$(BIN)/python -m pytest -q -m chaos -o timeout=1800 tests/spark
 
 peers: $(READY)  ## Clients from Maven, Go and Debian on Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers

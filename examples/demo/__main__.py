@@ -4,9 +4,9 @@
 
 Orders come in as a stream. A Spark application enriches each of them, adds up the revenue by
 category and writes both to topics of their own, in one transaction for each micro-batch. While it
-runs, the Python workers, the broker and twice the whole driver are killed with SIGKILL. Then the
-same is done to the same pipeline with a plain producer. The truth is computed from the orders in
-the log, and the results are counted as any consumer of committed records sees them.
+runs, the Python workers, the broker and the whole driver are killed with SIGKILL. Then the same is
+done to the same pipeline with a plain producer. The truth is computed from the orders in the log,
+and the results are counted as any consumer of committed records sees them.
 """
 
 import sys

@@ -75,8 +75,10 @@ def main(delivery: str, bootstrap_servers: str, prefix: str, checkpoint: str) ->
         query = (
             orders.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).start()
         )
-        threading.Thread(target=_finish_with_input, args=[query], daemon=True).start()
+        finishing = threading.Thread(target=_finish_with_input, args=[query], daemon=True)
+        finishing.start()
         query.awaitTermination()
+        finishing.join()
 
 
 def _finish_with_input(query: StreamingQuery) -> None:

@@ -13,16 +13,15 @@ from examples.demo.application import Application, Plan
 from examples.demo.feed import Feed
 from examples.demo.tally import Outcome, Tally, outcome
 from examples.demo.topics import Topics
-from semel.client.admin import create
-from semel.client.blocking import ClientOptions, Connected
+from examples.new_topics import create_topics
 from semel.testing import Broker
 from semel.world import SystemClock
 
 PARTITIONS = 4
-ORDERS = 40_000
+ORDERS = 30_000
 ORDERS_AHEAD = 12_000
 """How far the orders run ahead of the results."""
-VICTIMS = ("workers", "broker", "driver", "driver")
+VICTIMS = ("workers", "broker", "driver")
 _PAUSE_S = 0.02
 
 
@@ -60,7 +59,7 @@ class Run:
     def tell(self) -> Story:
         self._folder.mkdir(parents=True)
         with Broker(data=self._folder / "log") as broker, self._progress() as progress:
-            _create(self._topics, broker.bootstrap_servers)
+            create_topics(self._topics.all, broker.bootstrap_servers, PARTITIONS)
             plan = Plan(self._delivery, broker.bootstrap_servers, self._topics.prefix, self._folder)
             application = Application(plan)
             tally = Tally(self._topics, broker.bootstrap_servers, PARTITIONS)
@@ -145,12 +144,3 @@ class Run:
             TimeElapsedColumn(),
             console=self._console,
         )
-
-
-def _create(topics: Topics, bootstrap_servers: str) -> None:
-    names = [topics.orders, topics.enriched, topics.revenue]
-    with Connected(ClientOptions(bootstrap_servers)) as connected:
-        refused = connected.run(create(connected.cluster, names, partition_count=PARTITIONS))
-    for refusal in refused.values():
-        if refusal is not None:
-            raise refusal

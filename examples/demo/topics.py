@@ -7,6 +7,10 @@ class Topics(NamedTuple):
     prefix: str
 
     @property
+    def all(self) -> list[str]:
+        return [self.orders, self.enriched, self.revenue]
+
+    @property
     def orders(self) -> str:
         return f"{self.prefix}-orders"
 

@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
@@ -34,6 +34,9 @@ class Session(SparkSession):
     bootstrap_servers: str
     _servers_before: str | None = None
     _broker: Broker | None = None
+
+    def __enter__(self) -> Self:
+        return self
 
     def stop(self) -> None:
         try:
