@@ -87,6 +87,8 @@ class Kafka:
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            # Tests write records of 1970.
+            "log.retention.ms": -1,
         }
 
     async def _answering(self) -> None:

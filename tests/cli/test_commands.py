@@ -11,7 +11,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from semel.cli.main import main
 from semel.testing import Broker
-from support.command_line import Run, rows
+from support.command_line import Run, eventually, rows
 
 
 def lines(file: Path, *texts: str) -> str:
@@ -30,12 +30,13 @@ def test_topics_are_created_listed_and_deleted(run: Run) -> None:
     assert err.startswith("semel: ")
     assert "cli-a" in err
     assert run("topic", "create", "cli-a", "--if-not-exists")[0] == 0
+    eventually(run, "topic", "list", holds=lambda out: ["cli-a", "2", "1"] in rows(out))
     _, out, _ = run("topic", "list")
     assert rows(out)[0] == ["NAME", "PARTITIONS", "REPLICAS"]
-    assert ["cli-a", "2", "1"] in rows(out)
     _, out, _ = run("topic", "list", "--json", "cli-b")
     assert json.loads(out) == [{"name": "cli-b", "partitions": 2, "replicas": 1}]
     assert run("topic", "delete", "cli-a", "cli-b")[0] == 0
+    eventually(run, "topic", "describe", "cli-a", holds=lambda said: "does not exist" in said)
     code, out, err = run("topic", "describe", "cli-a")
     assert (code, out, err) == (1, "", "semel: topic cli-a does not exist\n")
 
@@ -61,15 +62,15 @@ def test_a_topic_is_described_with_its_settings_and_offsets(run: Run, tmp_path: 
         "end": 2,
     }
     assert run("topic", "alter-config", "cli-d", "-c", "retention.ms=77")[0] == 0
-    _, out, _ = run("topic", "describe", "cli-d", "-a")
-    assert ["retention.ms", "77"] in rows(out)
+    changed = ["topic", "describe", "cli-d", "-a"]
+    eventually(run, *changed, holds=lambda out: ["retention.ms", "77"] in rows(out))
 
 
 def test_partitions_are_added_by_number_or_up_to_one(run: Run) -> None:
     run("topic", "create", "cli-p", "-p", "1")
     assert run("topic", "add-partitions", "cli-p", "-n", "2")[0] == 0
     assert run("topic", "add-partitions", "cli-p", "--partitions", "5")[0] == 0
-    assert ["cli-p", "5", "1"] in rows(run("topic", "list")[1])
+    eventually(run, "topic", "list", holds=lambda out: ["cli-p", "5", "1"] in rows(out))
     assert run("topic", "add-partitions", "cli-p", "-p", "2")[0] == 1
     assert run("topic", "add-partitions", "cli-p")[0] == 2
     assert run("topic", "add-partitions", "cli-p", "-p", "9", "-n", "1")[0] == 2

@@ -29,3 +29,14 @@ def run(
 
 def rows(out: str) -> list[list[str]]:
     return [line.split() for line in out.splitlines()]
+
+
+def eventually(run: Run, *arguments: str, holds: Callable[[str], bool]) -> None:
+    """Run a command until its output, with its errors, is as expected.
+
+    Other brokers answer before all of them have heard of a change.
+    """
+    said = ""
+    while not holds(said):
+        _, out, err = run(*arguments)
+        said = out + err
