@@ -183,10 +183,12 @@ class Connection(asyncio.BufferedProtocol):
             return
         replies = self._replies
         parts: list[Buffer] = []
+        size = 0
         while replies and replies[0].is_ready:
             reply = replies.popleft()
             parts += reply.parts
-            self.count_unsent(-reply.size)
+            size += reply.size
+        self.count_unsent(-size)
         if not parts or self._is_closing:
             return
         if len(parts) == 1:

@@ -23,6 +23,8 @@ from semel.world import SystemClock, SystemRandomness
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 1024
+GC_THRESHOLD = 20_000
+"""Every request makes and drops some objects; almost none of them are cycles."""
 EPHEMERAL_SEGMENT_BYTES = 16 * 2**20
 
 
@@ -58,6 +60,7 @@ def serve(options: ServeOptions) -> None:
         # What has been made so far lives as long as the process; the collector need not look
         # at it again and again.
         gc.freeze()
+        gc.set_threshold(GC_THRESHOLD)
         with asyncio.Runner(loop_factory=_fast_loop()) as runner:
             try:
                 runner.run(_serve(broker, options))
