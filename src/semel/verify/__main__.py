@@ -8,6 +8,8 @@ from collections import Counter
 import structlog
 
 from semel.verify.run import Outcome, run_seed
+from semel.verify.transaction_workload import TRANSACTIONS
+from semel.verify.workload import LOG
 
 SHOWN = (
     "requests",
@@ -23,8 +25,13 @@ SHOWN = (
     "connections",
     "generations",
     "offsets committed",
+    "transactions committed",
+    "transactions aborted",
+    "commits of unknown outcome",
+    "committed records read",
 )
 ANOMALIES_SHOWN_MAX = 10
+WORKLOADS = {"log": LOG, "transactions": TRANSACTIONS}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,30 +39,40 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=100, help="how many runs (default 100)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument(
+        "--workload", choices=WORKLOADS, help="what the clients do (default: one after the other)"
+    )
     options = parser.parse_args(arguments)
     # The broker complains of what is done to it; that is what is meant to happen here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
         seeds = range(options.seed, options.seed + 1)
+    workloads = [options.workload] if options.workload else list(WORKLOADS)
+    return 1 if sum(_simulate(name, seeds) for name in workloads) else 0
+
+
+def _simulate(name: str, seeds: range) -> int:
+    """How many of the seeds broke a promise."""
     totals: Counter[str] = Counter()
     failed_count = 0
     for place, seed in enumerate(seeds, 1):
-        outcome = run_seed(seed)
+        outcome = run_seed(seed, WORKLOADS[name])
         totals.update(outcome.counts)
         failed_count += bool(outcome.anomalies)
-        _show(outcome, f"{place}/{len(seeds)} runs, {failed_count} with anomalies")
-    summary = ", ".join(f"{totals[name]:,} {name}" for name in SHOWN)
-    _say(f"{len(seeds)} runs, {failed_count} with anomalies: {summary}")
-    return 1 if failed_count else 0
+        _show(name, outcome, f"{name}: {place}/{len(seeds)} runs, {failed_count} with anomalies")
+    summary = ", ".join(f"{totals[each]:,} {each}" for each in SHOWN if totals[each])
+    _say(f"{name}: {len(seeds)} runs, {failed_count} with anomalies: {summary}")
+    return failed_count
 
 
-def _show(outcome: Outcome, progress: str) -> None:
+def _show(name: str, outcome: Outcome, progress: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{progress} ")
         sys.stderr.flush()
     if outcome.anomalies:
-        _say(f"seed {outcome.seed}: {len(outcome.anomalies)} anomalies (--seed {outcome.seed})")
+        again = f"--workload {name} --seed {outcome.seed}"
+        _say(f"seed {outcome.seed}: {len(outcome.anomalies)} anomalies ({again})")
         for anomaly in outcome.anomalies[:ANOMALIES_SHOWN_MAX]:
             _say(f"  {anomaly}")
 

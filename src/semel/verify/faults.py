@@ -5,17 +5,25 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from semel.verify.history import History
 from semel.verify.machine import Machine
 from semel.verify.population import Population
 from semel.verify.simulated_network import Network
+from semel.verify.transaction_history import Began, CommitSent, WriteAcknowledged
 
 PAUSE_S_MEAN = 0.12
 
 
 class Faults:
     def __init__(
-        self, seed: int, machine: Machine, network: Network, population: Population
+        self,
+        seed: int,
+        machine: Machine,
+        network: Network,
+        population: Population,
+        history: History,
     ) -> None:
+        self._history = history
         self._rng = Random(f"faults {seed}")
         self._machine = machine
         self._network = network
@@ -36,6 +44,8 @@ class Faults:
         }
         if population.rivalled:
             kinds["rivals"] = (6, population.rival_one)
+            kinds["power losses in a transaction"] = (8, self._lose_power_in_a_transaction)
+            kinds["kills in a transaction"] = (3, self._kill_in_a_transaction)
         chosen = self._rng.sample(sorted(kinds), self._rng.randint(3, len(kinds)))
         self._kinds = {name: kinds[name] for name in chosen}
         self._wants_stop = False
@@ -63,12 +73,25 @@ class Faults:
         device.calls_left = None
         device.on_next_sync = None
         device.on_next_checkpoint = None
+        self._history.await_nothing()
 
     def _kill_in_a_call(self) -> None:
         self._machine.device.calls_left = self._rng.choice((0, 1, 3, 10, 30))
 
     def _lose_power_in_a_sync(self) -> None:
         self._machine.lose_power_in_a_sync(self._rng.choice((0.001, 0.01, 0.1)))
+
+    def _lose_power_in_a_transaction(self) -> None:
+        """With writes that were acknowledged and are not durable."""
+        delay_s = self._rng.choice((0.005, 0.03, 0.1))
+        step: type[Began | WriteAcknowledged | CommitSent]
+        step = self._rng.choice((Began, WriteAcknowledged, CommitSent))
+        self._history.when_next(step, lambda: self._machine.lose_power_in_a_sync(delay_s))
+
+    def _kill_in_a_transaction(self) -> None:
+        self._history.when_next(
+            WriteAcknowledged, lambda: self._machine.kill_in(self._rng.choice((0.0, 0.002)))
+        )
 
     def _lose_power_at_a_checkpoint(self) -> None:
         self._machine.lose_power_at_a_checkpoint(self._rng.choice((0.0005, 0.005)))

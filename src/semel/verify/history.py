@@ -5,7 +5,7 @@ another request was sent must be visible in the answer to that one.
 """
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from semel.types import TopicPartition
@@ -220,10 +220,21 @@ class History:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._events: list[tuple[object, ...]] = []
+        self._awaited: dict[type[object], Callable[[], None]] = {}
 
     def note(self, event: tuple[object, ...]) -> None:
         self._trace.add(type(event).__name__, repr(event).encode())
         self._events.append(event)
+        react = self._awaited.pop(type(event), None) if self._awaited else None
+        if react is not None:
+            react()
+
+    def when_next(self, kind: type[Kind], react: Callable[[], None]) -> None:
+        """Call it once, as soon as something of this kind is noted."""
+        self._awaited[kind] = react
+
+    def await_nothing(self) -> None:
+        self._awaited.clear()
 
     def all(self, kind: type[Kind]) -> Iterator[Kind]:
         return (event for event in self._events if isinstance(event, kind))

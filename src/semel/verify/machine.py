@@ -73,6 +73,7 @@ class Machine:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, SimulatedLoop)
         self._loop = loop
+        self._context = copy_context()
         self.device = SimulatedDisk(Random(f"device {seed}"))
         self.start_count = 0
         self.request_count = 0
@@ -160,6 +161,10 @@ class Machine:
         if self._running is not None:
             self._die(Cause.KILLED)
 
+    def kill_in(self, delay_s: float) -> None:
+        # As nobody's callback, since whoever plans it may die before.
+        self._loop.call_later(delay_s, self.kill, context=self._context)
+
     def lose_power(self) -> None:
         """Also of a machine on which no broker runs: the kernel's memory is lost all the same."""
         self._die(Cause.POWER_LOSS)
@@ -172,10 +177,10 @@ class Machine:
         self.device.on_next_checkpoint = self._power_loss_in(delay_s)
 
     def _power_loss_in(self, delay_s: float) -> Callable[[], None]:
-        context = copy_context()  # The plan is ours, not that of the process that meets it.
+        # The plan is ours, not that of the process that meets it.
 
         def plan() -> None:
-            self._loop.call_later(delay_s, self.lose_power, context=context)
+            self._loop.call_later(delay_s, self.lose_power, context=self._context)
 
         return plan
 

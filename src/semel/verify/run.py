@@ -26,7 +26,13 @@ from semel.verify.population import Population
 from semel.verify.simulated_loop import SimulatedLoop, simulate
 from semel.verify.simulated_network import Network
 from semel.verify.trace import Trace
-from semel.verify.transaction_history import Began, CommitSent, CommittedFetched, Ended
+from semel.verify.transaction_history import (
+    Began,
+    CommitSent,
+    CommittedFetched,
+    Ended,
+    Refusal,
+)
 from semel.verify.workload import LOG, Workload
 
 BUDGET_S = 300.0
@@ -57,7 +63,7 @@ async def _run(seed: int, workload: Workload) -> Outcome:
     surroundings = Surroundings(network, machine, history)
     population = Population(seed, surroundings, workload.cast)
     observer = Client("observer", surroundings, seed)
-    faults = Faults(seed, machine, network, population)
+    faults = Faults(seed, machine, network, population, history)
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(PATIENCE_S):
             living = tasks.create_task(machine.run())
@@ -127,6 +133,8 @@ def _counts(machine: Machine, network: Network, faults: Faults, history: History
     counts["transactions"] = history.count(Began)
     for ended in history.all(Ended):
         counts[f"transactions {ended.outcome.value}"] += 1
+    for refused in history.all(Refusal):
+        counts[f"refused with {refused.code}"] += 1
     counts["commits of unknown outcome"] = len(
         {sent.attempt for sent in history.all(CommitSent)}
         - {ended.attempt for ended in history.all(Ended)}

@@ -134,6 +134,11 @@ def _check_committed_readers(
 ) -> Iterator[str]:
     """A read_committed reader is left with the committed records of the range, and no others."""
     for fetched in history.all(CommittedFetched):
+        if fetched.next_offset > max(fetched.last_stable_offset, fetched.from_offset):
+            yield (
+                f"{fetched.reader} was shown {fetched.partition} up to {fetched.next_offset}, "
+                f"beyond the last stable offset {fetched.last_stable_offset}"
+            )
         if fetched.partition not in truths:
             continue
         wanted = tuple(
@@ -148,11 +153,6 @@ def _check_committed_readers(
                 f"{fetched.reader} read {fetched.partition} from {fetched.from_offset} to "
                 f"{fetched.next_offset} at {fetched.span.ended_s:.3f} s with uncommitted "
                 f"{strange[:3]}, without committed {missing[:3]}"
-            )
-        if fetched.next_offset > max(fetched.last_stable_offset, fetched.from_offset):
-            yield (
-                f"{fetched.reader} was shown {fetched.partition} up to {fetched.next_offset}, "
-                f"beyond the last stable offset {fetched.last_stable_offset}"
             )
 
 

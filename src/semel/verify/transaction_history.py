@@ -70,6 +70,12 @@ class Ended(NamedTuple):
     outcome: Outcome
 
 
+class Refusal(NamedTuple):
+    attempt: str
+    request: str
+    code: int
+
+
 class Unwelcome(NamedTuple):
     """An answer that no request of a well-behaved client may get."""
 

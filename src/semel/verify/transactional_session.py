@@ -20,7 +20,7 @@ from semel.errors import (
 from semel.types import TopicPartition
 from semel.verify.client import Client
 from semel.verify.link import Link, Lost, Reply
-from semel.verify.transaction_history import EpochGiven, Unwelcome
+from semel.verify.transaction_history import EpochGiven, Refusal, Unwelcome
 from semel.wire.messages import add_partitions_to_txn, end_txn, init_producer_id, produce
 
 FENCED = {InvalidProducerEpoch.code, ProducerFenced.code}
@@ -192,7 +192,9 @@ class Session:
         )
 
     def expect(self, attempt: str, request: str, code: int, *others: int) -> None:
-        """Note an answer that is not among those that may be given at any time."""
+        """Note a refusal, and if it is not among those that may come at any time, complain."""
+        if code:
+            self._client.history.note(Refusal(attempt, request, code))
         known = {0, self.dialect.abortable, *FENCED, *FULL, *others}
         if code not in known:
             self.complain(attempt, request, code)
