@@ -1,0 +1,140 @@
+"""The sinks with a halt at each step: the process says where it is and waits to be let on.
+
+Importing this module changes the classes of the process it is imported in, and of no other. The
+sinks below carry its name to the Python workers, which thereby import it too.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from semel.client.session import TransactionalSession
+from semel.client.writer import Identity
+from semel.spark import committing
+from semel.spark.committing import BatchTransaction
+from semel.spark.marker import Verdict
+from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
+from semel.spark.source import SemelSource
+from semel.spark.volume import ExactlyOnce
+from semel.spark.volume_tasks import Writing
+from semel.spark.writers import StreamWriter
+
+HALTS = "SEMEL_TEST_HALTS"
+"""The address at which steps are told, as host:port."""
+UNCHECKED = "SEMEL_TEST_UNCHECKED"
+"""Set where the number of the last batch is not to be looked at."""
+
+_batch_id = -1
+
+
+def halt(step: str, batch_id: int | None = None, **facts: int) -> None:
+    """Go on when told to; if the other side is gone, so is the reason to wait."""
+    host, _, port = os.environ[HALTS].rpartition(":")
+    known = {
+        "step": step,
+        "batch_id": _batch_id if batch_id is None else batch_id,
+        "process_id": os.getpid(),
+        "parent_id": os.getppid(),
+        **facts,
+    }
+    with socket.create_connection((host, int(port))) as told:
+        told.sendall(json.dumps(known).encode() + b"\n")
+        told.recv(1)
+
+
+def _halt_in_task() -> None:
+    context = TaskContext.get()
+    assert context is not None
+    halt("task", int(context.getLocalProperty("streaming.sql.batchId") or -1))
+
+
+_take_over = BatchTransaction.take_over
+_finish = BatchTransaction.finish
+_send_offsets = TransactionalSession.send_offsets
+_commit = TransactionalSession.commit
+
+
+async def _halting_take_over(self: BatchTransaction, *, is_retry: bool = False) -> Verdict:
+    global _batch_id  # noqa: PLW0603 - the later steps of a batch do not know its number.
+    _batch_id = self._batch.batch_id
+    halt("before taking over")
+    verdict = await _take_over(self, is_retry=is_retry)
+    if verdict is Verdict.WRITE:
+        halt("taken over")
+    return verdict
+
+
+async def _halting_finish(self: BatchTransaction, consumed: Any) -> None:
+    halt("written")
+    await _finish(self, consumed)
+
+
+async def _halting_send_offsets(self: TransactionalSession, group_id: str, *rest: Any) -> None:
+    await _send_offsets(self, group_id, *rest)
+    if group_id.startswith("semel-sink-"):
+        halt("marked")
+
+
+async def _halting_commit(self: TransactionalSession) -> None:
+    await _commit(self)
+    halt("committed")
+
+
+def _write_anyway(*_: Any, **__: Any) -> Verdict:
+    return Verdict.WRITE
+
+
+BatchTransaction.take_over = _halting_take_over  # type: ignore[method-assign]
+BatchTransaction.finish = _halting_finish  # type: ignore[method-assign]
+TransactionalSession.send_offsets = _halting_send_offsets  # type: ignore[method-assign,assignment]
+TransactionalSession.commit = _halting_commit  # type: ignore[method-assign]
+if os.environ.get(UNCHECKED):
+    committing.judge = _write_anyway  # type: ignore[attr-defined]
+
+
+class HaltingWriter(StreamWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        message = super().write(iterator)
+        _halt_in_task()
+        return message
+
+
+class HaltingSource(SemelSource):
+    """`format("halting")`: the default sink."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "halting"
+
+    def streamWriter(  # noqa: N802 - Spark's name.
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamArrowWriter:
+        return HaltingWriter(sink_settings(sink_options(self.options)), schema)
+
+
+class _HaltingWriting:
+    def __init__(self, writing: Writing) -> None:
+        self._writing = writing
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from self._writing(batches)
+        _halt_in_task()
+
+
+class HaltingExactlyOnce(ExactlyOnce):
+    """The sink for volume."""
+
+    def _writing(self, settings: SinkSettings, work: BatchTransaction, identity: Identity) -> Any:
+        return _HaltingWriting(Writing(settings, work.transactional_id, identity)).__call__
+
+
+def halting_exactly_once(**options: str) -> HaltingExactlyOnce:
+    read = sink_options(options)
+    return HaltingExactlyOnce(None, sink_settings(read, is_for_volume=True), None, 3)

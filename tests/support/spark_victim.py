@@ -1,0 +1,55 @@
+"""A pipeline to be killed: `python spark_victim.py SINK MASTER SERVERS FOLDER [TIMEOUT_MS]`.
+
+It copies the topic `in` to the topic `out`, both of which exist, in batches of 20 rows, by the
+sink that is named, up to what is there when it starts.
+"""
+
+import os
+import sys
+
+import semel.spark
+from support.spark_steps import HaltingSource, halt, halting_exactly_once
+
+ROWS_PER_BATCH = 20
+
+
+def main(sink: str, master: str, servers: str, folder: str, timeout_ms: str = "60000") -> None:
+    config = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.executorEnv.SEMEL_TEST_HALTS": os.environ["SEMEL_TEST_HALTS"],
+        # An executor that is killed on purpose is not a reason to give up.
+        "spark.task.maxFailures": "8",
+    }
+    with semel.spark.session(master, broker=servers, config=config) as spark:
+        assert spark._jvm is not None
+        jvm_id = int(spark._jvm.ProcessHandle.current().pid())
+        halt("started", jvm_id=jvm_id)
+        spark.dataSource.register(HaltingSource)
+        rows = (
+            spark.readStream.format("semel")
+            .option("subscribe", "in")
+            .option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", ROWS_PER_BATCH)
+            .load()
+            .select("key", "value")
+        )
+        options = {"topic": "out", "kafka.transaction.timeout.ms": timeout_ms}
+        writer = (
+            rows.writeStream.format("halting").options(**options)
+            if sink == "default"
+            else rows.writeStream.foreachBatch(halting_exactly_once(**options))
+        )
+        query = (
+            writer.option("checkpointLocation", f"{folder}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
