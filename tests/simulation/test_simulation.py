@@ -9,7 +9,7 @@ import pytest
 
 from semel.verify.run import Outcome, run_seed
 
-SEED_COUNT = 150
+SEED_COUNT = 90
 
 pytestmark = pytest.mark.timeout(600)
 

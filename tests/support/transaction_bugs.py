@@ -1,0 +1,188 @@
+"""Bugs to plant into the broker from outside: the absence of a rule about transactions."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from semel.broker.handlers import end_txn
+from semel.groups.offsets import Offsets
+from semel.lane import lane as lane_module
+from semel.lane import transaction_steps
+from semel.log.transactions import AbortedIndex, PartitionTransactions
+from semel.transactions import ending, epochs, initialising, outcome
+from semel.transactions.states import Status
+from semel.types import NO_PRODUCER_ID, Offset
+from support.broker_bugs import Bug, Patch, patch_route
+
+# Rule 1: readers
+
+
+def the_stable_end_follows_what_is_applied(patch: Patch) -> None:
+    def hasty(self: PartitionTransactions, high_watermark: Offset) -> Offset:
+        still_open = self.first_open_offset()
+        self.last_stable_offset = high_watermark
+        if still_open is not None:
+            self.last_stable_offset = min(high_watermark, still_open)
+        return self.last_stable_offset
+
+    patch.setattr(PartitionTransactions, "settle", hasty)
+
+
+def the_stable_end_includes_the_first_open_record(patch: Patch) -> None:
+    """As Redpanda 21.10 took it."""
+    settle = PartitionTransactions.settle
+
+    def inclusive(self: PartitionTransactions, high_watermark: Offset) -> Offset:
+        self.last_stable_offset = Offset(min(settle(self, high_watermark) + 1, high_watermark))
+        return self.last_stable_offset
+
+    patch.setattr(PartitionTransactions, "settle", inclusive)
+
+
+def open_transactions_hold_nobody_back(patch: Patch) -> None:
+    def all_there_is(self: PartitionTransactions, high_watermark: Offset) -> Offset:
+        self.last_stable_offset = high_watermark
+        return high_watermark
+
+    patch.setattr(PartitionTransactions, "settle", all_there_is)
+
+
+def the_aborted_list_is_empty(patch: Patch) -> None:
+    """As Nisshi answers."""
+    patch.setattr(AbortedIndex, "overlapping", lambda self, start, end: [])
+
+
+def only_what_began_in_the_range_is_listed(patch: Patch) -> None:
+    overlapping = AbortedIndex.overlapping
+
+    def listed(self: AbortedIndex, start: Offset, end: Offset) -> Any:
+        return [one for one in overlapping(self, start, end) if one.first_offset >= start]
+
+    patch.setattr(AbortedIndex, "overlapping", listed)
+
+
+def a_commit_is_acknowledged_when_written(patch: Patch) -> None:
+    handle = end_txn.end_txn
+
+    def early(broker: Any, request: Any, call: Any) -> Any:
+        return handle(broker, request, call)._replace(durable=False)
+
+    patch_route(patch, 26, early)
+
+
+# Rule 3: the term
+
+
+def an_epoch_is_never_spent(patch: Patch) -> None:
+    for module in (epochs, ending):
+        patch.setattr(module, "is_spent", lambda current, term: False)
+
+
+def only_what_is_known_to_be_aborted_is_spent(patch: Patch) -> None:
+    def is_spent(current: Any, term: int) -> bool:
+        return current.epoch_term < term and current.status is Status.COMPLETE_ABORT
+
+    for module in (epochs, ending):
+        patch.setattr(module, "is_spent", is_spent)
+
+
+def a_rise_of_the_term_aborts_nothing(patch: Patch) -> None:
+    patch.setattr(lane_module, "term_aborts", lambda lane, term, now_ms: [])
+    for module in (epochs, ending):
+        patch.setattr(module, "is_spent", lambda current, term: False)
+
+
+def an_abort_of_tv1_refreshes_the_term(patch: Patch) -> None:
+    keep = ending._end_tv1_spent
+
+    def refresh(current: Any, commit: bool, context: Any) -> Any:
+        if commit:
+            return keep(current, commit, context)
+        return outcome.changed(
+            context, replace(current, status=Status.EMPTY, epoch_term=context.term)
+        )
+
+    patch.setattr(ending, "_end_tv1_spent", refresh)
+
+
+# Rule 10: a new incarnation
+
+
+def a_newcomer_leaves_the_old_transaction_open(patch: Patch) -> None:
+    finish = outcome.finish
+
+    def unmarked(*arguments: Any, **options: Any) -> Any:
+        prepared, completed, _ = finish(*arguments, **options)
+        return prepared, completed, None
+
+    patch.setattr(initialising, "finish", unmarked)
+
+
+def a_timeout_does_not_fence(patch: Patch) -> None:
+    finish = outcome.finish
+    patch.setattr(
+        ending,
+        "finish",
+        lambda current, context, *, commit, bump: finish(
+            current, context, commit=commit, bump=bump and current.client_version == 2
+        ),
+    )
+
+
+# One frame
+
+
+def one_partition_gets_no_marker(patch: Patch) -> None:
+    add = transaction_steps._add_markers
+
+    def short(lane: Any, draft: Any, markers: Any) -> None:
+        kept = sorted(markers.partitions)
+        add(lane, draft, markers._replace(partitions=tuple(kept[1:] if len(kept) > 2 else kept)))
+
+    patch.setattr(transaction_steps, "_add_markers", short)
+
+
+# Offsets
+
+
+def pending_offsets_are_visible(patch: Patch) -> None:
+    store = Offsets.store
+    patch.setattr(
+        Offsets,
+        "store",
+        lambda self, record, order, producer_id: store(self, record, order, NO_PRODUCER_ID),
+    )
+
+
+def an_abort_keeps_the_offsets(patch: Patch) -> None:
+    complete = Offsets.complete
+    patch.setattr(Offsets, "complete", lambda self, producer, _: complete(self, producer, True))
+
+
+def offsets_are_forgotten_by_a_commit(patch: Patch) -> None:
+    complete = Offsets.complete
+    patch.setattr(Offsets, "complete", lambda self, producer, _: complete(self, producer, False))
+
+
+UNCOMMITTED = r"with uncommitted"
+TORN = r"not whole|is torn|not committed and is visible"
+BROKEN = TORN + r"|never committed or aborted|stuck|disagree|committed offset"
+
+TRANSACTION_BUGS = (
+    Bug(1, the_stable_end_follows_what_is_applied, UNCOMMITTED, first_seed=56),
+    Bug(1, the_stable_end_includes_the_first_open_record, UNCOMMITTED),
+    Bug(1, open_transactions_hold_nobody_back, UNCOMMITTED),
+    Bug(1, the_aborted_list_is_empty, UNCOMMITTED),
+    Bug(1, only_what_began_in_the_range_is_listed, UNCOMMITTED),
+    Bug(1, a_commit_is_acknowledged_when_written, r"not whole|was committed before"),
+    Bug(3, an_epoch_is_never_spent, TORN, first_seed=2),
+    Bug(3, only_what_is_known_to_be_aborted_is_spent, TORN + r"|EndTxn.* with 48", first_seed=3),
+    Bug(3, a_rise_of_the_term_aborts_nothing, BROKEN),
+    Bug(3, an_abort_of_tv1_refreshes_the_term, r"EndTxn.* with 48", first_seed=4),
+    Bug(10, a_newcomer_leaves_the_old_transaction_open, BROKEN, first_seed=27),
+    Bug(10, a_timeout_does_not_fence, r"."),
+    Bug(9, one_partition_gets_no_marker, BROKEN),
+    Bug(9, pending_offsets_are_visible, r"before any transaction"),
+    Bug(9, an_abort_keeps_the_offsets, r"committed offset|before any transaction"),
+    Bug(9, offsets_are_forgotten_by_a_commit, r"committed offset"),
+)
