@@ -9,7 +9,7 @@ from semel.groups.offsets import Offsets
 from semel.lane import lane as lane_module
 from semel.lane import transaction_steps
 from semel.log.transactions import AbortedIndex, PartitionTransactions
-from semel.transactions import ending, epochs, initialising, outcome
+from semel.transactions import coordinator, ending, epochs, initialising, outcome, states
 from semel.transactions.states import Status
 from semel.types import NO_PRODUCER_ID, Offset
 from support.broker_bugs import Bug, Patch, patch_route
@@ -108,6 +108,27 @@ def an_abort_of_tv1_refreshes_the_term(patch: Patch) -> None:
 # Rule 10: a new incarnation
 
 
+def a_newcomer_leaves_the_last_epoch_remembered(patch: Patch) -> None:
+    patch.setattr(initialising, "last_epoch", lambda current, command: current.producer_epoch)
+
+
+def a_newcomer_keeps_the_epoch(patch: Patch) -> None:
+    patch.setattr(initialising, "epoch_after", lambda epoch: epoch)
+
+
+def a_newcomer_ends_in_complete_abort(patch: Patch) -> None:
+    emptied = initialising._emptied
+
+    def aborted(bumped: Any, last: Any, command: Any, context: Any) -> Any:
+        value = emptied(bumped, bumped.producer_epoch - 1, command, context)
+        return replace(value, status=Status.COMPLETE_ABORT)
+
+    everything = dict.fromkeys(Status, frozenset(Status))
+    patch.setattr(initialising, "_emptied", aborted)
+    patch.setattr(states, "FOLLOWERS", everything)
+    patch.setattr(coordinator, "FOLLOWERS", everything)
+
+
 def a_newcomer_leaves_the_old_transaction_open(patch: Patch) -> None:
     finish = outcome.finish
 
@@ -179,6 +200,9 @@ TRANSACTION_BUGS = (
     Bug(3, only_what_is_known_to_be_aborted_is_spent, TORN + r"|EndTxn.* with 48", first_seed=3),
     Bug(3, a_rise_of_the_term_aborts_nothing, BROKEN),
     Bug(3, an_abort_of_tv1_refreshes_the_term, r"EndTxn.* with 48", first_seed=4),
+    Bug(10, a_newcomer_leaves_the_last_epoch_remembered, r".", first_seed=27),
+    Bug(10, a_newcomer_keeps_the_epoch, r"was given to .* and to", first_seed=27),
+    Bug(10, a_newcomer_ends_in_complete_abort, r".", first_seed=27),
     Bug(10, a_newcomer_leaves_the_old_transaction_open, BROKEN, first_seed=27),
     Bug(10, a_timeout_does_not_fence, r"."),
     Bug(9, one_partition_gets_no_marker, BROKEN),
