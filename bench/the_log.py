@@ -73,7 +73,7 @@ def fetch_rate(plan: Plan) -> Iterator[Figure]:
         load.wait_for_topic(broker.port, TOPIC)
         # Written in turn, so that in the journal every partition's batches lie among the others'.
         turn = itertools.cycle(
-            load.produce_request(TOPIC, index, 16 * KB, acks=1) for index in range(100)
+            load.produce_request(TOPIC, index, 10_000, acks=1) for index in range(100)
         )
         load.run(broker.port, lambda: next(turn), connections=1, in_flight=5, seconds=plan.seconds)
         alone = load.produce_request("alone", 0, 16 * KB, acks=1)
