@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import client, columns, the_log, transactions
+from bench import client, columns, pipelines, the_log, transactions
 from bench.figures import Figure, Plan
 
 MEASURES = (
@@ -28,6 +28,8 @@ MEASURES = (
     client.client_transactions,
     columns.topic_to_arrow,
     columns.arrow_to_topic,
+    pipelines.pipeline_rate,
+    pipelines.micro_batch_cost,
 )
 RESULTS = Path(__file__).parent / "results"
 
