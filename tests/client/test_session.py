@@ -13,6 +13,7 @@ from semel.client.columns.encode import encode
 from semel.client.columns.plan import Range
 from semel.client.columns.rows import rows_from
 from semel.client.columns.tables import read_range
+from semel.client.identity import renewed_identity
 from semel.client.offsets import Isolation, ends_of
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.client.session import GroupOffset, TransactionalSession
@@ -224,6 +225,24 @@ def test_a_killed_broker_loses_and_doubles_nothing_of_a_transaction(
             committing.result()
             expected += values[0::3]
         assert values_in(connected, topic) == expected
+
+
+def test_the_next_epoch_is_asked_for_until_the_broker_is_back(tmp_path: Path, dialect: str) -> None:
+    with (
+        Broker(data=tmp_path / "data") as broker,
+        Connected(ClientOptions(broker.bootstrap_servers)) as connected,
+    ):
+        topic = new_topic(connected, "renewed")
+        session = TransactionalSession(connected.cluster, "renewed")
+        before = connected.run(session.begin())
+        connected.run(session.write(batches(topic, ["rolled back"])))
+        broker.kill()
+        asking = connected.start(
+            renewed_identity(connected.cluster, "renewed", 60_000, session.identity)
+        )
+        broker.start()
+        assert asking.result().producer_epoch > before.producer_epoch
+        assert values_in(connected, topic) == []
 
 
 def test_an_end_that_nobody_answers_is_unknown_until_the_next_session(

@@ -96,7 +96,11 @@ class Cluster:
 
     async def transaction_version(self) -> int:
         """What the brokers have agreed on; 2 and more give each transaction an epoch."""
-        return (await self._any_link()).transaction_version
+
+        async def attempt() -> int:
+            return (await self._any_link()).transaction_version
+
+        return await self.retry(attempt)
 
     async def tell(
         self, node_id: int, messages: Messages[_Request, Any], request: _Request

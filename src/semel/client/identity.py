@@ -38,8 +38,12 @@ async def renewed_identity(
 
     Brokers before version 2.5 cannot tell: there it is as with `newest_identity`.
     """
-    coordinator_id = await cluster.coordinator_of(transactional_id, CoordinatorOf.TRANSACTION)
-    can_tell = await cluster.version_of(coordinator_id, init_producer_id) >= _RENEWAL_VERSION_MIN
+
+    async def version() -> int:
+        coordinator_id = await cluster.coordinator_of(transactional_id, CoordinatorOf.TRANSACTION)
+        return await cluster.version_of(coordinator_id, init_producer_id)
+
+    can_tell = await cluster.retry(version) >= _RENEWAL_VERSION_MIN
     known = identity if can_tell else Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return await _initialise(
         cluster,

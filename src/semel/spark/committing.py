@@ -196,7 +196,8 @@ async def commit_batch(
 
 async def _existing(cluster: Cluster, consumed: Offsets) -> dict[TopicPartition, GroupOffset]:
     """Without the topics of other clusters, for which this one takes no offsets."""
-    described = await cluster.describe({partition.topic for partition in consumed})
+    names = {partition.topic for partition in consumed}
+    described = await cluster.retry(lambda: cluster.describe(names))
     counts = {name: len(topic.partitions) for name, topic in described.topics.items()}
     return {
         partition: GroupOffset(offset)

@@ -1,11 +1,11 @@
 """Which partitions a query reads: topics by name, by pattern, or partitions one by one."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
-from semel.client.metadata import Topic
+from semel.client.metadata import ClusterMetadata, Topic
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.spark.options import Options
 from semel.types import TopicPartition
@@ -22,16 +22,39 @@ class Subscription(NamedTuple):
 
     async def find(self, cluster: Cluster) -> list[TopicPartition]:
         """The partitions that exist now; of those that are named, all have to."""
+        return await self._find(cluster.describe)
+
+    async def find_remaining(self, cluster: Cluster) -> list[TopicPartition]:
+        """As `find`, without what was deleted since the query began.
+
+        The cluster has been there, so that it is waited for: an address at which nobody answers
+        from the beginning is told at once.
+        """
+
+        async def describe(names: Collection[str] | None) -> ClusterMetadata:
+            return await cluster.retry(lambda: cluster.describe(names))
+
+        try:
+            return await self._find(describe)
+        except UnknownTopicOrPartition:
+            existing = set(_all_of((await describe(self._names())).topics.values()))
+            if self.partitions is not None:
+                existing &= set(self.partitions)
+            return sorted(existing)
+
+    async def _find(
+        self, describe: Callable[[Collection[str] | None], Awaitable[ClusterMetadata]]
+    ) -> list[TopicPartition]:
         if self.pattern is not None:
-            described = await cluster.describe(None)
+            described = await describe(None)
             named = re.compile(self.pattern)
             return _all_of(
                 topic
                 for topic in described.topics.values()
                 if not topic.is_internal and named.fullmatch(topic.name)
             )
-        names = self.topics or {partition.topic for partition in self.partitions or ()}
-        described = await cluster.describe(names)
+        names = self._names()
+        described = await describe(names)
         for name in names:
             described.topic(name)
         if self.topics is not None:
@@ -40,16 +63,8 @@ class Subscription(NamedTuple):
             described.leader_of(partition)
         return list(self.partitions or ())
 
-    async def find_remaining(self, cluster: Cluster) -> list[TopicPartition]:
-        """As `find`, without what was deleted since the query began."""
-        try:
-            return await self.find(cluster)
-        except UnknownTopicOrPartition:
-            names = self.topics or {partition.topic for partition in self.partitions or ()}
-            existing = set(_all_of((await cluster.describe(names)).topics.values()))
-            if self.partitions is not None:
-                existing &= set(self.partitions)
-            return sorted(existing)
+    def _names(self) -> Collection[str]:
+        return self.topics or {partition.topic for partition in self.partitions or ()}
 
 
 def subscription(options: Options) -> Subscription:

@@ -26,5 +26,5 @@ async def partition_counts(
         if name is not None
     }
     if settings.topic is None and topics is None:
-        found |= (await cluster.describe(None)).topics
+        found |= (await cluster.retry(cluster.describe)).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not topic.is_internal}
