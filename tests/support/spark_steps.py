@@ -1,7 +1,8 @@
 """The sinks with a halt at each step: the process says where it is and waits to be let on.
 
-Importing this module changes the classes of the process it is imported in, and of no other. The
-sinks below carry its name to the Python workers, which thereby import it too.
+Importing this module changes the classes of the process it is imported in if that process is to be
+halted, and of no other: the tests themselves import it too. The sinks below carry its name to the
+Python workers, which thereby import it as well.
 """
 
 import json
@@ -36,6 +37,8 @@ _batch_id = -1
 
 def halt(step: str, batch_id: int | None = None, **facts: int) -> None:
     """Go on when told to; if the other side is gone, so is the reason to wait."""
+    if HALTS not in os.environ:
+        return  # The process of the tests themselves, which import this too.
     host, _, port = os.environ[HALTS].rpartition(":")
     known = {
         "step": step,
@@ -91,10 +94,13 @@ def _write_anyway(*_: Any, **__: Any) -> Verdict:
     return Verdict.WRITE
 
 
-BatchTransaction.take_over = _halting_take_over  # type: ignore[method-assign]
-BatchTransaction.finish = _halting_finish  # type: ignore[method-assign]
-TransactionalSession.send_offsets = _halting_send_offsets  # type: ignore[method-assign,assignment]
-TransactionalSession.commit = _halting_commit  # type: ignore[method-assign]
+if HALTS in os.environ:
+    BatchTransaction.take_over = _halting_take_over  # type: ignore[method-assign]
+    BatchTransaction.finish = _halting_finish  # type: ignore[method-assign]
+    TransactionalSession.send_offsets = (  # type: ignore[method-assign]
+        _halting_send_offsets  # type: ignore[assignment]
+    )
+    TransactionalSession.commit = _halting_commit  # type: ignore[method-assign]
 if os.environ.get(UNCHECKED):
     committing.judge = _write_anyway  # type: ignore[attr-defined]
 
