@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,12 +42,14 @@ class Application:
         """The driver and its JVM at once, as when their machine loses power."""
         os.killpg(self._process.pid, signal.SIGKILL)
 
-    def kill_workers(self) -> int:
-        """Those that run its tasks, and how many they were."""
+    def kill_workers(self) -> None:
+        """Those that run its tasks."""
         workers = task_workers(self._process.pid)
+        if not workers:
+            raise ApplicationFails("no Python workers were found below the driver")
         for process_id in workers:
-            os.kill(process_id, signal.SIGKILL)
-        return len(workers)
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
 
     def finish(self) -> None:
         """No more orders will come: end when all of them are processed."""
