@@ -19,4 +19,4 @@ def spark(semel_broker: Broker) -> Iterator[semel.spark.Session]:
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """For topics and ids that no other test uses."""
-    return topics.name_for(request.node.name)
+    return topics.name_for(request)

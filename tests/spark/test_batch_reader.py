@@ -14,7 +14,7 @@ from support import topics
 
 @pytest.fixture
 def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
-    name = topics.name_for(request.node.name)
+    name = topics.name_for(request)
     servers = semel_broker.bootstrap_servers
     topics.create(servers, name, 2)
     for partition in (0, 1):

@@ -25,7 +25,7 @@ FIRST_RUN, SECOND_RUN = "run-1", "run-2"
 
 @pytest.fixture
 def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
-    name = topics.name_for(request.node.name)
+    name = topics.name_for(request)
     topics.create(semel_broker.bootstrap_servers, name, 2)
     return name
 

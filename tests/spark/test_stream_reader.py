@@ -35,7 +35,7 @@ class SetClock:
 
 @pytest.fixture
 def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
-    name = topics.name_for(request.node.name)
+    name = topics.name_for(request)
     topics.create(semel_broker.bootstrap_servers, name, 2)
     return name
 

@@ -63,7 +63,7 @@ def in_a_task() -> Iterator[None]:
 
 @pytest.fixture
 def topic(semel_broker: Broker, request: pytest.FixtureRequest) -> str:
-    name = topics.name_for(request.node.name)
+    name = topics.name_for(request)
     topics.create(semel_broker.bootstrap_servers, name, 3)
     return name
 

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import confluent_kafka
+import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 _DEADLINE_S = 60
@@ -20,9 +21,10 @@ class Read(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
-def name_for(test: str) -> str:
-    """A topic of a test's own."""
-    return re.sub(r"[^\w.-]+", "-", test)[:200]
+def name_for(request: pytest.FixtureRequest) -> str:
+    """A topic of a test's own: tests of two modules may share a name, and a broker."""
+    module = request.node.path.stem.removeprefix("test_")
+    return re.sub(r"[^\w.-]+", "-", f"{module}-{request.node.name}")[:200]
 
 
 def create(servers: str, topic: str, partition_count: int = 1) -> None:
