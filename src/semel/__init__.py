@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.client.columns.tables import read as read
     from semel.client.columns.tables import write as write
+    from semel.client.consuming.asynchronous import AsyncConsumer as AsyncConsumer
+    from semel.client.consuming.blocking import Consumer as Consumer
+    from semel.client.consuming.record import Record as Record
     from semel.client.producing.asynchronous import AsyncProducer as AsyncProducer
     from semel.client.producing.blocking import Producer as Producer
 
@@ -13,8 +16,11 @@ __version__ = "0.1.0"
 
 # Imported at the first use: a broker needs none of them, and pyarrow is not always there.
 _HOMES = {
+    "AsyncConsumer": "semel.client.consuming.asynchronous",
     "AsyncProducer": "semel.client.producing.asynchronous",
+    "Consumer": "semel.client.consuming.blocking",
     "Producer": "semel.client.producing.blocking",
+    "Record": "semel.client.consuming.record",
     "read": "semel.client.columns.tables",
     "write": "semel.client.columns.tables",
 }

@@ -1,0 +1,1 @@
+"""The consumer of groups: a pure core of membership and positions, and its faces."""
