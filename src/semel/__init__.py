@@ -4,6 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from semel.app.application import App as App
+    from semel.app.outbox import Outbox as Outbox
+    from semel.app.outbox import Transaction as Transaction
     from semel.client.columns.tables import read as read
     from semel.client.columns.tables import write as write
     from semel.client.consuming.asynchronous import AsyncConsumer as AsyncConsumer
@@ -16,11 +19,14 @@ __version__ = "0.1.0"
 
 # Imported at the first use: a broker needs none of them, and pyarrow is not always there.
 _HOMES = {
+    "App": "semel.app.application",
     "AsyncConsumer": "semel.client.consuming.asynchronous",
     "AsyncProducer": "semel.client.producing.asynchronous",
     "Consumer": "semel.client.consuming.blocking",
+    "Outbox": "semel.app.outbox",
     "Producer": "semel.client.producing.blocking",
     "Record": "semel.client.consuming.record",
+    "Transaction": "semel.app.outbox",
     "read": "semel.client.columns.tables",
     "write": "semel.client.columns.tables",
 }

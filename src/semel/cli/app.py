@@ -6,6 +6,7 @@ from semel import __version__
 from semel.cli import group, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
+from semel.cli.run import run
 
 app = App(
     name="semel",
@@ -16,6 +17,7 @@ app = App(
 app.command(topic.app)
 app.command(produce)
 app.command(consume)
+app.command(run)
 app.command(group.app)
 app.command(txn.app)
 

@@ -1,0 +1,160 @@
+"""`App`: functions that listen to topics, declared by decorators and run together."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar, Unpack
+
+from semel.app.listener import Listener, shape_of, takes_outbox, topics_of
+from semel.app.patience import Patience, check
+from semel.app.progress import Counts
+from semel.app.running import Run, Surroundings, run_members
+from semel.app.turn import Rules
+from semel.client.consuming.settings import ConsumerOptions
+from semel.client.producing.settings import ProducerOptions, settings_of
+from semel.errors import ConfigError
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+TRANSACTION_TIMEOUT_MS = 10_000
+"""How long a process that died in a transaction may keep its readers waiting.
+
+What a function sends is held until it has returned, so that a transaction is open for no longer
+than it takes to write it.
+"""
+
+
+class App:
+    """Listeners that run together.
+
+    >>> app = App("localhost:9092")
+    >>> @app.listener("orders", group="billing")
+    ... @app.transactional
+    ... def bill(order: Record, out: Transaction) -> None:
+    ...     out.send("invoices", key=order.key, value=invoice(order))
+
+    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them. Further options are those of a producer.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | None = None,
+        *,
+        transactional_id_prefix: str = "semel-app",
+        stop_timeout_ms: int = 30_000,
+        **producer_options: Unpack[ProducerOptions],
+    ) -> None:
+        if "transactional_id" in producer_options:
+            raise ConfigError(
+                "an application makes its own transactional ids: give transactional_id_prefix"
+            )
+        producer_options.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
+        settings_of(producer_options)
+        self._surroundings = Surroundings(
+            bootstrap_servers, transactional_id_prefix, stop_timeout_ms, producer_options
+        )
+        self._declared: dict[str, Callable[[], Listener]] = {}
+        self._transactional: set[Callable[..., Any]] = set()
+
+    def transactional(self, function: _Function) -> _Function:
+        """Commit what the function sends, and the offsets of what it read, in one transaction."""
+        self._transactional.add(function)
+        return function
+
+    def listener(
+        self,
+        topics: str | Sequence[str] | re.Pattern[str],
+        *,
+        group: str,
+        name: str | None = None,
+        batch: bool | str = False,
+        records_max: int = 1_000,
+        turn_ms_max: int = 100,
+        concurrency: int = 1,
+        retries: int = 3,
+        backoff_ms: int = 100,
+        backoff_ms_max: int = 10_000,
+        retry_on: type[Exception] | tuple[type[Exception], ...] = Exception,
+        dead_letters: str | None = None,
+        **consumer_options: Unpack[ConsumerOptions],
+    ) -> Callable[[_Function], _Function]:
+        """Call the function for the records of these topics, as a member of this group.
+
+        The function gets a record, or with `batch` a list of them or an Arrow batch ("arrow", or
+        the annotation `pyarrow.RecordBatch`); a second parameter takes what it sends. `def` runs
+        in a thread, `async def` on the loop. A record that fails is tried again after a growing
+        pause, and goes to the topic `dead_letters` in the end; without one the application stops.
+        Further options are those of a consumer.
+        """
+        for option, least in (("records_max", records_max), ("concurrency", concurrency)):
+            if least < 1:
+                raise ConfigError(f"{option} is {least}, and must be positive")
+        kinds = retry_on if isinstance(retry_on, tuple) else (retry_on,)
+        patience = check(Patience(retries, backoff_ms, backoff_ms_max, kinds))
+        if consumer_options.get("enable_auto_commit"):
+            raise ConfigError("a listener commits what is done: enable_auto_commit would not")
+        key_deserializer = consumer_options.pop("key_deserializer", None)
+        value_deserializer = consumer_options.pop("value_deserializer", None)
+
+        def declare(function: _Function) -> _Function:
+            called = name or function.__name__
+            if called in self._declared:
+                raise ConfigError(f"two listeners are called {called}: give one a name=")
+
+            def listener() -> Listener:
+                return Listener(
+                    name=called,
+                    function=function,
+                    topics=topics_of(topics),
+                    group=group,
+                    # Asked late, since the decorators may stand in any order.
+                    is_transactional=function in self._transactional,
+                    shape=shape_of(function, batch),
+                    takes_outbox=takes_outbox(function),
+                    is_coroutine=inspect.iscoroutinefunction(function),
+                    rules=Rules(patience, dead_letters),
+                    records_max=records_max,
+                    turn_ms_max=turn_ms_max,
+                    concurrency=concurrency,
+                    key_deserializer=key_deserializer,
+                    value_deserializer=value_deserializer,
+                    consumer_options=consumer_options,
+                )
+
+            listener()  # What is wrong with it is said where it is declared.
+            self._declared[called] = listener
+            return function
+
+        return declare
+
+    @property
+    def listeners(self) -> list[Listener]:
+        return [listener() for listener in self._declared.values()]
+
+    def running(self, bootstrap_servers: str | None = None) -> AbstractAsyncContextManager[Run]:
+        """Run all listeners for the length of an `async with` block.
+
+        At its end they finish what they are at. If one fails, all stop and the block is left with
+        `ListenerFailed`.
+        """
+        listeners = self.listeners
+        if not listeners:
+            raise ConfigError("the application has no listeners")
+        return run_members(self._surroundings.at(bootstrap_servers), listeners)
+
+    def run_until_idle(
+        self, bootstrap_servers: str | None = None, *, timeout_s: float = 60
+    ) -> dict[str, Counts]:
+        """Run until all there is to read has been worked on: what each listener did.
+
+        For tests: several listeners may feed each other, but nobody else may be in their groups.
+        """
+
+        async def until_idle() -> dict[str, Counts]:
+            async with self.running(bootstrap_servers) as run:
+                await run.idle(timeout_s)
+            return run.counts()
+
+        return asyncio.run(until_idle())

@@ -1,0 +1,145 @@
+"""How the work of a turn reaches the cluster: in a transaction, or records first and offsets then.
+
+Every transactional id is used by one producer and never again. No two processes have to agree on
+ids then, and whether a member may still commit is told by its group's generation (KIP-447). A
+transaction whose process died in it is ended by the coordinator, after the transaction's timeout.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from semel.app.outbox import Outgoing
+from semel.app.setback import NotDelivered
+from semel.client.consuming.refusals import CommitFailed
+from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
+from semel.client.producing.asynchronous import AsyncProducer, AsyncSent
+from semel.client.producing.coordination import GroupMetadata
+from semel.errors import RequestError
+from semel.types import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+class Delivery(Protocol):
+    is_transactional: bool
+
+    async def deliver(
+        self, records: Sequence[Outgoing], offsets: Offsets, membership: GroupMetadata
+    ) -> None:
+        """Raises NotDelivered."""
+
+    async def close(self) -> None: ...
+
+
+class InTransactions:
+    """Records and offsets together; for a producer that is lost, another one is made."""
+
+    is_transactional = True
+
+    def __init__(self, make_producer: Callable[[], AsyncProducer]) -> None:
+        self._make_producer = make_producer
+        self._producer: AsyncProducer | None = None
+
+    async def deliver(
+        self, records: Sequence[Outgoing], offsets: Offsets, membership: GroupMetadata
+    ) -> None:
+        producer = await self._begun()
+        try:
+            for record in records:
+                await _send(producer, record)
+            await producer.send_offsets_to_transaction(offsets, membership)
+            await _commit(producer)
+        except (MustStop, OutcomeUnknown) as failure:
+            await self.close()
+            raise NotDelivered(failure) from failure
+        except (MustAbort, RequestError) as failure:
+            await self._abort(producer)
+            raise NotDelivered(failure) from failure
+
+    async def _begun(self) -> AsyncProducer:
+        if self._producer is None:
+            self._producer = self._make_producer()
+            await self._producer.start()
+        producer = self._producer
+        try:
+            await producer.begin_transaction()
+        except (TransactionFailed, RequestError) as failure:
+            await self.close()
+            raise NotDelivered(failure) from failure
+        return producer
+
+    async def _abort(self, producer: AsyncProducer) -> None:
+        try:
+            await producer.abort_transaction()
+        except TransactionFailed:
+            # It cannot be ended by this producer any more, and is by its timeout.
+            await self.close()
+
+    async def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(TransactionFailed, RequestError):
+                await producer.close()
+
+
+class AtLeastOnce:
+    """Records first; their offsets are committed when they are stored."""
+
+    is_transactional = False
+
+    def __init__(
+        self,
+        make_producer: Callable[[], AsyncProducer],
+        commit: Callable[[Offsets], Awaitable[object]],
+    ) -> None:
+        self._make_producer = make_producer
+        self._commit = commit
+        self._producer: AsyncProducer | None = None
+
+    async def deliver(
+        self, records: Sequence[Outgoing], offsets: Offsets, membership: GroupMetadata
+    ) -> None:
+        try:
+            if records:
+                await self._store(records)
+        except RequestError as failure:
+            await self.close()
+            raise NotDelivered(failure) from failure
+        try:
+            await self._commit(offsets)
+        except (CommitFailed, RequestError) as failure:
+            raise NotDelivered(failure) from failure
+
+    async def _store(self, records: Sequence[Outgoing]) -> None:
+        if self._producer is None:
+            self._producer = self._make_producer()
+            await self._producer.start()
+        sent = [await _send(self._producer, record) for record in records]
+        await self._producer.flush()
+        for each in sent:
+            await each
+
+    async def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await producer.close()
+
+
+async def _send(producer: AsyncProducer, record: Outgoing) -> AsyncSent:
+    return await producer.send(
+        record.topic,
+        record.value,
+        record.key,
+        headers=record.headers,
+        timestamp_ms=record.timestamp_ms,
+        partition=record.partition,
+    )
+
+
+async def _commit(producer: AsyncProducer) -> None:
+    try:
+        await producer.commit_transaction()
+    except OutcomeUnknown:
+        # Nobody answered for a long time. Only asking again can tell, or the committed offsets.
+        await producer.commit_transaction()

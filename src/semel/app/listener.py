@@ -1,0 +1,103 @@
+"""A listener as it was declared: which function gets which records of which topics."""
+
+import enum
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semel.app.outbox import Outbox
+from semel.app.turn import Rules
+from semel.client.consuming.record import Record
+from semel.client.consuming.settings import ConsumerOptions
+from semel.errors import ConfigError
+
+Deserializer = Callable[[bytes], Any]
+Topics = tuple[str, ...] | re.Pattern[str]
+
+
+class Shape(enum.Enum):
+    """What the function is called with."""
+
+    RECORD = "one record"
+    RECORDS = "a list of records"
+    COLUMNS = "an Arrow batch"
+
+
+@dataclass(frozen=True, eq=False)
+class Listener:
+    name: str
+    function: Callable[..., Any]
+    topics: Topics
+    group: str
+    is_transactional: bool
+    shape: Shape
+    takes_outbox: bool
+    is_coroutine: bool
+    rules: Rules
+    records_max: int
+    """How many records a turn, and so a transaction, has at most."""
+    turn_ms_max: int
+    """After this time no further record is begun in a turn; what is done is committed."""
+    concurrency: int
+    key_deserializer: Deserializer | None
+    value_deserializer: Deserializer | None
+    consumer_options: ConsumerOptions
+
+    def call(self, content: Any, outbox: Outbox) -> Any:
+        """What the function returns: a coroutine, if it is one."""
+        if self.key_deserializer or self.value_deserializer:
+            content = self._deserialized(content)
+        return self.function(content, outbox) if self.takes_outbox else self.function(content)
+
+    def _deserialized(self, content: Any) -> Any:
+        if isinstance(content, Record):
+            return self._opened(content)
+        return [self._opened(record) for record in content]
+
+    def _opened(self, record: Record) -> Record:
+        key, value = record.key, record.value
+        if self.key_deserializer is not None and key is not None:
+            key = self.key_deserializer(key)
+        if self.value_deserializer is not None and value is not None:
+            value = self.value_deserializer(value)
+        return record._replace(key=key, value=value)
+
+
+def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:
+    if isinstance(topics, re.Pattern):
+        return topics
+    names = (topics,) if isinstance(topics, str) else tuple(topics)
+    if not names:
+        raise ConfigError("a listener needs a topic")
+    return names
+
+
+def takes_outbox(function: Callable[..., Any]) -> bool:
+    """Whether the function has a second parameter, for what it sends."""
+    parameters = inspect.signature(function).parameters.values()
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    needed = [each for each in positional if each.default is each.empty]
+    if not 1 <= len(needed) <= _PARAMETERS_MAX:
+        raise ConfigError(
+            f"listener {function.__qualname__}: it is called with a record, and with an outbox "
+            f"if it has a second parameter; it has {len(needed)} parameters"
+        )
+    return len(needed) == _PARAMETERS_MAX
+
+
+def shape_of(function: Callable[..., Any], batch: bool | str) -> Shape:
+    """As it was asked for, or as the first parameter is annotated."""
+    if batch not in (True, False, "arrow"):
+        raise ConfigError(f"batch is True, False or 'arrow', not {batch!r}")
+    parameters = inspect.signature(function).parameters.values()
+    annotation = next((each.annotation for each in parameters), None)
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    if batch == "arrow" or name.rpartition(".")[2] == "RecordBatch":
+        return Shape.COLUMNS
+    return Shape.RECORDS if batch else Shape.RECORD
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_PARAMETERS_MAX = 2

@@ -1,0 +1,302 @@
+"""One member of a listener's group: it polls, lets the function work, and delivers, in turns.
+
+All that a turn has done is delivered before the next poll, and only a poll gives partitions away.
+So whoever gets a partition finds it committed up to the last turn, and nothing of it in work.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from semel.app import portion as portions
+from semel.app.calling import in_thread, on_loop
+from semel.app.delivery import AtLeastOnce, Delivery, InTransactions
+from semel.app.failure import ListenerFailed, given_up
+from semel.app.listener import Listener, Shape
+from semel.app.outbox import Outbox
+from semel.app.portion import Portion
+from semel.app.progress import Counts, State
+from semel.app.setback import Meaning, NotDelivered
+from semel.app.standing import Standing
+from semel.app.turn import Failure, Outcome, Steps, all_at_once, doubt, one_by_one
+from semel.client.consuming.asynchronous import AsyncConsumer
+from semel.client.producing.asynchronous import AsyncProducer
+from semel.client.producing.coordination import GroupMetadata
+from semel.errors import RequestError, SemelError
+from semel.types import TopicPartition
+
+_POLL_MS = 1_000
+_COUNT_FIRST = 16
+_OUTBOX_SIZE_MAX = 8 * 1024 * 1024
+_PAUSE_FIRST_S = 0.05
+_PAUSE_S_MAX = 2.0
+_CLOSE_S_MAX = 5.0
+_ALL_COLUMNS = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+    "headers",
+)
+
+
+class Equipment(NamedTuple):
+    """What a member is made with."""
+
+    consumer: AsyncConsumer
+    make_transactional_producer: Callable[[], AsyncProducer]
+    make_producer: Callable[[], AsyncProducer]
+    make_outbox: Callable[[], Outbox]
+    dice: Callable[[], float]
+
+
+class Member:
+    def __init__(self, listener: Listener, equipment: Equipment) -> None:
+        self._listener = listener
+        self.consumer = equipment.consumer
+        self._make_outbox = equipment.make_outbox
+        self._dice = equipment.dice
+        self._transactions = InTransactions(equipment.make_transactional_producer)
+        self._delivery: Delivery = self._transactions
+        if not listener.is_transactional:
+            self._delivery = AtLeastOnce(equipment.make_producer, self.consumer.commit)
+        self._standing = Standing(listener.rules.patience)
+        self._thread: ThreadPoolExecutor | None = None
+        self._loop = asyncio.get_running_loop()
+        self._interruptible: asyncio.Timeout | None = None
+        self._is_stopping = False
+        self._is_polling = False
+        self._count_max = _COUNT_FIRST
+        self._setback_count = 0
+        self.turn_count = 0
+        self.counts = Counts()
+        if listener.shape is not Shape.RECORD:
+            self._count_max = listener.records_max
+
+    def stop(self) -> None:
+        """End after what is being worked on; may be called more than once."""
+        self._is_stopping = True
+        if self._interruptible is not None:
+            self._interruptible.reschedule(self._loop.time())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it waits for records, with nothing in work and nothing put off."""
+        return self._is_polling and not self._standing.resting
+
+    async def look_at_lag(self) -> None:
+        """Count what waits to be read."""
+        if self.counts.partitions:
+            with suppress(SemelError):
+                self.counts.lag = sum((await self.consumer.lag()).values())
+
+    async def run(self) -> None:
+        listener = self._listener
+        if not listener.is_coroutine:
+            self._thread = ThreadPoolExecutor(1, f"semel-{listener.name}")
+        try:
+            await self._run()
+        except ListenerFailed:
+            self.counts.state = State.FAILED
+            raise
+        except SemelError as error:
+            self.counts.state = State.FAILED
+            raise ListenerFailed(listener.name, str(error), error) from error
+        except Exception as error:
+            self.counts.state = State.FAILED
+            sentence = f"{type(error).__name__}: {error}"
+            raise ListenerFailed(listener.name, sentence, error) from error
+        finally:
+            self.counts.partitions = frozenset()
+            self.counts.lag = 0
+            if self._thread is not None:
+                self._thread.shutdown(wait=False)
+        self.counts.state = State.STOPPED
+
+    async def _run(self) -> None:
+        async with self.consumer as consumer:
+            try:
+                await consumer.subscribe(
+                    self._listener.topics,
+                    on_assigned=self._take,
+                    on_revoked=self._standing.forget,
+                    on_lost=self._standing.forget,
+                )
+                while not self._is_stopping:
+                    await self._take_turn()
+            finally:
+                self.counts.state = State.STOPPING
+                # With the cluster away there is nobody to say good-bye to.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CLOSE_S_MAX):
+                        await self._transactions.close()
+                        await self._delivery.close()
+
+    # Polling
+
+    def _take(self, places: object) -> None:
+        self.counts.partitions = self.consumer.assignment
+
+    async def _take_turn(self) -> None:
+        self.consumer.resume(self._still_mine(self._standing.wake(self._now_ms())))
+        portion = await self._poll()
+        self.counts.partitions = self.consumer.assignment
+        if portion is not None and portion.record_count and not self._is_stopping:
+            self.counts.state = State.WORKING
+            await self._work(portion)
+            self.turn_count += 1
+        self._show_rest()
+
+    def _show_rest(self) -> None:
+        if self._standing.resting:
+            self.counts.state = State.RESTING
+        else:
+            self.counts.state = State.IDLE if self.counts.partitions else State.JOINING
+
+    async def _poll(self) -> Portion | None:
+        timeout_ms: float = _POLL_MS
+        wake_at_ms = self._standing.wake_at_ms()
+        if wake_at_ms is not None:
+            timeout_ms = min(timeout_ms, max(0, wake_at_ms - self._now_ms()))
+        count_max = 1 if self._standing.goes_record_by_record else self._count_max
+        self._is_polling = True
+        try:
+            async with asyncio.timeout(None) as self._interruptible:
+                if self._listener.shape is Shape.COLUMNS:
+                    batch = await self.consumer.poll_arrow(timeout_ms, count_max, _ALL_COLUMNS)
+                    return portions.of_columns(batch)
+                return portions.of_records(await self.consumer.poll(timeout_ms, count_max))
+        except TimeoutError:
+            return None
+        finally:
+            self._is_polling = False
+            self._interruptible = None
+
+    def _now_ms(self) -> float:
+        return self._loop.time() * 1000
+
+    # Working
+
+    async def _work(self, portion: Portion) -> None:
+        # Taken with the records: a later one might stand for partitions that were lost since.
+        membership = self.consumer.membership
+        began_at_ms = self._now_ms()
+        outcome = await self._perform(self._steps(portion, began_at_ms))
+        if self._listener.shape is Shape.RECORD:
+            self._adapt(portion, outcome, self._now_ms() - began_at_ms)
+        await self._settle(portion, outcome, membership)
+
+    def _steps(self, portion: Portion, began_at_ms: float) -> Steps:
+        rules, outbox = self._listener.rules, self._make_outbox()
+        attempts_of = self._standing.attempts_of
+        if self._listener.shape is not Shape.RECORD:
+            return all_at_once(portion, rules, outbox, attempts_of)
+        over_at_ms = began_at_ms + self._listener.turn_ms_max
+
+        def is_over() -> bool:
+            is_late = self._is_stopping or self._now_ms() > over_at_ms
+            return is_late or outbox.size > _OUTBOX_SIZE_MAX
+
+        return one_by_one(portion, rules, outbox, attempts_of, is_over)
+
+    async def _perform(self, steps: Steps) -> Outcome:
+        if self._thread is None:
+            return await on_loop(steps, self._listener.call)
+        return await self._loop.run_in_executor(self._thread, in_thread, steps, self._listener.call)
+
+    def _adapt(self, portion: Portion, outcome: Outcome, took_ms: float) -> None:
+        """As many records at a time as can be worked on in the time of a turn."""
+        turn_ms_max = self._listener.turn_ms_max
+        if took_ms > turn_ms_max:
+            self._count_max = max(1, outcome.done_count)
+        elif took_ms < turn_ms_max / 2 and portion.record_count == self._count_max:
+            self._count_max = min(2 * self._count_max, self._listener.records_max)
+
+    # Delivering
+
+    async def _settle(self, portion: Portion, outcome: Outcome, membership: GroupMetadata) -> None:
+        counts = self.counts
+        counts.retries += len(outcome.failures) + bool(outcome.doubtful)
+        if outcome.done:
+            # A letter and the offset of the record that it is about go together in any case.
+            delivery = self._transactions if outcome.dead_letter_count else self._delivery
+            try:
+                await delivery.deliver(outcome.outbox.records, outcome.done, membership)
+            except NotDelivered as failure:
+                counts.transactions_aborted += delivery.is_transactional
+                await self._cope(portion, outcome, membership, failure)
+                return
+            counts.transactions_committed += delivery.is_transactional
+            counts.records += outcome.done_count
+            counts.dead_letters += outcome.dead_letter_count
+            counts.trouble = None
+            self._setback_count = 0
+        self._standing.done(outcome.done)
+        self._standing.failed(outcome, self._now_ms(), self._dice())
+        self.consumer.pause(self._still_mine(self._standing.resting))
+        for place in self._still_mine(outcome.undone):
+            self.consumer.seek(place, outcome.undone[place])
+        if outcome.final is not None:
+            raise given_up(self._listener.name, outcome.final)
+
+    async def _cope(
+        self,
+        portion: Portion,
+        outcome: Outcome,
+        membership: GroupMetadata,
+        failure: NotDelivered,
+    ) -> None:
+        reason = failure.__cause__
+        assert isinstance(reason, Exception)
+        is_letter = outcome.dead_letter_count > 0 and portion.record_count == 1
+        if failure.meaning is Meaning.AGAIN:
+            self.counts.trouble = str(reason)
+            await self._return_to_committed(portion.firsts)
+            await self._pause()
+        elif failure.meaning is Meaning.FINAL or is_letter:
+            raise ListenerFailed(self._listener.name, str(reason), reason)
+        else:
+            refused = Outcome(Outbox())
+            if portion.record_count > 1:
+                doubt(refused, portion, reason)
+            else:
+                record = portion.records()[0]
+                attempt = self._standing.attempts_of(record.place, record.offset) + 1
+                refused.fail(self._listener.rules, Failure(record, reason, attempt))
+            await self._settle(portion, refused, membership)
+
+    async def _return_to_committed(self, firsts: dict[TopicPartition, int]) -> None:
+        """Go on where the group stands: what looked like a failure may have been committed."""
+        while not self._is_stopping and (mine := self._still_mine(firsts)):
+            try:
+                committed = await self.consumer.committed(mine)
+            except RequestError as error:
+                if not error.retriable:
+                    raise
+                await self._pause()
+            else:
+                for place in mine:
+                    self.consumer.seek(place, committed.get(place, firsts[place]))
+                return
+
+    def _still_mine(self, places: Any) -> list[TopicPartition]:
+        return [place for place in places if place in self.consumer.assignment]
+
+    async def _pause(self) -> None:
+        """The longer, the more often in a row nothing could be delivered."""
+        self.counts.state = State.WAITING
+        pause_s = min(_PAUSE_FIRST_S * 2 ** min(self._setback_count, 16), _PAUSE_S_MAX)
+        self._setback_count += 1
+        try:
+            async with asyncio.timeout(None) as self._interruptible:
+                if not self._is_stopping:
+                    await asyncio.sleep(pause_s)
+        except TimeoutError:
+            pass
+        finally:
+            self._interruptible = None

@@ -1,0 +1,202 @@
+"""All members of an application, from their start to the end of the last one."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from semel.app.failure import ListenerFailed
+from semel.app.idleness import Idleness
+from semel.app.listener import Listener
+from semel.app.member import Equipment, Member
+from semel.app.outbox import Outbox, Transaction
+from semel.app.progress import Counts, added
+from semel.client.consuming.asynchronous import AsyncConsumer
+from semel.client.consuming.settings import ConsumerOptions
+from semel.client.producing.asynchronous import AsyncProducer
+from semel.client.producing.intake import as_bytes
+from semel.client.producing.settings import ProducerOptions
+from semel.client.security import PLAINTEXT
+from semel.world import SystemRandomness
+
+BOOTSTRAP_SERVERS_DEFAULT = "127.0.0.1:9092"
+BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
+_LAG_INTERVAL_S = 1.0
+_RANDOM_SIZE = 8
+
+
+class Surroundings(NamedTuple):
+    """What all listeners of an application share."""
+
+    bootstrap_servers: str | None
+    transactional_id_prefix: str
+    stop_timeout_ms: int
+    producer_options: ProducerOptions
+
+    def at(self, bootstrap_servers: str | None) -> "Surroundings":
+        """With these servers, if there are any; else those it has, or the environment's."""
+        known = bootstrap_servers or self.bootstrap_servers
+        named = os.environ.get(BOOTSTRAP_SERVERS_VARIABLE, BOOTSTRAP_SERVERS_DEFAULT)
+        return self._replace(bootstrap_servers=known or named)
+
+
+class Run:
+    """Listeners at work."""
+
+    def __init__(self, surroundings: Surroundings, listeners: Sequence[Listener]) -> None:
+        assert surroundings.bootstrap_servers is not None, "the servers have been looked up"
+        self._surroundings = surroundings
+        self._servers = surroundings.bootstrap_servers
+        self._randomness = SystemRandomness()
+        self._members = {
+            listener: [
+                Member(listener, self._equipment(listener, number))
+                for number in range(listener.concurrency)
+            ]
+            for listener in listeners
+        }
+        self._stopping = asyncio.Event()
+        self._ended = asyncio.Event()
+        self.failure: ListenerFailed | None = None
+        self.is_watched = True
+        """Whether the block that the listeners run for is still entered."""
+
+    def stop(self) -> None:
+        """Let every member finish what it is at, and end."""
+        self._stopping.set()
+        for member in self._all():
+            member.stop()
+
+    def counts(self) -> dict[str, Counts]:
+        """What each listener has done so far, by its name."""
+        return {
+            listener.name: added([member.counts for member in members])
+            for listener, members in self._members.items()
+        }
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    async def until_ended(self) -> None:
+        """Return when the last member has ended."""
+        await self._ended.wait()
+
+    async def idle(self, timeout_s: float = 60) -> None:
+        """Return when every record there is has been worked on."""
+        security = self._surroundings.producer_options.get("security", PLAINTEXT)
+        idleness = Idleness(self._servers, security, self._members)
+        async with asyncio.timeout(timeout_s):
+            await idleness.reached()
+
+    def _all(self) -> list[Member]:
+        return [member for members in self._members.values() for member in members]
+
+    # Making members
+
+    def _equipment(self, listener: Listener, number: int) -> Equipment:
+        options = self._surroundings.producer_options
+        key_serializer = options.get("key_serializer", as_bytes)
+        value_serializer = options.get("value_serializer", as_bytes)
+        outbox_type = Transaction if listener.is_transactional else Outbox
+        return Equipment(
+            consumer=AsyncConsumer(
+                self._servers, listener.group, **self._consumer_options(listener, number)
+            ),
+            make_transactional_producer=self._transactional_producer,
+            make_producer=self._producer,
+            make_outbox=lambda: outbox_type(key_serializer, value_serializer),
+            dice=self._dice,
+        )
+
+    def _consumer_options(self, listener: Listener, number: int) -> ConsumerOptions:
+        options = listener.consumer_options.copy()
+        options["enable_auto_commit"] = False
+        shared = self._surroundings.producer_options
+        options.setdefault("security", shared.get("security", PLAINTEXT))
+        options.setdefault("client_id", shared.get("client_id", f"semel-{listener.name}"))
+        instance_id = options.get("group_instance_id")
+        if instance_id is not None and listener.concurrency > 1:
+            options["group_instance_id"] = f"{instance_id}-{number}"
+        return options
+
+    def _producer_options(self) -> ProducerOptions:
+        options = self._surroundings.producer_options.copy()
+        # The outbox has made bytes of everything already.
+        options["key_serializer"] = options["value_serializer"] = as_bytes
+        return options
+
+    def _producer(self) -> AsyncProducer:
+        return AsyncProducer(self._servers, **self._producer_options())
+
+    def _transactional_producer(self) -> AsyncProducer:
+        options = self._producer_options()
+        random_part = self._randomness.token_bytes(_RANDOM_SIZE).hex()
+        options["transactional_id"] = f"{self._surroundings.transactional_id_prefix}-{random_part}"
+        return AsyncProducer(self._servers, **options)
+
+    def _dice(self) -> float:
+        return int.from_bytes(self._randomness.token_bytes(2), "big") / 2**16
+
+    # Running them
+
+    async def run(self) -> None:
+        """Until all members have ended; one that fails stops the others."""
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch_lag())
+            running = [tasks.create_task(self._run_member(member)) for member in self._all()]
+            await self._stopping.wait()
+            _, late = await asyncio.wait(running, timeout=self._surroundings.stop_timeout_ms / 1000)
+            for task in late:
+                task.cancel()
+            watching.cancel()
+        self._ended.set()
+
+    async def _run_member(self, member: Member) -> None:
+        try:
+            await member.run()
+        except ListenerFailed as failure:
+            self.failure = self.failure or failure
+        finally:
+            self.stop()
+
+    async def _watch_lag(self) -> None:
+        while True:
+            await asyncio.sleep(_LAG_INTERVAL_S)
+            for member in self._all():
+                await member.look_at_lag()
+
+
+@asynccontextmanager
+async def run_members(
+    surroundings: Surroundings, listeners: Sequence[Listener]
+) -> AsyncIterator[Run]:
+    run = Run(surroundings, listeners)
+    loop = asyncio.get_running_loop()
+    running = loop.create_task(run.run())
+    try:
+        async with asyncio.timeout(None) as block:
+
+            def leave(_: object) -> None:
+                # Whoever waits for what a failed listener should have done would wait for ever.
+                if run.failure is not None and run.is_watched:
+                    block.reschedule(loop.time())
+
+            running.add_done_callback(leave)
+            try:
+                yield run
+            finally:
+                run.is_watched = False
+    except BaseException as error:
+        run.stop()
+        await running
+        if run.failure is None:
+            raise
+        if not isinstance(error, TimeoutError):
+            error.add_note(f"and {run.failure}")
+            raise
+    run.stop()
+    await running
+    if run.failure is not None:
+        raise run.failure

@@ -1,0 +1,122 @@
+"""One turn of a listener: its function is called for what was polled, and what came of it.
+
+The turn decides and calls nothing: it yields what the function is to be called with and takes the
+exception, if there was one. So one turn serves functions in a thread and on the loop.
+
+Order is kept per partition: behind a record that is not done, none of its partition is begun. A
+call that failed leaves nothing behind, so that the other records of the turn go on without it.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from semel.app.dead_letters import dead_letter
+from semel.app.outbox import Outbox
+from semel.app.patience import Patience
+from semel.app.portion import Portion
+from semel.client.consuming.record import Record
+from semel.types import TopicPartition
+
+Steps = Generator[tuple[Any, Outbox], Exception | None, "Outcome"]
+AttemptsOf = Callable[[TopicPartition, int], int]
+"""How often the record at this offset has failed before."""
+
+
+class Failure(NamedTuple):
+    record: Record
+    error: Exception
+    attempt: int
+    """How often it has failed by now."""
+
+
+class Rules(NamedTuple):
+    patience: Patience
+    dead_letters: str | None
+
+
+@dataclass
+class Outcome:
+    outbox: Outbox
+    done: dict[TopicPartition, int] = field(default_factory=dict)
+    """The offsets to commit."""
+    undone: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where to go on in partitions that were not done to the end."""
+    failures: dict[TopicPartition, Failure] = field(default_factory=dict)
+    """What is to be tried again after a pause."""
+    doubtful: dict[TopicPartition, int] = field(default_factory=dict)
+    """Up to where records are to be tried one by one, since one of them failed them all."""
+    doubt: Exception | None = None
+    final: Failure | None = None
+    """What ends the listener: nothing more can be done about this record."""
+    dead_letter_count: int = 0
+    done_count: int = 0
+
+    def fail(self, rules: Rules, failure: Failure) -> None:
+        record, error, attempt = failure
+        place = TopicPartition(record.topic, record.partition)
+        if rules.patience.allows(error, attempt):
+            self.failures[place] = failure
+            self.undone[place] = record.offset
+        elif rules.dead_letters is not None:
+            self.outbox.put(dead_letter(rules.dead_letters, record, error, attempt))
+            self.dead_letter_count += 1
+            self.done[place] = record.offset + 1
+        else:
+            self.final = failure
+            self.undone[place] = record.offset
+
+
+def one_by_one(
+    portion: Portion,
+    rules: Rules,
+    outbox: Outbox,
+    attempts_of: AttemptsOf,
+    is_over: Callable[[], bool],
+) -> Steps:
+    """A call for each record, until the time of the turn is over."""
+    outcome = Outcome(outbox)
+    is_begun = False
+    for record in portion.records():
+        place = TopicPartition(record.topic, record.partition)
+        if place in outcome.undone:
+            continue
+        if outcome.final is not None or (is_begun and is_over()):
+            outcome.undone[place] = record.offset
+            continue
+        is_begun = True
+        kept_count = len(outbox.records)
+        error = yield record, outbox
+        if error is None:
+            outcome.done[place] = record.offset + 1
+            outcome.done_count += 1
+        else:
+            outbox.cut(kept_count)
+            attempt = attempts_of(place, record.offset) + 1
+            outcome.fail(rules, Failure(record, error, attempt))
+    return outcome
+
+
+def all_at_once(portion: Portion, rules: Rules, outbox: Outbox, attempts_of: AttemptsOf) -> Steps:
+    """One call for all of them; if it fails, they are to be tried one by one."""
+    outcome = Outcome(outbox)
+    error = yield portion.content, outbox
+    if error is None:
+        outcome.done = dict(portion.nexts)
+        outcome.done_count = portion.record_count
+        return outcome
+    outbox.cut(0)
+    if portion.record_count > 1:
+        doubt(outcome, portion, error)
+    else:
+        ((place, offset),) = portion.firsts.items()
+        attempt = attempts_of(place, offset) + 1
+        outcome.fail(rules, Failure(portion.records()[0], error, attempt))
+    return outcome
+
+
+def doubt(outcome: Outcome, portion: Portion, error: Exception) -> None:
+    """One of these records is at fault, and it is not known which."""
+    outcome.undone = dict(portion.firsts)
+    outcome.doubtful = dict(portion.nexts)
+    outcome.doubt = error

@@ -1,0 +1,95 @@
+"""`semel run`: run the listeners of an application, and show how they get on."""
+
+import asyncio
+import os
+import signal
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from semel.app.application import App
+from semel.app.failure import ListenerFailed
+from semel.app.loading import CannotLoad, load
+from semel.app.running import Run
+from semel.cli.live import Watcher, watcher
+from semel.cli.main import FAILED, INTERRUPTED
+from semel.cli.output import complain
+from semel.errors import ConfigError
+
+_LIBRARY = (str(Path(sysconfig.get_path("stdlib")) / "importlib"),)
+
+
+def run(
+    application: str,
+    /,
+    *,
+    bootstrap_server: Annotated[
+        str | None,
+        Parameter(
+            name=["-b", "--bootstrap-server", "--brokers"],
+            help="Brokers to ask first, in place of those that the application names.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, Parameter(name="--json", negative="", help="Print a line of JSON every second.")
+    ] = False,
+    quiet: Annotated[
+        bool, Parameter(name=["-q", "--quiet"], negative="", help="Show nothing.")
+    ] = False,
+) -> int:
+    """Run an application, given as module:app, until it is told to stop.
+
+    SIGTERM and Ctrl-C let it finish its transactions and leave its groups; a second one ends it
+    at once.
+    """
+    if as_json and quiet:
+        raise ConfigError("--json and --quiet exclude each other")
+    try:
+        app = load(application)
+    except CannotLoad:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported.
+        _show_traceback(error)
+        complain(f"{application} cannot be imported: {type(error).__name__}: {error}")
+        return FAILED
+    try:
+        asyncio.run(_run(app, bootstrap_server, watcher(as_json=as_json, quiet=quiet)))
+    except ListenerFailed as failure:
+        if failure.is_of_function and failure.__cause__ is not None:
+            _show_traceback(failure.__cause__)
+        complain(str(failure))
+        return FAILED
+    return 0
+
+
+async def _run(app: App, bootstrap_server: str | None, watch: Watcher) -> None:
+    async with app.running(bootstrap_server) as running:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _stop, running)
+        await watch(running)
+
+
+def _stop(running: Run) -> None:
+    if running.is_stopping:
+        # Someone does not want to wait for what is being worked on; its transaction is aborted
+        # by the coordinator.
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+    running.stop()
+
+
+def _show_traceback(error: BaseException) -> None:
+    """Of the application's own code: how it was called is not what its author looks for."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    sys.stderr.write("".join(traceback.format_exception(error.with_traceback(trace))))
+
+
+def _is_ours(filename: str) -> bool:
+    return filename.startswith((str(Path(__file__).parent.parent), "<frozen importlib", *_LIBRARY))
