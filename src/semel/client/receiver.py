@@ -1,5 +1,7 @@
 """Frames received where they will be read: a large reply is not copied on its way. Does no I/O."""
 
+import sys
+from collections import deque
 from collections.abc import Iterator
 
 from semel.errors import ProtocolError
@@ -7,6 +9,9 @@ from semel.types import Buffer
 from semel.wire.framing import SIZE_PREFIX
 
 _CHUNK_SIZE = 64 * 1024
+_KEPT_SIZES = range(1024 * 1024, 32 * 1024 * 1024)
+_KEPT_COUNT = 2
+"""One is read while the next is received."""
 
 
 class FrameReceiver:
@@ -20,12 +25,13 @@ class FrameReceiver:
         self._frame_size_max = frame_size_max
         self._chunk = bytearray(_CHUNK_SIZE)
         self._held = 0
-        self._frame: bytearray | None = None
+        self._frame: memoryview | None = None
         self._filled = 0
+        self._kept: deque[bytearray] = deque(maxlen=_KEPT_COUNT)
 
     def room(self) -> memoryview:
         if self._frame is not None:
-            return memoryview(self._frame)[self._filled :]
+            return self._frame[self._filled :]
         return memoryview(self._chunk)[self._held :]
 
     def advance(self, size: int) -> Iterator[Buffer]:
@@ -58,7 +64,20 @@ class FrameReceiver:
         return int(size)
 
     def _begin_frame(self, frame_size: int, begin: int) -> None:
-        self._frame = bytearray(frame_size)
+        self._frame = self._memory(frame_size)
         self._filled = self._held - begin
         self._frame[: self._filled] = memoryview(self._chunk)[begin : self._held]
         self._held = 0
+
+    def _memory(self, size: int) -> memoryview:
+        if size not in _KEPT_SIZES:
+            return memoryview(bytearray(size))
+        for kept in self._kept:
+            # Three: the one who keeps it, this loop, and the question itself.
+            if len(kept) >= size and sys.getrefcount(kept) == 3:
+                return memoryview(kept)[:size]
+        # Fresh pages cost as much as receiving into them, so memory that no one reads any more
+        # is taken again. Sizes are rounded up, as those of fetches differ a little.
+        fresh = bytearray(-(-size // _KEPT_SIZES.start) * _KEPT_SIZES.start)
+        self._kept.append(fresh)
+        return memoryview(fresh)[:size]

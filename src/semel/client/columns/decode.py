@@ -1,12 +1,12 @@
 """Fetched batches into Arrow: many batches become the columns of one RecordBatch."""
 
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from semel.client.columns.fields import refuse_where
 from semel.client.columns.schema import COLUMNS, CREATE_TIME, LOG_APPEND_TIME, schema_of
 from semel.client.columns.strided import StridedRecords, shape_of
 from semel.client.columns.varints import Bytes, Numbers
@@ -133,9 +133,7 @@ def _strided(
 
 
 def _walked(plain: Buffer, buffer: Bytes, places: list[tuple[int, int, int]]) -> WalkedRecords:
-    # `bytes` answers an index several times faster than a memoryview.
-    quick = plain if isinstance(plain, bytes) else bytes(plain)
-    return WalkedRecords(plain, buffer, [record_bounds(quick, buffer, *one) for one in places])
+    return WalkedRecords(plain, buffer, [record_bounds(plain, buffer, *one) for one in places])
 
 
 def _arrays(
@@ -148,8 +146,8 @@ def _arrays(
     makers: dict[str, Callable[[], pa.Array]] = {
         "key": records.keys,
         "value": records.values,
-        "topic": lambda: pa.repeat(pa.scalar(partition.topic, pa.string()), records.count),
-        "partition": lambda: pa.array(np.full(records.count, partition.partition, np.int32)),
+        "topic": lambda: _repeated(partition.topic, pa.string(), records.count),
+        "partition": lambda: _repeated(partition.partition, pa.int32(), records.count),
         "offset": lambda: pa.array(offsets),
         "timestamp": lambda: _timestamps(headers, records),
         "timestampType": lambda: _timestamp_types(headers),
@@ -160,25 +158,44 @@ def _arrays(
 
 def _offsets(headers: Sequence[BatchHeader], records: Records) -> Numbers:
     deltas = records.offset_deltas
-    last_deltas = _per_record([header.last_offset_delta for header in headers], headers)
-    refuse_where((deltas < 0) | (deltas > last_deltas), "offset is not one of its batch's")
-    return deltas + _per_record([header.base_offset for header in headers], headers)
+    firsts = np.cumsum([0, *(header.record_count for header in headers[:-1])])
+    last_deltas = [header.last_offset_delta for header in headers]
+    if (np.minimum.reduceat(deltas, firsts) < 0).any() or (
+        np.maximum.reduceat(deltas, firsts) > last_deltas
+    ).any():
+        raise CorruptMessage("a record of a fetch: its offset is not one of its batch's")
+    offsets = _per_record([header.base_offset for header in headers], headers)
+    offsets += deltas
+    return offsets
 
 
 def _timestamps(headers: Sequence[BatchHeader], records: Records) -> pa.Array:
-    bases = _per_record([header.base_timestamp_ms for header in headers], headers)
-    times = bases + records.timestamp_deltas_ms
+    times = _per_record([header.base_timestamp_ms for header in headers], headers)
+    times += records.timestamp_deltas_ms
     if any(header.is_log_append_time for header in headers):
         by_log = _per_record([header.is_log_append_time for header in headers], headers)
         stamps = _per_record([header.max_timestamp_ms for header in headers], headers)
         times = np.where(by_log != 0, stamps, times)
-    times_us = times.clip(-_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX) * _US_IN_MS
-    return pa.array(times_us).view(pa.timestamp("us", "UTC"))
+    times.clip(-_TIMESTAMP_MS_MAX, _TIMESTAMP_MS_MAX, out=times)
+    times *= _US_IN_MS
+    return pa.array(times).view(pa.timestamp("us", "UTC"))
 
 
 def _timestamp_types(headers: Sequence[BatchHeader]) -> pa.Array:
     types = [LOG_APPEND_TIME if one.is_log_append_time else CREATE_TIME for one in headers]
+    if len(set(types)) == 1:
+        return _repeated(types[0], pa.int32(), sum(one.record_count for one in headers))
     return pa.array(_per_record(types, headers).astype(np.int32))
+
+
+def _repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    return _long_repeated(value, kind, 1 << (count - 1).bit_length()).slice(0, count)
+
+
+@lru_cache(maxsize=16)
+def _long_repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
+    """Kept, since one fetch of a partition has about as many records as the next."""
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def _per_record(numbers: Sequence[int], headers: Sequence[BatchHeader]) -> Numbers:

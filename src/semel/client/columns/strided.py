@@ -5,7 +5,7 @@ the numbers before them may differ, as long as they take the same room.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +14,11 @@ import pyarrow as pa
 from semel.client.columns.headers import HEADERS
 from semel.client.columns.varints import Bytes, Numbers
 from semel.client.columns.walk import Run
+from semel.client.columns.words import Words, first_unlike, mask_of, words_at
 from semel.records.varint import read_varint
 from semel.types import Buffer
 
 _ATTRIBUTES_SIZE = 1
-_WORD_SIZES = (1, 2, 4, 8)
-
-Words = npt.NDArray[Any]
-"""Unsigned numbers of one of these sizes."""
 
 
 class Shape(NamedTuple):
@@ -57,10 +54,7 @@ class StridedRecords:
 
     def _column(self, pieces: Sequence[tuple[Run, int, int]]) -> pa.Array:
         """The same part of each record, copied row by row to where it belongs."""
-        counts = [run.record_count for run, _, _ in pieces]
-        sizes = np.repeat([max(size, 0) for _, _, size in pieces], counts)
-        offsets = np.zeros(self.count + 1, np.int32)
-        np.cumsum(sizes, out=offsets[1:])
+        offsets = self._ends_of([max(size, 0) for _, _, size in pieces])
         # Arrow's memory is reused, where numpy's goes back to the system each time.
         memory = pa.allocate_buffer(int(offsets[-1]))
         contents = np.frombuffer(memory, np.uint8)
@@ -77,11 +71,21 @@ class StridedRecords:
             filled = until
         validity = None
         if any(size < 0 for _, _, size in pieces):
+            counts = [run.record_count for run, _, _ in pieces]
             is_valid = np.repeat([size >= 0 for _, _, size in pieces], counts)
             validity = pa.py_buffer(np.packbits(is_valid, bitorder="little"))
         return pa.Array.from_buffers(
             pa.binary(), self.count, [validity, pa.py_buffer(offsets), memory]
         )
+
+    def _ends_of(self, sizes: list[int]) -> npt.NDArray[np.int32]:
+        """Arrow's offsets of values that have one size in each run."""
+        if min(sizes) == max(sizes):
+            return np.arange(self.count + 1, dtype=np.int32) * np.int32(sizes[0])
+        offsets = np.zeros(self.count + 1, np.int32)
+        counts = [shape.run.record_count for shape in self._shapes]
+        np.cumsum(np.repeat(sizes, counts), out=offsets[1:])
+        return offsets
 
 
 def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> Shape | None:
@@ -101,21 +105,26 @@ def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> Shape | None:
     header_count_begin = value_begin + max(value_size, 0)
     if value_size < -1 or header_count_begin + 1 != end:
         return None
-    heads = _words_at(buffer, run, timestamp_begin, key_begin - timestamp_begin)
-    value_sizes = _words_at(buffer, run, value_size_begin, value_begin - value_size_begin)
-    if heads is None or value_sizes is None:
+    places = (
+        (timestamp_begin, key_begin - timestamp_begin),
+        (value_size_begin, value_begin - value_size_begin),
+        (header_count_begin, 1),
+    )
+    heads, value_sizes, header_counts = (
+        words_at(buffer, place, width, run.stride, run.record_count) for place, width in places
+    )
+    if heads is None or value_sizes is None or header_counts is None or header_counts.any():
         return None
     # Numbers may differ in all but their widths, sizes in nothing.
     number_width = key_size_begin - timestamp_begin
-    fixed = _bytes_mask(0x80, 0, number_width) | _bytes_mask(
+    head_mask = mask_of(0x80, 0, number_width) | mask_of(
         0xFF, number_width, key_begin - timestamp_begin
     )
-    is_other = ((heads ^ heads[0]) & heads.dtype.type(fixed)).any()
-    size_mask = value_sizes.dtype.type(_bytes_mask(0xFF, 0, value_begin - value_size_begin))
-    if is_other or ((value_sizes ^ value_sizes[0]) & size_mask).any():
-        return None
-    header_counts = _words_at(buffer, run, header_count_begin, 1)
-    if header_counts is None or header_counts.any():
+    size_mask = mask_of(0xFF, 0, value_begin - value_size_begin)
+    if (
+        first_unlike(heads, head_mask) < run.record_count
+        or first_unlike(value_sizes, size_mask) < run.record_count
+    ):
         return None
     return Shape(
         run,
@@ -128,25 +137,18 @@ def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> Shape | None:
     )
 
 
-def _words_at(buffer: Bytes, run: Run, position: int, width: int) -> Words | None:
-    """The bytes at this place of each record, as numbers of which they are the lowest bytes."""
-    size = next((size for size in _WORD_SIZES if size >= width), None)
-    if size is None or position + run.stride * (run.record_count - 1) + size > buffer.size:
-        return None
-    strided = np.ndarray(
-        (run.record_count,), f"<u{size}", buffer.data, position, strides=(run.stride,)
-    )
-    return strided.copy()
-
-
-def _bytes_mask(byte: int, begin: int, end: int) -> int:
-    return int.from_bytes(bytes([byte]) * (end - begin), "little") << 8 * begin
-
-
 def _numbers(words: Words, begin: int, end: int) -> Numbers:
     """The varint that these bytes of each word are."""
-    numbers = np.zeros(words.size, np.int64)
-    for place in range(begin, end):
-        byte = words >> words.dtype.type(8 * place) & words.dtype.type(0x7F)
-        numbers |= byte.astype(np.int64) << 7 * (place - begin)
-    return (numbers >> 1) ^ -(numbers & 1)
+    numbers = words >> words.dtype.type(8 * begin)
+    numbers &= words.dtype.type(0x7F)
+    for place in range(begin + 1, end):
+        group = place - begin
+        # Where the bits of this byte belong, once the flag of each byte before it is left out.
+        more = words >> words.dtype.type(8 * place - 7 * group)
+        more &= words.dtype.type(0x7F << 7 * group)
+        numbers |= more
+    signs = numbers & words.dtype.type(1)
+    numbers >>= words.dtype.type(1)
+    decoded: Numbers = numbers.astype(np.int64)
+    decoded ^= -signs.astype(np.int64)
+    return decoded

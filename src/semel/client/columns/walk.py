@@ -2,20 +2,21 @@
 
 Records of one size, as machines write them, are found by stride: if the record at `p` takes `s`
 bytes, the next stands at `p + s`, so equal size bytes at equal distances prove a whole run at
-once. Others are walked one by one.
+once. Others are guessed (`chain`), or else walked one by one.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from semel.client.columns.chain import chained_records
 from semel.client.columns.varints import Bytes, Numbers, read_varints
+from semel.client.columns.words import first_unlike, mask_of, words_at
 from semel.errors import CorruptMessage
 from semel.records.varint import read_varint
 from semel.types import Buffer
 
 _WINDOW_FIRST = 64
-_WINDOW_GROWTH = 8
 _RUNS_FREE = 8
 _RUN_WORTH = 16
 """Runs shorter than this, on the average, cost more than walking."""
@@ -58,21 +59,14 @@ def _run_at(plain: Buffer, buffer: Bytes, position: int, end: int, count_max: in
     if size <= 0 or position + stride > end:
         raise CorruptMessage(f"record at byte {position}: size {size} of {end - begin}")
     fitting = min((end - position) // stride, count_max)
-    mark = buffer[position:begin]
+    # The first few tell whether a run is worth a look at all the others.
     known = 1
-    window = _WINDOW_FIRST
-    while known < fitting:
-        window = min(window, fitting - known)
-        start = position + known * stride
-        rows = buffer[start : start + window * stride].reshape(window, stride)
-        is_same = rows[:, 0] == mark[0]
-        for column in range(1, mark.size):
-            is_same &= rows[:, column] == mark[column]
-        if not is_same.all():
-            known += int(is_same.argmin())
+    for window in (min(fitting, _WINDOW_FIRST), fitting):
+        marks = words_at(buffer, position, begin - position, stride, window)
+        assert marks is not None, "a record is longer than its size, and that is five bytes or less"
+        known = first_unlike(marks, mask_of(0xFF, 0, begin - position))
+        if known < window:
             break
-        known += window
-        window *= _WINDOW_GROWTH
     return Run(position, begin, stride, known)
 
 
@@ -80,24 +74,39 @@ def record_bounds(
     plain: Buffer, buffer: Bytes, position: int, end: int, count: int
 ) -> tuple[Numbers, Numbers]:
     """Begin, behind the size, and end of each of the `count` records that fill `position..end`."""
-    positions: list[int] = []
-    note = positions.append
+    begins, ends = chained_records(plain, buffer, position, end, count) or _walked(
+        plain, buffer, position, end, count
+    )
+    if begins.size != count or ends[-1] != end or (ends <= begins).any():
+        raise CorruptMessage(
+            f"{count} records should fill bytes {position} to {end}: "
+            f"there are {begins.size}, which end at {ends[-1]}"
+        )
+    return begins, ends
+
+
+def _walked(
+    plain: Buffer, buffer: Bytes, position: int, end: int, count: int
+) -> tuple[Numbers, Numbers]:
+    # `bytes` answers an index several times faster than a memoryview.
+    batch = bytes(memoryview(plain)[position:end])
+    places: list[int] = []
+    note = places.append
+    place = 0
     try:
         for _ in range(count):
-            note(position)
-            byte = plain[position]
+            note(place)
+            byte = batch[place]
             if byte < 0x80:
-                position += 1 + (byte >> 1)
+                place += 1 + (byte >> 1)
                 continue
-            second = plain[position + 1]
+            second = batch[place + 1]
             if second < 0x80:
-                position += _STEP[byte] + (second << 6)
+                place += _STEP[byte] + (second << 6)
             else:
-                size, begin = read_varint(plain, position)
-                position = begin + size
+                size, begin = read_varint(batch, place)
+                place = begin + size
     except IndexError:
-        raise CorruptMessage(f"record at byte {position} begins behind its batch") from None
-    sizes, begins = read_varints(buffer, np.array(positions, np.int64))
-    if position != end or (sizes <= 0).any():
-        raise CorruptMessage(f"the records of a batch end at byte {position}, not {end}")
+        raise CorruptMessage(f"record at byte {position + place} is behind its batch") from None
+    sizes, begins = read_varints(buffer, np.array(places, np.int64) + position)
     return begins, begins + sizes
