@@ -13,7 +13,9 @@ from semel.app.progress import Counts
 from semel.app.running import Run, Surroundings, run_members
 from semel.app.turn import Rules
 from semel.client.consuming.settings import ConsumerOptions
-from semel.client.producing.settings import ProducerOptions, settings_of
+from semel.client.consuming.settings import settings_of as check_consumer
+from semel.client.producing.settings import ProducerOptions
+from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -51,7 +53,7 @@ class App:
                 "an application makes its own transactional ids: give transactional_id_prefix"
             )
         producer_options.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
-        settings_of(producer_options)
+        check_producer(producer_options)
         self._surroundings = Surroundings(
             bootstrap_servers, transactional_id_prefix, stop_timeout_ms, producer_options
         )
@@ -95,6 +97,7 @@ class App:
         patience = check(Patience(retries, backoff_ms, backoff_ms_max, kinds))
         if consumer_options.get("enable_auto_commit"):
             raise ConfigError("a listener commits what is done: enable_auto_commit would not")
+        check_consumer(group, consumer_options)
         key_deserializer = consumer_options.pop("key_deserializer", None)
         value_deserializer = consumer_options.pop("value_deserializer", None)
 

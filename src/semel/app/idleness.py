@@ -7,7 +7,8 @@ from semel.app.listener import Listener
 from semel.app.member import Member
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
-from semel.client.offsets import Isolation, ends_of
+from semel.client.consuming.settings import settings_of
+from semel.client.offsets import ends_of
 from semel.client.security import Security
 from semel.errors import RequestError
 from semel.types import TopicPartition
@@ -60,8 +61,8 @@ class Idleness:
         ends = {}
         for listener in self._members:
             places = await self._places(listener)
-            name = listener.consumer_options.get("isolation", "read_committed")
-            ends[listener] = await ends_of(self._cluster, places, Isolation[name.upper()])
+            isolation = settings_of(listener.group, listener.consumer_options).isolation
+            ends[listener] = await ends_of(self._cluster, places, isolation)
         return ends
 
     async def _places(self, listener: Listener) -> list[TopicPartition]:

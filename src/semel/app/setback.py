@@ -78,6 +78,7 @@ def meaning_of(reason: Exception) -> Meaning:
     refusal = reason.__cause__ if isinstance(reason, TransactionFailed) else reason
     if isinstance(refusal, _FAULTS_OF_RECORDS):
         return Meaning.RECORDS
-    if isinstance(refusal, _PASSING) or (isinstance(refusal, RequestError) and refusal.retriable):
-        return Meaning.AGAIN
-    return Meaning.FINAL if isinstance(reason, MustStop | RequestError) else Meaning.AGAIN
+    if isinstance(refusal, RequestError):
+        is_passing = refusal.retriable or isinstance(refusal, _PASSING)
+        return Meaning.AGAIN if is_passing else Meaning.FINAL
+    return Meaning.FINAL if isinstance(reason, MustStop) else Meaning.AGAIN

@@ -1,0 +1,159 @@
+"""Declaring listeners: what their functions take, and what is refused at once."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from semel import App, Outbox, Record, Transaction
+from semel.app.listener import Listener, Shape
+from semel.errors import ConfigError
+from support.app_records import record
+
+
+def only(app: App) -> Listener:
+    (listener,) = app.listeners
+    return listener
+
+
+def test_a_declared_function_stays_what_it_is() -> None:
+    app = App()
+
+    @app.listener("orders", group="billing")
+    @app.transactional
+    def bill(order: Record, out: Transaction) -> None:
+        out.send("invoices", key=order.key, value=b"for " + order.value)
+
+    out = Transaction()
+    bill(record(3), out)
+    assert [(each.topic, each.key, each.value) for each in out.records] == [
+        ("invoices", b"key", b"for 3")
+    ]
+
+
+def test_the_decorators_may_stand_in_any_order() -> None:
+    app = App()
+
+    @app.transactional
+    @app.listener("orders", group="g", name="one")
+    def one(order: Record) -> None: ...
+
+    @app.listener("orders", group="g", name="other")
+    @app.transactional
+    def other(order: Record) -> None: ...
+
+    @app.listener("orders", group="g")
+    def neither(order: Record) -> None: ...
+
+    assert [each.is_transactional for each in app.listeners] == [True, True, False]
+
+
+def one(order: Record) -> None: ...
+
+
+def two(order: Record, out: Outbox) -> None: ...
+
+
+def with_default(order: Record, factor: int = 3) -> None: ...
+
+
+async def on_the_loop(order: Record) -> None: ...
+
+
+def columns(batch: pa.RecordBatch) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "batch", "shape", "takes_outbox", "is_coroutine"),
+    [
+        (one, False, Shape.RECORD, False, False),
+        (two, False, Shape.RECORD, True, False),
+        (two, True, Shape.RECORDS, True, False),
+        (with_default, False, Shape.RECORD, False, False),
+        (on_the_loop, False, Shape.RECORD, False, True),
+        (columns, False, Shape.COLUMNS, False, False),
+        (columns, True, Shape.COLUMNS, False, False),
+        (one, "arrow", Shape.COLUMNS, False, False),
+    ],
+)
+def test_what_a_function_takes_is_read_from_its_signature(
+    function: Callable[..., Any],
+    batch: bool | str,
+    shape: Shape,
+    takes_outbox: bool,
+    is_coroutine: bool,
+) -> None:
+    app = App()
+    app.listener("orders", group="g", batch=batch)(function)
+    listener = only(app)
+    assert (listener.shape, listener.takes_outbox) == (shape, takes_outbox)
+    assert listener.is_coroutine == is_coroutine
+
+
+def nothing() -> None: ...
+
+
+def three(order: Record, out: Outbox, more: int) -> None: ...
+
+
+@pytest.mark.parametrize("function", [nothing, three])
+def test_a_function_that_cannot_be_called_is_refused(function: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match="is called with a record"):
+        App().listener("orders", group="g")(function)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"records_max": 0},
+        {"concurrency": 0},
+        {"retries": -1},
+        {"backoff_ms": 5, "backoff_ms_max": 1},
+        {"enable_auto_commit": True},
+        {"batch": "parquet"},
+        {"nonsense": 1},
+        {"auto_offset_reset": "middle"},
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_where_it_is_given(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        App().listener("orders", group="g", **options)(one)
+
+
+def test_two_listeners_need_two_names() -> None:
+    app = App()
+    app.listener("orders", group="g")(one)
+    with pytest.raises(ConfigError, match="two listeners are called one"):
+        app.listener("orders", group="h")(one)
+    app.listener("orders", group="h", name="again")(one)
+
+
+def test_transactional_ids_are_the_applications_own() -> None:
+    with pytest.raises(ConfigError, match="transactional_id_prefix"):
+        App(transactional_id="mine")
+
+
+def test_an_application_without_listeners_does_not_run() -> None:
+    with pytest.raises(ConfigError, match="no listeners"):
+        App().run_until_idle()
+
+
+def test_what_a_deserializer_makes_is_what_the_function_gets() -> None:
+    app = App()
+    seen = []
+    app.listener("orders", group="g", value_deserializer=json.loads, key_deserializer=bytes.decode)(
+        lambda order: seen.append((order.key, order.value))
+    )
+    only(app).call(record(3), Outbox())
+    only(app).call(record(3)._replace(key=None, value=None), Outbox())
+    assert seen == [("key", 3), (None, None)]
+
+
+def test_what_cannot_be_serialized_fails_where_it_is_sent() -> None:
+    out = Transaction(value_serializer=lambda value: json.dumps(value).encode())
+    out.send("out", {"a": 1})
+    with pytest.raises(TypeError):
+        out.send("out", {1j})
+    assert [each.value for each in out.records] == [b'{"a": 1}']
