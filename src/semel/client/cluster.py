@@ -6,7 +6,7 @@ version of each API that both sides know.
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -176,6 +176,14 @@ class Cluster:
         raise_for(found.error_code, subject, found.error_message)
         self._addresses[found.node_id] = Address(found.host, found.port)
         return found.node_id
+
+    def forget_coordinator(self, key: str, kind: CoordinatorOf = CoordinatorOf.GROUP) -> None:
+        """It is asked for anew at the next call: the one that is known is so no longer."""
+        self._coordinators.pop((kind, key), None)
+
+    def learn_brokers(self, brokers: Mapping[int, Address]) -> None:
+        """What another connection to the same cluster has been told."""
+        self._addresses.update(brokers)
 
     async def call_coordinator(
         self,

@@ -1,13 +1,22 @@
 """`AsyncConsumer`: the consumer on the caller's own asyncio loop."""
 
+import asyncio
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
+from semel.client.consuming.actions import Tell
+from semel.client.consuming.callbacks import Callbacks
+from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
+from semel.client.consuming.engine import Engine
+from semel.client.consuming.positions import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.producing.coordination import GroupMetadata
+from semel.client.producing.transaction import NotInOrder
 from semel.errors import SemelError
 from semel.types import TopicPartition
 
@@ -17,9 +26,17 @@ if TYPE_CHECKING:
 Listener = Callable[[Sequence[TopicPartition]], Awaitable[object] | object]
 Offsets = Mapping[TopicPartition, int]
 
+_Result = TypeVar("_Result")
+
 
 class AsyncConsumer:
-    """Reads the partitions that its group gives it, or those it is assigned by hand."""
+    """Reads the partitions that its group gives it, or those it is assigned by hand.
+
+    >>> async with AsyncConsumer("127.0.0.1:9092", "billing") as consumer:
+    ...     await consumer.subscribe(["orders"])
+    ...     async for record in consumer:
+    ...         print(record.value)
+    """
 
     def __init__(
         self,
@@ -28,10 +45,28 @@ class AsyncConsumer:
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._settings = settings_of(group, options)
+        self._bootstrap_servers = bootstrap_servers
+        self._options = options
+        self._delivery = Delivery(options)
+        self._callbacks: Callbacks[Listener] = Callbacks()
+        self._maybe_engine: Engine | None = None
+        self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin; `async with` does so too."""
-        raise NotImplementedError
+        if self._maybe_engine is None:
+            self._maybe_engine = Engine(
+                self._bootstrap_servers, self._settings, self._options, nullcontext()
+            )
+            self._running = asyncio.get_running_loop().create_task(self._maybe_engine.run())
+            # It begins with its first turn on the loop.
+            await asyncio.sleep(0)
+
+    @property
+    def _engine(self) -> Engine:
+        if self._maybe_engine is None:
+            raise NotInOrder("the consumer is not started: use it with `async with`, or start it")
+        return self._maybe_engine
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -47,7 +82,16 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Commit if that is automatic, and leave the group; a static member stays in it."""
-        raise NotImplementedError
+        engine, running = self._maybe_engine, self._running
+        if engine is None or running is None:
+            return
+        try:
+            if not running.done():
+                await engine.commit_automatically()
+                await self.unsubscribe()
+        finally:
+            engine.stop()
+            await running
 
     async def subscribe(
         self,
@@ -63,19 +107,31 @@ class AsyncConsumer:
         `on_revoked` while the partitions are still its own, `on_lost` (or `on_revoked` if there
         is none) when they may be another's already, `on_assigned` before their first record.
         """
-        raise NotImplementedError
+        self._callbacks = Callbacks(on_assigned, on_revoked, on_lost)
+        await self._engine.subscribe({topics} if isinstance(topics, str) else topics)
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
-        raise NotImplementedError
+        engine = self._engine
+        tell = engine.parting()
+        try:
+            if tell is not None:
+                await self._tell(tell)
+        finally:
+            await engine.part()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions, without the group's say."""
-        raise NotImplementedError
+        self._engine.assign(partitions)
 
     async def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
         """The next records, as soon as there are any; none if there are none in time."""
-        raise NotImplementedError
+        count_max = self._settings.max_poll_records if max_records is None else max_records
+        engine = self._engine
+        # Who polls again and again leaves the loop some time for what goes on behind.
+        await asyncio.sleep(0)
+        taken = await self._serve(lambda: engine.positions.take(count_max), timeout_ms)
+        return self._delivery.opened(engine.positions, taken)
 
     async def poll_arrow(
         self,
@@ -84,48 +140,83 @@ class AsyncConsumer:
         columns: Collection[str] | None = None,
     ) -> "pa.RecordBatch":
         """As `poll`, as an Arrow batch with the columns of `semel.read`; it may have no rows."""
-        raise NotImplementedError
+        count_max = self._settings.max_poll_records if max_records is None else max_records
+        chosen = columns_or_all(columns)
+        engine = self._engine
+        await asyncio.sleep(0)
+        taken = await self._serve(lambda: engine.positions.take_rows(count_max, chosen), timeout_ms)
+        return as_one(taken, chosen)
+
+    async def _serve(self, take: Callable[[], _Result], timeout_ms: float | None = None) -> _Result:
+        engine = self._engine
+        deadline_s = None if timeout_ms is None else engine.loop.time() + timeout_ms / 1000
+        while True:
+            outcome = await engine.serve(take, deadline_s)
+            if not isinstance(outcome, Tell):
+                return outcome
+            await self._tell(outcome)
+
+    async def _tell(self, tell: Tell) -> None:
+        engine = self._engine
+        await engine.telling(tell)
+        try:
+            callback = self._callbacks.of(tell)
+            if callback is not None:
+                result = callback(sorted(tell.partitions))
+                if inspect.isawaitable(result):
+                    await result
+        finally:
+            engine.told(tell)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Record:
         """The next record, waited for without end; the ones before it count as done."""
-        raise NotImplementedError
+        engine = self._engine
+        positions = engine.positions
+        taken = engine.take_at_once(lambda: positions.take(1))
+        if not taken or positions.has_room_news:
+            await asyncio.sleep(0)
+            if positions.has_room_news:
+                engine.pump()
+        if not taken:
+            taken = await self._serve(lambda: positions.take(1))
+        return self._delivery.opened(positions, taken)[0]
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out."""
-        raise NotImplementedError
+        return await self._engine.position(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at this offset."""
-        raise NotImplementedError
+        self._engine.seek(partition, offset)
 
     async def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first record of these partitions; of all, if none is named."""
-        raise NotImplementedError
+        await self._engine.seek_to(Want.EARLIEST, partitions)
 
     async def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record that may be read."""
-        raise NotImplementedError
+        await self._engine.seek_to(Want.LATEST, partitions)
 
     async def seek_to_time(
         self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
     ) -> None:
         """Go on at the first record of this time or later, or at the end if there is none."""
-        raise NotImplementedError
+        await self._engine.seek_to_time(timestamp_ms, partitions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""
-        raise NotImplementedError
+        self._engine.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
-        raise NotImplementedError
+        self._engine.resume(partitions)
 
     async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or what was handed out; CommitFailed if it was shut out."""
-        raise NotImplementedError
+        await self._engine.commit(self._engine.committable(offsets))
 
     def commit_later(
         self,
@@ -133,34 +224,34 @@ class AsyncConsumer:
         on_done: Callable[[Offsets, SemelError | None], object] | None = None,
     ) -> None:
         """As `commit`, without waiting; later ones are sent after earlier ones."""
-        raise NotImplementedError
+        self._engine.commit_later(self._engine.committable(offsets), on_done)
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
         """What the group has committed of these partitions, and of its own if none is named."""
-        raise NotImplementedError
+        return await self._engine.committed(partitions)
 
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition has between its position and its end."""
-        raise NotImplementedError
+        return await self._engine.lag()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
-        raise NotImplementedError
+        return self._engine.positions.places
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """Those of them that are paused."""
-        raise NotImplementedError
+        return self._engine.positions.paused
 
     @property
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to."""
-        raise NotImplementedError
+        return self._engine.subscription
 
     @property
     def membership(self) -> GroupMetadata:
         """Who reads, for `send_offsets_to_transaction`; generation -1 outside of a group."""
-        raise NotImplementedError
+        return self._engine.membership

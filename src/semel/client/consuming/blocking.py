@@ -1,13 +1,24 @@
-"""`Consumer`: the consumer for code that blocks, with its loop in a thread of its own."""
+"""`Consumer`: the consumer for code that blocks, with its loop in a thread of its own.
+
+Records are opened in the caller's thread, and so are the application's callbacks called.
+"""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from semel.client.consuming.actions import Tell
+from semel.client.consuming.callbacks import Callbacks
+from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
+from semel.client.consuming.engine import Engine
+from semel.client.consuming.loop_thread import LoopThread
+from semel.client.consuming.positions import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.producing.coordination import GroupMetadata
+from semel.client.producing.transaction import NotInOrder
 from semel.errors import SemelError
 from semel.types import TopicPartition
 
@@ -17,9 +28,19 @@ if TYPE_CHECKING:
 Listener = Callable[[Sequence[TopicPartition]], object]
 Offsets = Mapping[TopicPartition, int]
 
+_Result = TypeVar("_Result")
+
 
 class Consumer:
-    """Reads the partitions that its group gives it, or those it is assigned by hand."""
+    """Reads the partitions that its group gives it, or those it is assigned by hand.
+
+    >>> with Consumer("127.0.0.1:9092", "billing") as consumer:
+    ...     consumer.subscribe(["orders"])
+    ...     for record in consumer:
+    ...         print(record.value)
+
+    To be used by one thread at a time; callbacks are called in that.
+    """
 
     def __init__(
         self,
@@ -28,6 +49,30 @@ class Consumer:
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._settings = settings_of(group, options)
+        self._bootstrap_servers = bootstrap_servers
+        self._options = options
+        self._delivery = Delivery(options)
+        self._callbacks: Callbacks[Listener] = Callbacks()
+        self._is_closed = False
+        self._thread = LoopThread(self._main, "semel-consumer")
+
+    async def _main(self, ready: Callable[[], None]) -> None:
+        self._engine = Engine(
+            self._bootstrap_servers, self._settings, self._options, threading.Lock()
+        )
+        self._engine.loop.call_soon(ready)
+        await self._engine.run()
+
+    def _call(self, work: Callable[[Engine], Coroutine[Any, Any, _Result]]) -> _Result:
+        return self._thread.call(work(self._engine))
+
+    def _do(self, act: Callable[[Engine], _Result]) -> _Result:
+        """In the consumer's thread, too: it has one thing done after the other."""
+
+        async def work() -> _Result:
+            return act(self._engine)
+
+        return self._thread.call(work())
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +87,18 @@ class Consumer:
 
     def close(self) -> None:
         """Commit if that is automatic, and leave the group; a static member stays in it."""
-        raise NotImplementedError
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._thread.is_alive:
+                self._call(Engine.commit_automatically)
+                self.unsubscribe()
+        finally:
+            self._thread.wake(self._engine.stop)
+            self._thread.join()
+        if self._thread.failure is not None:
+            raise self._thread.failure
 
     def subscribe(
         self,
@@ -58,19 +114,29 @@ class Consumer:
         `on_revoked` while the partitions are still its own, `on_lost` (or `on_revoked` if there
         is none) when they may be another's already, `on_assigned` before their first record.
         """
-        raise NotImplementedError
+        self._callbacks = Callbacks(on_assigned, on_revoked, on_lost)
+        names = {topics} if isinstance(topics, str) else topics
+        self._call(lambda engine: engine.subscribe(names))
 
     def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
-        raise NotImplementedError
+        tell = self._do(Engine.parting)
+        try:
+            if tell is not None:
+                self._tell(tell)
+        finally:
+            self._call(Engine.part)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions, without the group's say."""
-        raise NotImplementedError
+        self._do(lambda engine: engine.assign(partitions))
 
     def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
         """The next records, as soon as there are any; none if there are none in time."""
-        raise NotImplementedError
+        count_max = self._settings.max_poll_records if max_records is None else max_records
+        positions = self._engine.positions
+        taken = self._serve(lambda: positions.take(count_max), timeout_ms)
+        return self._opened(taken)
 
     def poll_arrow(
         self,
@@ -79,48 +145,91 @@ class Consumer:
         columns: Collection[str] | None = None,
     ) -> "pa.RecordBatch":
         """As `poll`, as an Arrow batch with the columns of `semel.read`; it may have no rows."""
-        raise NotImplementedError
+        count_max = self._settings.max_poll_records if max_records is None else max_records
+        chosen = columns_or_all(columns)
+        positions = self._engine.positions
+        return as_one(
+            self._serve(lambda: positions.take_rows(count_max, chosen), timeout_ms), chosen
+        )
+
+    def _serve(self, take: Callable[[], _Result], timeout_ms: float | None = None) -> _Result:
+        engine = self._engine
+        if self._is_closed:
+            raise NotInOrder("the consumer is closed")
+        deadline_s = None if timeout_ms is None else engine.loop.time() + timeout_ms / 1000
+        while True:
+            taken = engine.take_at_once(take)
+            if engine.positions.has_room_news:
+                self._thread.wake(engine.pump)
+            if taken:
+                return taken
+            # Taken in this thread only: what a thread that is interrupted has waited for stays.
+            outcome = self._call(
+                lambda engine: engine.serve(lambda: engine.positions.has_ready, deadline_s)
+            )
+            if isinstance(outcome, Tell):
+                self._tell(outcome)
+            elif not outcome:
+                return take()
+
+    def _tell(self, tell: Tell) -> None:
+        self._call(lambda engine: engine.telling(tell))
+        try:
+            callback = self._callbacks.of(tell)
+            if callback is not None:
+                callback(sorted(tell.partitions))
+        finally:
+            self._do(lambda engine: engine.told(tell))
+
+    def _opened(self, records: list[Record]) -> list[Record]:
+        positions = self._engine.positions
+        try:
+            return self._delivery.opened(positions, records)
+        finally:
+            if positions.has_room_news:
+                self._thread.wake(self._engine.pump)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Record:
         """The next record, waited for without end; the ones before it count as done."""
-        raise NotImplementedError
+        positions = self._engine.positions
+        return self._opened(self._serve(lambda: positions.take(1)))[0]
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out."""
-        raise NotImplementedError
+        return self._call(lambda engine: engine.position(partition))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at this offset."""
-        raise NotImplementedError
+        self._do(lambda engine: engine.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first record of these partitions; of all, if none is named."""
-        raise NotImplementedError
+        self._call(lambda engine: engine.seek_to(Want.EARLIEST, partitions))
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record that may be read."""
-        raise NotImplementedError
+        self._call(lambda engine: engine.seek_to(Want.LATEST, partitions))
 
     def seek_to_time(
         self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
     ) -> None:
         """Go on at the first record of this time or later, or at the end if there is none."""
-        raise NotImplementedError
+        self._call(lambda engine: engine.seek_to_time(timestamp_ms, partitions))
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""
-        raise NotImplementedError
+        self._do(lambda engine: engine.pause(partitions))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
-        raise NotImplementedError
+        self._do(lambda engine: engine.resume(partitions))
 
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or what was handed out; CommitFailed if it was shut out."""
-        raise NotImplementedError
+        self._call(lambda engine: engine.commit(engine.committable(offsets)))
 
     def commit_later(
         self,
@@ -128,34 +237,34 @@ class Consumer:
         on_done: Callable[[Offsets, SemelError | None], object] | None = None,
     ) -> None:
         """As `commit`, without waiting; later ones are sent after earlier ones."""
-        raise NotImplementedError
+        self._do(lambda engine: engine.commit_later(engine.committable(offsets), on_done))
 
     def committed(
         self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, int]:
         """What the group has committed of these partitions, and of its own if none is named."""
-        raise NotImplementedError
+        return self._call(lambda engine: engine.committed(partitions))
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition has between its position and its end."""
-        raise NotImplementedError
+        return self._call(lambda engine: engine.lag())
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
-        raise NotImplementedError
+        return self._engine.positions.places
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         """Those of them that are paused."""
-        raise NotImplementedError
+        return self._engine.positions.paused
 
     @property
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to."""
-        raise NotImplementedError
+        return self._engine.subscription
 
     @property
     def membership(self) -> GroupMetadata:
         """Who reads, for `send_offsets_to_transaction`; generation -1 outside of a group."""
-        raise NotImplementedError
+        return self._engine.membership

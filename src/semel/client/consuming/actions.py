@@ -1,0 +1,60 @@
+"""What a member of a group has to do next, as its core says it. Pure."""
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from semel.types import TopicPartition
+
+
+class Kind(enum.Enum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    """Still this member's while the application is told: it may commit what it has done."""
+    LOST = "lost"
+    """Perhaps another's already."""
+
+
+class Tell(NamedTuple):
+    """The application is to be told, when it asks for records."""
+
+    kind: Kind
+    partitions: frozenset[TopicPartition]
+    generation_id: int
+
+
+class Join(NamedTuple):
+    member_id: str
+    protocols: tuple[tuple[str, bytes], ...]
+    """The name of each assignor and the subscription for it, the preferred one first."""
+
+
+class Learn(NamedTuple):
+    """The leader needs to know how many partitions these topics have."""
+
+    topics: frozenset[str]
+
+
+class Sync(NamedTuple):
+    generation_id: int
+    member_id: str
+    protocol_name: str | None
+    assignments: Mapping[str, bytes]
+    """By member id; only the leader has any."""
+
+
+class Leave(NamedTuple):
+    member_id: str
+
+
+Action = Tell | Join | Learn | Sync | Leave
+
+
+class Identity(NamedTuple):
+    """As whom a member speaks to its coordinator."""
+
+    generation_id: int
+    member_id: str
+
+
+NOBODY = Identity(-1, "")

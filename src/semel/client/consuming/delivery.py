@@ -1,0 +1,64 @@
+"""Between a consumer's positions and its application: records opened as the application asked."""
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from semel.client.consuming.positions import Positions
+from semel.client.consuming.record import Record
+from semel.client.consuming.refusals import UndeliverableRecord
+from semel.client.consuming.settings import ConsumerOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Deserializer = Callable[[bytes], Any]
+
+
+class Delivery:
+    def __init__(self, options: ConsumerOptions) -> None:
+        self._key = options.get("key_deserializer")
+        self._value = options.get("value_deserializer")
+        self._is_plain = self._key is None and self._value is None
+
+    def opened(self, positions: Positions, records: list[Record]) -> list[Record]:
+        """What can be opened; the first that cannot is raised once it is the first of all."""
+        if self._is_plain:
+            return records
+        opened: list[Record] = []
+        for record in records:
+            try:
+                opened.append(self._open(record))
+            except Exception as error:
+                positions.hand_back(records[len(opened) :])
+                if opened:
+                    break
+                raise UndeliverableRecord(
+                    record.topic, record.partition, record.offset, error
+                ) from error
+        return opened
+
+    def _open(self, record: Record) -> Record:
+        key, value = record.key, record.value
+        if self._key is not None and key is not None:
+            key = self._key(key)
+        if self._value is not None and value is not None:
+            value = self._value(value)
+        return record._replace(key=key, value=value)
+
+
+def as_one(pieces: "list[pa.RecordBatch]", columns: Collection[str]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    from semel.client.columns.schema import schema_of
+
+    if len(pieces) == 1:
+        return pieces[0]
+    schema = schema_of(columns)
+    batches = pa.Table.from_batches(pieces, schema).combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def columns_or_all(columns: Collection[str] | None) -> tuple[str, ...]:
+    from semel.client.columns.schema import COLUMNS, schema_of
+
+    return tuple(schema_of(COLUMNS if columns is None else columns).names)

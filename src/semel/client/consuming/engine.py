@@ -1,0 +1,440 @@
+"""A consumer on an asyncio loop, without a face: all that runs, and what poll waits for.
+
+The faces call back the application, each in its own way: `serve` hands them what it is to be
+told (`Tell`) in place of records, and goes on when that is done.
+"""
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Any, TypeVar
+
+from semel.client.address import parse_bootstrap_servers
+from semel.client.cluster import Cluster
+from semel.client.consuming.actions import NOBODY, Kind, Tell
+from semel.client.consuming.attendance import Attendance
+from semel.client.consuming.commits import Commits, Committable
+from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.fetching import Fetching
+from semel.client.consuming.locating import Locating
+from semel.client.consuming.membership import Membership
+from semel.client.consuming.positions import Position, Positions, Want
+from semel.client.consuming.refusals import NoOffset
+from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
+from semel.client.consuming.watching import Watching, matching
+from semel.client.offsets import ends_of, offsets_at_or_end
+from semel.client.producing.coordination import GroupMetadata
+from semel.client.producing.transaction import NotInOrder
+from semel.client.security import PLAINTEXT
+from semel.errors import RequestTimedOut, SemelError, UnknownTopicOrPartition
+from semel.types import TopicPartition
+
+_Result = TypeVar("_Result")
+
+Topics = Collection[str] | re.Pattern[str]
+
+
+class Engine:
+    """To be made on the loop that it will run on."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: ConsumerSettings,
+        options: ConsumerOptions,
+        guard: AbstractContextManager[Any],
+    ) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self._clusters = tuple(
+            Cluster(
+                parse_bootstrap_servers(bootstrap_servers),
+                client_id=options.get("client_id", "semel"),
+                timeout_ms=settings.request_timeout_ms,
+                security=options.get("security", PLAINTEXT),
+            )
+            for _ in range(4)
+        )
+        # A connection answers in order: fetches wait for records and joins for other members.
+        self._asking, waiting, *fetching = self._clusters
+        self.positions = Positions(settings.partition_size_max, settings.buffered_size_max, guard)
+        self._errors: deque[SemelError] = deque()
+        self._news = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._attendance: Attendance | None = None
+        self._attending: asyncio.Task[None] | None = None
+        self._coordination = (
+            Coordination(waiting, self._asking, settings.group, settings)
+            if settings.group is not None
+            else None
+        )
+        self._commits = (
+            Commits(self._coordination, lambda: self._attendance) if self._coordination else None
+        )
+        self._committed_last: Committable = {}
+        self._commit_at_s = self.loop.time() + settings.auto_commit_interval_ms / 1000
+        self._watching = Watching(
+            self._asking, fetching, self.positions, settings, self.pump, self._report
+        )
+        self._locating = Locating(
+            self._asking,
+            self.positions,
+            settings,
+            self._coordination,
+            self._start,
+            self.pump,
+            self._report,
+            self._watching.look,
+        )
+        self._fetching = Fetching(
+            fetching,
+            self.positions,
+            settings,
+            self._start,
+            self._notify,
+            self._report,
+            self._locating.reset,
+            self._watching.look,
+        )
+
+    # Running
+
+    async def run(self) -> None:
+        """Until `stop`: the owner of all that is under way."""
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._start(self._watching.run())
+                await self._stopping.wait()
+                for task in self._running:
+                    task.cancel()
+        finally:
+            self._tasks = None
+            self._stopping.set()
+            self._notify()
+            for cluster in self._clusters:
+                await cluster.__aexit__(None, None, None)
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        if self._tasks is None or self._stopping.is_set():
+            work.close()
+            return None
+        task = self._tasks.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def pump(self) -> None:
+        self._locating.pump()
+        self._fetching.pump()
+        self._notify()
+
+    def _notify(self) -> None:
+        self._news.set()
+
+    def _report(self, error: SemelError) -> None:
+        """The application hears of it at its next poll; the same thing not twice."""
+        if not any(str(error) == str(other) for other in self._errors):
+            self._errors.append(error)
+        self._notify()
+
+    def check_open(self) -> None:
+        if self._stopping.is_set():
+            raise NotInOrder("the consumer is closed")
+
+    # What is read
+
+    async def subscribe(self, topics: Topics) -> None:
+        self.check_open()
+        if self._coordination is None:
+            raise NotInOrder("a consumer without a group has no subscription: use assign")
+        if self._attendance is None and self.positions.places:
+            raise NotInOrder("partitions are assigned by hand: unsubscribe from them first")
+        pattern = topics if isinstance(topics, re.Pattern) else None
+        if pattern is not None:
+            described = await self._asking.retry(self._asking.describe)
+            names: Collection[str] = matching(pattern, described)
+        else:
+            assert not isinstance(topics, re.Pattern)
+            names = topics
+        self._watching.pattern = pattern
+        if self._attendance is None:
+            self._attend(self._coordination, names)
+        else:
+            self._attendance.membership.subscribe(names)
+            self._attendance.wake()
+        self._watching.look()
+
+    def _attend(self, coordination: Coordination, topics: Collection[str]) -> None:
+        settings = self.settings
+        membership = Membership(topics, settings.assignors, settings.group_instance_id)
+        self._attendance = self._watching.attendance = Attendance(
+            membership, coordination, settings, self._watching.count_partitions, self._notify
+        )
+        self._attending = self._start(self._attendance.run())
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        return frozenset() if self._attendance is None else self._attendance.membership.topics
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        self.check_open()
+        if self._attendance is not None:
+            raise NotInOrder("topics are subscribed to: unsubscribe from them first")
+        wanted = frozenset(TopicPartition(*each) for each in partitions)
+        self.positions.remove(self.positions.places - wanted)
+        self.positions.add(wanted, Want.COMMITTED)
+        self._watching.look()
+        self.pump()
+
+    def parting(self) -> Tell | None:
+        """What the application is to be told before it leaves its group."""
+        if self._attendance is None or not self.positions.places:
+            return None
+        membership = self._attendance.membership
+        kind = Kind.REVOKED if membership.is_member else Kind.LOST
+        return Tell(kind, self.positions.places, membership.identity.generation_id)
+
+    async def part(self) -> None:
+        """Leave the group, and read nothing more."""
+        attendance, self._attendance = self._attendance, None
+        self._watching.attendance = self._watching.pattern = None
+        self.positions.remove(self.positions.places)
+        if attendance is None:
+            return
+        if self._attending is not None:
+            self._attending.cancel()
+        member_id = attendance.membership.identity.member_id
+        is_static = self.settings.group_instance_id is not None
+        if member_id and not is_static and self._coordination is not None:
+            # Without a word, its partitions would wait for its session to end.
+            with suppress(SemelError):
+                await self._coordination.leave(member_id)
+
+    # What the application is told
+
+    async def telling(self, tell: Tell) -> None:
+        """Before it is told: what comes is its own, what goes is committed."""
+        if tell.kind is Kind.ASSIGNED:
+            if self._attendance is not None:
+                self._attendance.membership.telling(tell)
+            self.positions.add(tell.partitions, Want.COMMITTED)
+            self._watching.look()
+            self.pump()
+        elif tell.kind is Kind.REVOKED:
+            await self.commit_automatically(tell.partitions)
+
+    def told(self, tell: Tell) -> None:
+        if tell.kind is not Kind.ASSIGNED:
+            self.positions.remove(tell.partitions)
+        if self._attendance is not None:
+            self._attendance.told(tell)
+        self.pump()
+
+    # What it asks for
+
+    def take_at_once(self, take: Callable[[], _Result]) -> _Result | None:
+        """What is there, if nothing else is to be done first; any thread may ask."""
+        attendance = self._attendance
+        if (
+            self._errors
+            or self._stopping.is_set()
+            or (attendance is not None and not attendance.is_quiet)
+            or self._is_commit_due
+        ):
+            return None
+        if attendance is not None:
+            attendance.polling(is_polling=False)
+        return take()
+
+    async def serve(self, take: Callable[[], _Result], deadline_s: float | None) -> _Result | Tell:
+        """What `take` gives, as soon as that is something; or what is to be told before."""
+        attendance = self._attendance
+        if attendance is None and not self.positions.places:
+            raise NotInOrder("nothing is read: subscribe to topics, or assign partitions")
+        if attendance is not None:
+            attendance.polling(is_polling=True)
+        try:
+            while True:
+                self._news.clear()
+                tell = self._first_to_do()
+                if tell is not None:
+                    return tell
+                taken = take()
+                if self.positions.has_room_news:
+                    self.pump()
+                if taken:
+                    return taken
+                try:
+                    async with asyncio.timeout_at(deadline_s):
+                        await self._news.wait()
+                except TimeoutError:
+                    return taken
+        finally:
+            if attendance is not None:
+                attendance.polling(is_polling=False)
+
+    def _first_to_do(self) -> Tell | None:
+        self.check_open()
+        attendance = self._attendance
+        if attendance is not None:
+            tell = attendance.due_tell()
+            if tell is not None:
+                return tell
+            if attendance.membership.fatal is not None:
+                raise attendance.membership.fatal
+        if self._errors:
+            raise self._errors.popleft()
+        if self._is_commit_due:
+            self._start(self.commit_automatically())
+        return None
+
+    async def position(self, place: TopicPartition) -> int:
+        await self._located([place])
+        return self.positions.position(place) or 0
+
+    async def _located(self, places: Collection[TopicPartition]) -> None:
+        try:
+            async with asyncio.timeout(self.settings.block_timeout_ms / 1000):
+                while True:
+                    self.check_open()
+                    self._news.clear()
+                    self.check_assigned(places)
+                    wants = {spot.place: spot.want for spot in self.positions.spots(places)}
+                    for place, want in wants.items():
+                        if want is Want.SEEK:
+                            raise NoOffset(f"{place} has no position: seek to one")
+                    if not any(wants.values()):
+                        return
+                    await self._news.wait()
+        except TimeoutError:
+            raise RequestTimedOut("positions are not known in time") from None
+
+    def check_assigned(self, places: Collection[TopicPartition]) -> None:
+        for place in places:
+            if place not in self.positions.places:
+                raise UnknownTopicOrPartition(f"{place} is not assigned to this consumer")
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        self.check_assigned([place])
+        self.positions.seek(place, offset)
+        self.pump()
+
+    async def seek_to(self, want: Want, places: Collection[TopicPartition] | None) -> None:
+        chosen = self.positions.places if places is None else places
+        self.check_assigned(chosen)
+        for place in chosen:
+            self.positions.require(place, want)
+        self.pump()
+        await self._located(chosen)
+
+    async def seek_to_time(
+        self, timestamp_ms: int, places: Collection[TopicPartition] | None
+    ) -> None:
+        chosen = self.positions.places if places is None else places
+        self.check_assigned(chosen)
+        found = await offsets_at_or_end(self._asking, chosen, timestamp_ms)
+        for place, offset in found.items():
+            self.seek(place, offset)
+
+    def pause(self, places: Collection[TopicPartition]) -> None:
+        self.check_assigned(places)
+        self.positions.pause(places)
+
+    def resume(self, places: Collection[TopicPartition]) -> None:
+        self.check_assigned(places)
+        self.positions.resume(places)
+        self.pump()
+
+    async def lag(self) -> dict[TopicPartition, int]:
+        places = self.positions.places
+        ends = await ends_of(self._asking, places, self.settings.isolation)
+        await self._located(places)
+        delivered = self.positions.delivered()
+        return {
+            place: max(0, ends[place] - position.offset)
+            for place, position in delivered.items()
+            if place in ends
+        }
+
+    # Commits
+
+    def _group(self) -> tuple[Coordination, Commits]:
+        if self._coordination is None or self._commits is None:
+            raise NotInOrder("a consumer without a group has nothing to commit to")
+        return self._coordination, self._commits
+
+    def committable(self, offsets: Mapping[TopicPartition, int] | None) -> Committable:
+        if offsets is None:
+            return self.positions.delivered()
+        return {TopicPartition(*place): Position(offset) for place, offset in offsets.items()}
+
+    async def commit(self, offsets: Committable) -> None:
+        _, commits = self._group()
+        await commits.commit(offsets, self.settings.block_timeout_ms)
+
+    def commit_later(
+        self,
+        offsets: Committable,
+        on_done: Callable[[Mapping[TopicPartition, int], SemelError | None], object] | None,
+    ) -> None:
+        self._group()
+
+        async def work() -> None:
+            outcome: SemelError | None = None
+            try:
+                await self.commit(offsets)
+            except SemelError as error:
+                outcome = error
+            if on_done is not None:
+                plain = {place: position.offset for place, position in offsets.items()}
+                try:
+                    on_done(plain, outcome)
+                except Exception as error:  # noqa: BLE001 - a callback must not end the consumer.
+                    self.loop.call_exception_handler(
+                        {"message": "a commit callback failed", "exception": error}
+                    )
+
+        self._start(work())
+
+    @property
+    def _is_commit_due(self) -> bool:
+        return self.settings.enable_auto_commit and self.loop.time() >= self._commit_at_s
+
+    async def commit_automatically(self, places: Collection[TopicPartition] | None = None) -> None:
+        """What is refused is committed the next time, or by whoever has the partition then."""
+        if not self.settings.enable_auto_commit:
+            return
+        self._commit_at_s = self.loop.time() + self.settings.auto_commit_interval_ms / 1000
+        offsets = self.positions.delivered(places)
+        if any(self._committed_last.get(place) != offsets[place] for place in offsets):
+            with suppress(SemelError):
+                _, commits = self._group()
+                await commits.commit(offsets, self.settings.request_timeout_ms)
+                self._committed_last = {**self._committed_last, **offsets}
+
+    async def committed(
+        self, places: Collection[TopicPartition] | None
+    ) -> dict[TopicPartition, int]:
+        coordination, _ = self._group()
+        chosen = self.positions.places if places is None else places
+        found = await coordination.committed(chosen)
+        return {place: position.offset for place, position in found.items()}
+
+    @property
+    def membership(self) -> GroupMetadata:
+        if self.settings.group is None:
+            raise NotInOrder("a consumer without a group is no member of one")
+        attendance = self._attendance
+        identity = NOBODY if attendance is None else attendance.membership.identity
+        return GroupMetadata(
+            self.settings.group,
+            *identity,
+            self.settings.group_instance_id if identity.generation_id >= 0 else None,
+        )

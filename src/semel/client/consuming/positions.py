@@ -1,0 +1,335 @@
+"""Where a consumer stands in each of its partitions, and what was fetched ahead of that. Pure.
+
+Law: a record is handed out only while its partition is assigned, not paused, and its position
+certain; an answer counts only for the very position it was asked at, which its `version` tells.
+
+Two threads may look at it, so that each step is taken under `guard`.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from semel.client.consuming.chunk import NO_EPOCH, Chunk
+from semel.client.consuming.record import Record
+from semel.errors import SemelError
+from semel.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_Piece = TypeVar("_Piece")
+
+
+class Want(enum.Enum):
+    """What is to be found out before a partition can be read."""
+
+    COMMITTED = "committed"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CHECK = "check"
+    """Whether the log still has what was read, now that another leads it."""
+    SEEK = "seek"
+    """Nothing: only the application can say where to go on."""
+
+
+class Spot(NamedTuple):
+    """A position as it was when a question about it was asked."""
+
+    place: TopicPartition
+    version: int
+    offset: int
+    epoch: int
+    leader_epoch: int
+    want: Want | None
+
+
+class Position(NamedTuple):
+    offset: int
+    epoch: int = NO_EPOCH
+
+
+class _Partition:
+    def __init__(self, place: TopicPartition, version: int, want: Want) -> None:
+        self.place = place
+        self.version = version
+        self.want: Want | None = want
+        self.offset = -1
+        self.epoch = NO_EPOCH
+        self.checked_epoch = NO_EPOCH
+        self.leader_id: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.is_paused = False
+        self.is_queued = False
+        self.chunks: deque[Chunk] = deque()
+
+    @property
+    def is_readable(self) -> bool:
+        return self.want is None and not self.is_paused
+
+    @property
+    def buffered_size(self) -> int:
+        return sum(chunk.size for chunk in self.chunks)
+
+    def spot(self) -> Spot:
+        offset = self.chunks[-1].next_offset if self.chunks else self.offset
+        return Spot(self.place, self.version, offset, self.epoch, self.leader_epoch, self.want)
+
+
+class Positions:
+    def __init__(
+        self,
+        partition_size_max: int,
+        buffered_size_max: int,
+        guard: AbstractContextManager[Any],
+    ) -> None:
+        self._partition_size_max = partition_size_max
+        self._buffered_size_max = buffered_size_max
+        self._guard = guard
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._queue: deque[_Partition] = deque()
+        """Partitions with something to hand out, whose turn comes in this order."""
+        self._version = 0
+        self.has_room_news = False
+        """Something was taken, so that more may be fetched."""
+
+    # Which partitions there are
+
+    @property
+    def places(self) -> frozenset[TopicPartition]:
+        with self._guard:
+            return frozenset(self._partitions)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        with self._guard:
+            return frozenset(one.place for one in self._partitions.values() if one.is_paused)
+
+    def add(self, places: Iterable[TopicPartition], want: Want) -> None:
+        with self._guard:
+            for place in sorted(places):
+                if place not in self._partitions:
+                    self._partitions[place] = _Partition(place, self._next_version(), want)
+
+    def remove(self, places: Iterable[TopicPartition]) -> None:
+        with self._guard:
+            for place in places:
+                partition = self._partitions.pop(place, None)
+                if partition is not None:
+                    partition.chunks.clear()
+
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
+    def learn_leaders(self, leaders: Mapping[TopicPartition, tuple[int | None, int]]) -> None:
+        """Who leads, and in which epoch; older news than what is known are left out."""
+        with self._guard:
+            for place, (leader_id, leader_epoch) in leaders.items():
+                partition = self._partitions.get(place)
+                if partition is None or 0 <= leader_epoch < partition.leader_epoch:
+                    continue
+                partition.leader_id = leader_id
+                partition.leader_epoch = leader_epoch
+                self._check(partition)
+
+    def forget_leader(self, place: TopicPartition) -> None:
+        with self._guard:
+            if place in self._partitions:
+                self._partitions[place].leader_id = None
+
+    @property
+    def has_unled(self) -> bool:
+        with self._guard:
+            return any(one.leader_id is None for one in self._partitions.values())
+
+    def _check(self, partition: _Partition) -> None:
+        if (
+            partition.want is None
+            and 0 <= partition.epoch < partition.leader_epoch
+            and partition.checked_epoch < partition.leader_epoch
+        ):
+            self._move(partition, partition.offset, partition.epoch, Want.CHECK)
+
+    # Where they stand
+
+    def seek(self, place: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
+        with self._guard:
+            self._move(self._partitions[place], offset, epoch, None)
+
+    def require(self, place: TopicPartition, want: Want) -> None:
+        """Find this out, whatever was known before."""
+        with self._guard:
+            self._require(self._partitions[place], want)
+
+    def require_at(self, spot: Spot, want: Want) -> bool:
+        """As `require`, if the partition still stands at this spot."""
+        with self._guard:
+            partition = self._current(spot)
+            if partition is None:
+                return False
+            self._require(partition, want)
+            return True
+
+    def _require(self, partition: _Partition, want: Want) -> None:
+        self._move(partition, partition.offset, partition.epoch, want)
+
+    def _move(self, partition: _Partition, offset: int, epoch: int, want: Want | None) -> None:
+        partition.version = self._next_version()
+        partition.offset = offset
+        partition.epoch = epoch
+        partition.want = want
+        partition.chunks.clear()
+        self.has_room_news = True
+
+    def wanted(self) -> list[Spot]:
+        with self._guard:
+            return [
+                one.spot() for one in self._partitions.values() if one.want not in (None, Want.SEEK)
+            ]
+
+    def spots(self, places: Collection[TopicPartition]) -> list[Spot]:
+        with self._guard:
+            return [one.spot() for one in self._partitions.values() if one.place in places]
+
+    def located(self, spot: Spot, offset: int, epoch: int = NO_EPOCH) -> None:
+        """The answer to what was wanted at this spot."""
+        with self._guard:
+            partition = self._current(spot)
+            if partition is not None:
+                self._move(partition, offset, epoch, None)
+                if spot.want is Want.CHECK:
+                    partition.checked_epoch = spot.leader_epoch
+                self._check(partition)
+
+    def is_current(self, spot: Spot) -> bool:
+        with self._guard:
+            return self._current(spot) is not None
+
+    def _current(self, spot: Spot) -> _Partition | None:
+        partition = self._partitions.get(spot.place)
+        return partition if partition is not None and partition.version == spot.version else None
+
+    def position(self, place: TopicPartition) -> int | None:
+        """None as long as it is not known."""
+        with self._guard:
+            partition = self._partitions[place]
+            return partition.offset if partition.want in (None, Want.CHECK) else None
+
+    def delivered(
+        self, places: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Position]:
+        """How far records were handed out; partitions without a position are left out."""
+        with self._guard:
+            return {
+                place: Position(one.offset, one.epoch)
+                for place, one in self._partitions.items()
+                if one.want in (None, Want.CHECK) and (places is None or place in places)
+            }
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        with self._guard:
+            for place in places:
+                self._partitions[place].is_paused = True
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        with self._guard:
+            for place in places:
+                partition = self._partitions[place]
+                partition.is_paused = False
+                self._enqueue(partition)
+
+    def hand_back(self, records: Iterable[Record]) -> None:
+        """These were not delivered after all: they come again."""
+        firsts: dict[TopicPartition, int] = {}
+        for record in records:
+            firsts.setdefault(record.place, record.offset)
+        with self._guard:
+            for place, offset in firsts.items():
+                if place in self._partitions:
+                    self._move(self._partitions[place], offset, NO_EPOCH, None)
+
+    # What was fetched
+
+    def fetchable(self) -> dict[int, list[Spot]]:
+        """What may be asked of which broker; nothing while enough is waiting."""
+        with self._guard:
+            partitions = [one for one in self._partitions.values() if one.is_readable]
+            if sum(one.buffered_size for one in partitions) >= self._buffered_size_max:
+                return {}
+            by_leader: dict[int, list[Spot]] = {}
+            for one in partitions:
+                if one.leader_id is not None and one.buffered_size < self._partition_size_max:
+                    by_leader.setdefault(one.leader_id, []).append(one.spot())
+            return by_leader
+
+    def put(self, spot: Spot, chunk: Chunk) -> None:
+        """The answer to a fetch at this spot."""
+        with self._guard:
+            partition = self._current(spot)
+            if partition is None or partition.spot().offset != spot.offset:
+                return
+            partition.chunks.append(chunk)
+            self._enqueue(partition)
+            # Whoever got something is the last to be asked for next time.
+            self._partitions[spot.place] = self._partitions.pop(spot.place)
+
+    def _enqueue(self, partition: _Partition) -> None:
+        if partition.chunks and partition.is_readable and not partition.is_queued:
+            partition.is_queued = True
+            self._queue.append(partition)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether something may be taken; it can turn out to be nothing but aborted records."""
+        with self._guard:
+            return any(one.chunks and one.is_readable for one in self._queue)
+
+    def take(self, count_max: int) -> list[Record]:
+        taken: list[Record] = []
+        for records in self._pieces(count_max, lambda chunk, room: chunk.take(room), len):
+            taken += records
+        return taken
+
+    def take_rows(self, count_max: int, columns: Collection[str]) -> list["pa.RecordBatch"]:
+        return self._pieces(
+            count_max,
+            lambda chunk, room: chunk.take_rows(room, columns),
+            lambda rows: int(rows.num_rows),
+        )
+
+    def _pieces(
+        self,
+        count_max: int,
+        take: Callable[[Chunk, int], _Piece],
+        count_of: Callable[[_Piece], int],
+    ) -> list[_Piece]:
+        pieces: list[_Piece] = []
+        room = count_max
+        with self._guard:
+            while room > 0 and self._queue:
+                partition = self._queue[0]
+                if not partition.chunks or not partition.is_readable:
+                    self._queue.popleft().is_queued = False
+                    continue
+                chunk = partition.chunks[0]
+                try:
+                    piece = take(chunk, room)
+                except SemelError:
+                    # Fetched again, in case that it was damaged on its way.
+                    self._move(partition, partition.offset, partition.epoch, None)
+                    if pieces:
+                        break
+                    raise
+                room -= count_of(piece)
+                if count_of(piece):
+                    pieces.append(piece)
+                partition.offset, partition.epoch = chunk.offset, chunk.epoch
+                if chunk.is_done:
+                    partition.chunks.popleft()
+                    self.has_room_news = True
+                    self._queue.popleft().is_queued = False
+                    self._enqueue(partition)
+        return pieces

@@ -1,0 +1,119 @@
+"""Keeping an eye on the cluster: its leaders, its topics, and how many partitions they have."""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from semel.client.cluster import Cluster
+from semel.client.consuming.attendance import Attendance
+from semel.client.consuming.positions import Positions
+from semel.client.consuming.settings import ConsumerSettings
+from semel.client.metadata import NO_NODE, ClusterMetadata
+from semel.errors import RequestError, SemelError
+from semel.types import TopicPartition
+
+_PAUSE_S = 0.1
+_MISSING_PAUSE_S = 1.0
+"""How soon a topic or a leader that is not there is asked for again."""
+
+
+class Watching:
+    def __init__(
+        self,
+        cluster: Cluster,
+        fetching_clusters: Collection[Cluster],
+        positions: Positions,
+        settings: ConsumerSettings,
+        learned: Callable[[], object],
+        report: Callable[[SemelError], object],
+    ) -> None:
+        self._cluster = cluster
+        self._fetching_clusters = fetching_clusters
+        self._positions = positions
+        self._settings = settings
+        self._learned = learned
+        self._report = report
+        self._due = asyncio.Event()
+        self.pattern: re.Pattern[str] | None = None
+        self.attendance: Attendance | None = None
+
+    def look(self) -> None:
+        """Something is not as it was known to be."""
+        self._due.set()
+
+    async def run(self) -> None:
+        pause_s: float | None = None
+        while True:
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                pause_s = await self._look()
+            except SemelError as error:
+                if not (isinstance(error, RequestError) and error.retriable):
+                    self._report(error)
+                self._due.set()
+            # However often it is asked for, a cluster in motion is not asked at every moment.
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _look(self) -> float:
+        """The time until the next look, unless something happens before."""
+        wanted = self._wanted()
+        described = await self._cluster.describe(
+            None if self.pattern is not None else wanted,
+            may_create=self._settings.allow_auto_create_topics,
+        )
+        for cluster in self._fetching_clusters:
+            cluster.learn_brokers(described.brokers)
+        self._learn_leaders(described)
+        if self.attendance is not None:
+            if self.pattern is not None:
+                names = matching(self.pattern, described)
+                self.attendance.membership.subscribe(names)
+            self.attendance.membership.noticed(partition_counts(described))
+            self.attendance.wake()
+        for name, error in described.refused.items():
+            if name in wanted and not error.retriable:
+                self._report(error)
+        self._learned()
+        if self._positions.has_unled or not wanted <= described.topics.keys():
+            return _MISSING_PAUSE_S
+        return self._settings.metadata_age_ms_max / 1000
+
+    def _wanted(self) -> set[str]:
+        wanted = {place.topic for place in self._positions.places}
+        if self.attendance is not None:
+            wanted |= self.attendance.membership.watched_topics
+        return wanted
+
+    def _learn_leaders(self, described: ClusterMetadata) -> None:
+        leaders: dict[TopicPartition, tuple[int | None, int]] = {}
+        for place in self._positions.places:
+            topic = described.topics.get(place.topic)
+            if topic is None or place.partition >= len(topic.partitions):
+                self._positions.forget_leader(place)
+                continue
+            one = topic.partitions[place.partition]
+            leader_id = None if one.leader_id == NO_NODE else one.leader_id
+            leaders[place] = (leader_id, one.leader_epoch)
+        self._positions.learn_leaders(leaders)
+
+    async def count_partitions(self, topics: Collection[str]) -> Mapping[str, int]:
+        """Of those that exist."""
+        return partition_counts(await self._cluster.describe(topics))
+
+
+def partition_counts(described: ClusterMetadata) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in described.topics.items()}
+
+
+def matching(pattern: re.Pattern[str], described: ClusterMetadata) -> set[str]:
+    """Internal topics have to be asked for by name."""
+    return {
+        name
+        for name, topic in described.topics.items()
+        if not topic.is_internal and pattern.fullmatch(name)
+    }
