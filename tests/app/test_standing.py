@@ -9,7 +9,7 @@ from semel.app.patience import Patience, check
 from semel.app.standing import Standing
 from semel.app.turn import Failure, Outcome
 from semel.errors import ConfigError
-from support.app_records import place, record
+from support.app_records import place, portion, record
 
 
 def failed_at(offset: int, attempt: int) -> Outcome:
@@ -42,14 +42,51 @@ def test_a_patience_that_cannot_be_is_refused(patience: Patience) -> None:
         check(patience)
 
 
-def test_a_partition_rests_after_a_failure_and_wakes_in_time() -> None:
+def standing_at(*places: tuple[int, int]) -> Standing:
+    """With these records held back."""
     standing = Standing(Patience(backoff_ms=100))
+    standing.hold(portion(places).records(), dict.fromkeys([place(0), place(1)], 0))
+    return standing
+
+
+def taken(standing: Standing, count_max: int = 100) -> list[tuple[int, int]]:
+    return [(each.partition, each.offset) for each in standing.take(count_max)]
+
+
+def test_a_partition_rests_after_a_failure_and_wakes_in_time() -> None:
+    standing = standing_at((0, 5), (1, 7), (0, 6))
     standing.failed(failed_at(5, 1), now_ms=1_000, dice=1)
-    assert standing.wake_at_ms() == 1_100
-    assert standing.wake(1_099) == []
-    assert standing.resting == {place(0)}
-    assert standing.wake(1_100) == [place(0)]
-    assert not standing.resting
+    assert standing.wake(1_000) == 1_000
+    assert taken(standing) == [(1, 7)]
+    assert standing.wake(1_099) == 1_100
+    assert taken(standing) == []
+    assert standing.wake(1_100) == 1_100
+    assert not standing.is_resting
+    assert taken(standing) == [(0, 5), (0, 6)]
+    assert standing.wake(1_200) is None
+
+
+def test_what_is_put_back_comes_before_what_is_held() -> None:
+    standing = standing_at((0, 5), (0, 6), (0, 7))
+    records = standing.take(2)
+    standing.hold(records, {place(0): 6})
+    assert standing.held_count == 2
+    assert taken(standing) == [(0, 6), (0, 7)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), max_size=20), st.integers(1, 5))
+def test_records_are_taken_once_and_in_order(runs: list[tuple[int, int]], count_max: int) -> None:
+    places = [(partition, offset) for offset, (partition, _) in enumerate(runs)]
+    standing = Standing(Patience())
+    standing.hold(portion(places).records(), dict.fromkeys(map(place, range(3)), 0))
+    found = []
+    while batch := taken(standing, count_max):
+        assert len(batch) <= count_max
+        found += batch
+    for partition in range(3):
+        assert [each for each in found if each[0] == partition] == [
+            each for each in places if each[0] == partition
+        ]
 
 
 def test_attempts_are_those_of_one_record() -> None:
@@ -63,20 +100,27 @@ def test_attempts_are_those_of_one_record() -> None:
 
 
 def test_records_in_doubt_go_one_by_one_until_the_last_of_them_is_done() -> None:
-    standing = Standing(Patience())
+    standing = standing_at((0, 5), (0, 6), (0, 7), (0, 8), (0, 9))
     standing.failed(Outcome(Outbox(), doubtful={place(0): 8}), 0, 0)
-    for offset in (6, 7):
-        standing.done({place(0): offset})
-        assert standing.goes_record_by_record
-    standing.done({place(0): 8})
-    assert not standing.goes_record_by_record
+    standing.wake(100)
+    for offset in (5, 6, 7):
+        assert taken(standing) == [(0, offset)]
+        standing.done({place(0): offset + 1})
+    assert taken(standing) == [(0, 8), (0, 9)]
 
 
 def test_a_partition_that_went_away_is_forgotten() -> None:
-    standing = Standing(Patience())
+    standing = standing_at((0, 5), (1, 7))
     standing.failed(failed_at(5, 2), 0, 0)
     standing.failed(Outcome(Outbox(), doubtful={place(0): 8}), 0, 0)
-    standing.forget([place(0), place(1)])
-    assert not standing.resting
-    assert not standing.goes_record_by_record
+    standing.forget([place(0), place(2)])
+    assert (standing.is_resting, standing.held) == (False, frozenset({place(1)}))
     assert standing.attempts_of(place(0), 5) == 0
+
+
+def test_what_is_polled_again_is_not_held_and_has_failed_as_often() -> None:
+    standing = standing_at((0, 5))
+    standing.failed(failed_at(5, 2), 0, 0)
+    standing.drop([place(0)])
+    assert (standing.is_resting, standing.held_count) == (False, 0)
+    assert standing.attempts_of(place(0), 5) == 2

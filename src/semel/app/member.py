@@ -28,21 +28,12 @@ from semel.errors import RequestError, SemelError
 from semel.types import TopicPartition
 
 _POLL_MS = 1_000
+_REJOIN_MS = 50
 _COUNT_FIRST = 16
 _OUTBOX_SIZE_MAX = 8 * 1024 * 1024
 _PAUSE_FIRST_S = 0.05
 _PAUSE_S_MAX = 2.0
 _CLOSE_S_MAX = 5.0
-_ALL_COLUMNS = (
-    "key",
-    "value",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-    "headers",
-)
 
 
 class Equipment(NamedTuple):
@@ -87,13 +78,14 @@ class Member:
     @property
     def is_waiting(self) -> bool:
         """Whether it waits for records, with nothing in work and nothing put off."""
-        return self._is_polling and not self._standing.resting
+        return self._is_polling and not self._standing.held
 
     async def look_at_lag(self) -> None:
         """Count what waits to be read."""
         if self.counts.partitions:
             with suppress(SemelError):
-                self.counts.lag = sum((await self.consumer.lag()).values())
+                lag = await self.consumer.lag()
+                self.counts.lag = sum(lag.values()) + self._standing.held_count
 
     async def run(self) -> None:
         listener = self._listener
@@ -143,8 +135,7 @@ class Member:
         self.counts.partitions = self.consumer.assignment
 
     async def _take_turn(self) -> None:
-        self.consumer.resume(self._still_mine(self._standing.wake(self._now_ms())))
-        portion = await self._poll()
+        portion = await self._next()
         self.counts.partitions = self.consumer.assignment
         if portion is not None and portion.record_count and not self._is_stopping:
             self.counts.state = State.WORKING
@@ -153,22 +144,33 @@ class Member:
         self._show_rest()
 
     def _show_rest(self) -> None:
-        if self._standing.resting:
+        if self._standing.is_resting:
             self.counts.state = State.RESTING
         else:
             self.counts.state = State.IDLE if self.counts.partitions else State.JOINING
 
-    async def _poll(self) -> Portion | None:
-        timeout_ms: float = _POLL_MS
-        wake_at_ms = self._standing.wake_at_ms()
-        if wake_at_ms is not None:
-            timeout_ms = min(timeout_ms, max(0, wake_at_ms - self._now_ms()))
-        count_max = 1 if self._standing.goes_record_by_record else self._count_max
+    async def _next(self) -> Portion | None:
+        """What was put off before what is new; without either, what comes while it waits."""
+        now_ms = self._now_ms()
+        wake_at_ms = self._standing.wake(now_ms)
+        if wake_at_ms is None:
+            return await self._poll(_POLL_MS, self._count_max)
+        if wake_at_ms > now_ms:
+            return await self._poll(min(_POLL_MS, wake_at_ms - now_ms), self._count_max)
+        # The group may want partitions back, and thinks a member dead that never asks.
+        await self._poll(0, 0)
+        records = self._standing.take(self._count_max)
+        self._hold_and_let_go()
+        if self._listener.shape is Shape.COLUMNS and records:
+            return portions.of_columns(portions.columns_of(records))
+        return portions.of_records(records)
+
+    async def _poll(self, timeout_ms: float, count_max: int) -> Portion | None:
         self._is_polling = True
         try:
             async with asyncio.timeout(None) as self._interruptible:
                 if self._listener.shape is Shape.COLUMNS:
-                    batch = await self.consumer.poll_arrow(timeout_ms, count_max, _ALL_COLUMNS)
+                    batch = await self.consumer.poll_arrow(timeout_ms, count_max)
                     return portions.of_columns(batch)
                 return portions.of_records(await self.consumer.poll(timeout_ms, count_max))
         except TimeoutError:
@@ -176,6 +178,12 @@ class Member:
         finally:
             self._is_polling = False
             self._interruptible = None
+
+    def _hold_and_let_go(self) -> None:
+        """Poll nothing of the partitions that have records held back, and all others again."""
+        held, paused = self._standing.held, self.consumer.paused
+        self.consumer.pause(self._still_mine(held - paused))
+        self.consumer.resume(self._still_mine(paused - held))
 
     def _now_ms(self) -> float:
         return self._loop.time() * 1000
@@ -237,10 +245,10 @@ class Member:
             counts.trouble = None
             self._setback_count = 0
         self._standing.done(outcome.done)
-        self._standing.failed(outcome, self._now_ms(), self._dice())
-        self.consumer.pause(self._still_mine(self._standing.resting))
-        for place in self._still_mine(outcome.undone):
-            self.consumer.seek(place, outcome.undone[place])
+        if outcome.undone:
+            self._standing.hold(portion.records(), outcome.undone)
+            self._standing.failed(outcome, self._now_ms(), self._dice())
+            self._hold_and_let_go()
         if outcome.final is not None:
             raise given_up(self._listener.name, outcome.final)
 
@@ -256,8 +264,11 @@ class Member:
         is_letter = outcome.dead_letter_count > 0 and portion.record_count == 1
         if failure.meaning is Meaning.AGAIN:
             self.counts.trouble = str(reason)
+            if failure.is_of_group:
+                await self._rejoin(membership)
+            else:
+                await self._pause()
             await self._return_to_committed(portion.firsts)
-            await self._pause()
         elif failure.meaning is Meaning.FINAL or is_letter:
             raise ListenerFailed(self._listener.name, str(reason), reason)
         else:
@@ -270,6 +281,12 @@ class Member:
                 refused.fail(self._listener.rules, Failure(record, reason, attempt))
             await self._settle(portion, refused, membership)
 
+    async def _rejoin(self, membership: GroupMetadata) -> None:
+        """Work on nothing until the consumer, too, knows that it is not that member any more."""
+        self.counts.state = State.WAITING
+        while self.consumer.membership == membership and not self._is_stopping:
+            await self._poll(_REJOIN_MS, 0)
+
     async def _return_to_committed(self, firsts: dict[TopicPartition, int]) -> None:
         """Go on where the group stands: what looked like a failure may have been committed."""
         while not self._is_stopping and (mine := self._still_mine(firsts)):
@@ -280,8 +297,10 @@ class Member:
                     raise
                 await self._pause()
             else:
+                self._standing.drop(mine)
                 for place in mine:
                     self.consumer.seek(place, committed.get(place, firsts[place]))
+                self._hold_and_let_go()
                 return
 
     def _still_mine(self, places: Any) -> list[TopicPartition]:

@@ -66,3 +66,25 @@ def records_of(batch: "pa.RecordBatch") -> list[Record]:
         )
         for row in rows
     ]
+
+
+def columns_of(records: list[Record]) -> "pa.RecordBatch":
+    """The reverse, for records that are tried again."""
+    import pyarrow as pa
+
+    from semel.client.columns.schema import FIELDS, schema_of
+
+    columns = {
+        "key": [record.key for record in records],
+        "value": [record.value for record in records],
+        "topic": [record.topic for record in records],
+        "partition": [record.partition for record in records],
+        "offset": [record.offset for record in records],
+        "timestamp": [record.timestamp_ms * 1000 for record in records],
+        "timestampType": [int(record.timestamp_type) for record in records],
+        "headers": [
+            [{"key": name, "value": value} for name, value in record.headers] for record in records
+        ],
+    }
+    arrays = [pa.array(columns[name], kind) for name, kind in FIELDS.items()]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema_of(tuple(FIELDS)))

@@ -42,6 +42,8 @@ class NotDelivered(SemelError):
         super().__init__(str(reason))
         self.__cause__ = reason
         self.meaning = meaning_of(reason)
+        self.is_of_group = isinstance(_refusal(reason), _OF_GROUP)
+        """Whether the group has given the partitions to someone else."""
 
 
 _FAULTS_OF_RECORDS = (
@@ -55,11 +57,10 @@ _FAULTS_OF_RECORDS = (
     UnknownTopicOrPartition,
 )
 
+_OF_GROUP = (IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+
 _PASSING = (
-    # The group has given the partitions to someone else.
-    IllegalGeneration,
-    RebalanceInProgress,
-    UnknownMemberId,
+    *_OF_GROUP,
     # The transactional id is this member's own, and nobody else's: the coordinator has ended a
     # transaction that took too long, or has lost what it knew of the producer.
     InvalidProducerEpoch,
@@ -75,10 +76,14 @@ _PASSING = (
 
 
 def meaning_of(reason: Exception) -> Meaning:
-    refusal = reason.__cause__ if isinstance(reason, TransactionFailed) else reason
+    refusal = _refusal(reason)
     if isinstance(refusal, _FAULTS_OF_RECORDS):
         return Meaning.RECORDS
     if isinstance(refusal, RequestError):
         is_passing = refusal.retriable or isinstance(refusal, _PASSING)
         return Meaning.AGAIN if is_passing else Meaning.FINAL
     return Meaning.FINAL if isinstance(reason, MustStop) else Meaning.AGAIN
+
+
+def _refusal(reason: Exception) -> BaseException | None:
+    return reason.__cause__ if isinstance(reason, TransactionFailed) else reason

@@ -1,33 +1,55 @@
-"""How the partitions of a member stand: which rest after a failure, which go record by record."""
+"""How the partitions of a member stand: what is held back of them, and which of them rest.
 
-from collections.abc import Iterable
+Records that were polled and are not done stay here, in order, and their partition is not polled
+until they are. A partition rests after a failure. Where one record of many failed them all, they
+go one by one until it is found.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
 
 from semel.app.patience import Patience
 from semel.app.turn import Outcome
+from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
 
 class Standing:
     def __init__(self, patience: Patience) -> None:
         self._patience = patience
+        self._held: dict[TopicPartition, deque[Record]] = {}
         self._attempts: dict[TopicPartition, tuple[int, int]] = {}
         """The offset that the partition stands still at, and how often it has failed."""
         self._wake_at_ms: dict[TopicPartition, float] = {}
         self._doubtful: dict[TopicPartition, int] = {}
+        """Up to where its records go one by one."""
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """Partitions with records to be done before any that are polled."""
+        return frozenset(self._held)
+
+    @property
+    def held_count(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    @property
+    def is_resting(self) -> bool:
+        return bool(self._wake_at_ms)
 
     def attempts_of(self, place: TopicPartition, offset: int) -> int:
         failed_at, count = self._attempts.get(place, (offset, 0))
         return count if failed_at == offset else 0
 
-    @property
-    def resting(self) -> frozenset[TopicPartition]:
-        return frozenset(self._wake_at_ms)
+    # What came of a turn
 
-    @property
-    def goes_record_by_record(self) -> bool:
-        return bool(self._doubtful)
+    def hold(self, records: Iterable[Record], undone: Mapping[TopicPartition, int]) -> None:
+        """Keep those that were not done; they come before what is held already."""
+        for record in reversed(list(records)):
+            if record.offset >= undone.get(record.place, record.offset + 1):
+                self._held.setdefault(record.place, deque()).appendleft(record)
 
-    def done(self, offsets: dict[TopicPartition, int]) -> None:
+    def done(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These are committed."""
         for place, offset in offsets.items():
             self._attempts.pop(place, None)
@@ -43,19 +65,45 @@ class Standing:
             self._doubtful[place] = max(offset, self._doubtful.get(place, offset))
             self._wake_at_ms[place] = now_ms + self._patience.pause_ms(1, dice)
 
-    def wake_at_ms(self) -> float | None:
+    # What is next
+
+    def wake(self, now_ms: float) -> float | None:
+        """End the rests that are over; when the next one is, if nothing can be taken before."""
+        for place in [place for place, at_ms in self._wake_at_ms.items() if at_ms <= now_ms]:
+            del self._wake_at_ms[place]
+        if any(place not in self._wake_at_ms for place in self._held):
+            return now_ms
         return min(self._wake_at_ms.values(), default=None)
 
-    def wake(self, now_ms: float) -> list[TopicPartition]:
-        """The partitions that have rested long enough."""
-        awake = [place for place, at_ms in self._wake_at_ms.items() if at_ms <= now_ms]
-        for place in awake:
-            del self._wake_at_ms[place]
-        return awake
+    def take(self, count_max: int) -> list[Record]:
+        """What is to be worked on before anything is polled."""
+        ready = [place for place in self._held if place not in self._wake_at_ms]
+        for place in ready:
+            if place in self._doubtful:
+                return self._take_from(place, 1)
+        taken: list[Record] = []
+        for place in ready:
+            taken += self._take_from(place, count_max - len(taken))
+        return taken
+
+    def _take_from(self, place: TopicPartition, count_max: int) -> list[Record]:
+        held = self._held[place]
+        taken = [held.popleft() for _ in range(min(count_max, len(held)))]
+        if not held:
+            del self._held[place]
+        return taken
+
+    # What is over
+
+    def drop(self, places: Iterable[TopicPartition]) -> None:
+        """What is held of these will be polled again."""
+        for place in places:
+            self._held.pop(place, None)
+            self._wake_at_ms.pop(place, None)
+            self._doubtful.pop(place, None)
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
         """These belong to another member now."""
         for place in places:
+            self.drop([place])
             self._attempts.pop(place, None)
-            self._wake_at_ms.pop(place, None)
-            self._doubtful.pop(place, None)

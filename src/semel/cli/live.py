@@ -111,8 +111,7 @@ async def _watch(run: Run, interval_s: float, show: Callable[[list[Line]], None]
 
 async def _watch_in_json(run: Run) -> None:
     def show(lines: list[Line]) -> None:
-        for line in lines:
-            say_json(line._asdict())
+        say_json({"listeners": [line._asdict() for line in lines]})
         sys.stdout.flush()
 
     await _watch(run, _LINE_INTERVAL_S, show)

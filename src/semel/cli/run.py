@@ -80,6 +80,7 @@ def _stop(running: Run) -> None:
         # by the coordinator.
         sys.stdout.flush()
         os._exit(INTERRUPTED)
+    complain("finishing what is in work; once more ends it at once")
     running.stop()
 
 

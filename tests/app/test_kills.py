@@ -1,0 +1,139 @@
+"""Applications in processes of their own, killed at any step, and their broker with them."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from semel.testing import Broker
+from support.app_topics import Topics, numbers, spread, topics_for
+from support.topics import name_for, values
+
+SUPPORT = Path(__file__).parent.parent / "support"
+QUICK = {"group.min.session.timeout.ms": 500, "journal.segment.bytes": 8 * 2**20}
+RECORD_COUNT = 100
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(data=tmp_path / "data", settings=QUICK) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topics(broker: Broker, request: pytest.FixtureRequest) -> Topics:
+    return topics_for(broker.bootstrap_servers, name_for(request))
+
+
+class Application:
+    """A process that runs the listener until it is killed or told to stop."""
+
+    def __init__(self, topics: Topics, **environment: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "semel", "run", "killed_app:app", "--quiet"],
+            cwd=SUPPORT,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "SEMEL_BOOTSTRAP_SERVERS": topics.servers,
+                "SOURCE": topics.source,
+                "TARGET": topics.target,
+                "GROUP": topics.group,
+                **environment,
+            },
+        )
+
+    def wait(self) -> int:
+        return self._process.wait(120)
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """As SIGTERM does, which it takes without a complaint."""
+        self._process.send_signal(signal.SIGTERM)
+        _, complaints = self._process.communicate(timeout=120)
+        assert (self._process.returncode, complaints) == (0, FAREWELL)
+
+    def __enter__(self) -> "Application":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self.kill()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+FAREWELL = "semel: finishing what is in work; once more ends it at once\n"
+
+
+def wait_for(topics: Topics, count: int) -> list[bytes]:
+    """The output, once it has this many records that differ."""
+    while len(set(written := values(topics.servers, topics.target))) < count:
+        pass
+    return written
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("step", ["polled", "begun", "sent", "offsets", "committing", "committed"])
+def test_an_application_killed_at_any_step_leaves_each_record_once(
+    topics: Topics, step: str, count: int
+) -> None:
+    sent = numbers(RECORD_COUNT)
+    spread(topics.servers, topics.source, sent)
+    with Application(topics, STEP=step, COUNT=str(count)) as first:
+        assert first.wait() == -signal.SIGKILL
+    with Application(topics) as second:
+        wait_for(topics, RECORD_COUNT)
+        second.stop()
+    assert values(topics.servers, topics.target) == sent
+
+
+def test_without_transactions_the_same_kill_doubles_records(topics: Topics) -> None:
+    """The control: these tests see what transactions prevent."""
+    sent = numbers(RECORD_COUNT)
+    spread(topics.servers, topics.source, sent)
+    with Application(topics, PLAIN="1", STEP="stored", COUNT="3") as first:
+        assert first.wait() == -signal.SIGKILL
+    with Application(topics, PLAIN="1") as second:
+        written = Counter(wait_for(topics, RECORD_COUNT))
+        second.stop()
+    assert set(written) == set(sent)
+    assert max(written.values()) == 2
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_applications_and_their_broker_killed_at_random_leave_each_record_once(
+    broker: Broker, topics: Topics, seed: int
+) -> None:
+    dice = random.Random(seed)
+    sent: list[bytes] = []
+    with ExitStack() as stack:
+        running = [stack.enter_context(Application(topics)) for _ in range(2)]
+        for _ in range(6):
+            more = numbers(RECORD_COUNT, start=len(sent))
+            sent += more
+            spread(topics.servers, topics.source, more)
+            wait_for(topics, len(sent) - dice.randrange(RECORD_COUNT))
+            victim = dice.choice(("first", "second", "broker"))
+            if victim == "broker":
+                broker.kill()
+                broker.start()
+            else:
+                place = ("first", "second").index(victim)
+                running[place].kill()
+                running[place] = stack.enter_context(Application(topics))
+        wait_for(topics, len(sent))
+        for application in running:
+            application.stop()
+    assert values(topics.servers, topics.target) == sent

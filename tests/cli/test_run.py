@@ -1,0 +1,184 @@
+"""`semel run`: what it shows, what it says, and how it ends."""
+
+import io
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from semel.app.progress import Counts, State
+from semel.cli.live import Rates, lines_of, sentence, table
+from semel.testing import Broker
+from semel.types import TopicPartition
+from support.app_topics import Topics, numbers, topics_for
+from support.command_line import Run
+from support.topics import fill, name_for, values
+
+PROGRAM = """
+import sys, threading
+from semel import App, Outbox, Record
+
+app = App()
+
+@app.listener({source!r}, group={group!r}, retries=0)
+@app.transactional
+def copy(record: Record, out: Outbox) -> None:
+    if record.value == b"bad":
+        raise ValueError("no good")
+    if record.value == b"stuck":
+        sys.stderr.write("stuck\\n")
+        sys.stderr.flush()
+        threading.Event().wait()
+    out.send({target!r}, value=record.value)
+"""
+
+
+@pytest.fixture
+def topics(semel_broker: Broker, request: pytest.FixtureRequest) -> Topics:
+    return topics_for(semel_broker.bootstrap_servers, name_for(request))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, topics: Topics) -> Path:
+    program = PROGRAM.format(source=topics.source, target=topics.target, group=topics.group)
+    (tmp_path / "shop.py").write_text(program)
+    return tmp_path
+
+
+def started(folder: Path, topics: Topics, *options: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "semel", "run", "shop:app", "-b", topics.servers, *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_line_of_json_tells_how_each_listener_gets_on(folder: Path, topics: Topics) -> None:
+    fill(topics.servers, topics.source, numbers(50))
+    with started(folder, topics, "--json") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            (told,) = json.loads(line)["listeners"]
+            if told["records"] == 50 and told["state"] == "idle" and told["lag"] == 0:
+                break
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert told["listener"] == "copy"
+    assert told["partitions"] == [f"{topics.source}-{number}" for number in range(2)]
+    assert told["transactions_committed"] >= 1
+    (last,) = json.loads(rest.splitlines()[-1])["listeners"]
+    assert (last["state"], last["records"]) == ("stopped", 50)
+
+
+def test_lines_for_a_pipe_change_only_with_what_they_tell(folder: Path, topics: Topics) -> None:
+    fill(topics.servers, topics.source, numbers(50))
+    with started(folder, topics) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if re.match(r"copy: idle, 50 records \(0/s\), lag 0, ", line):
+                break
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert len(set(lines)) == len(lines)
+    assert rest.splitlines()[-1].startswith("copy: stopped, 50 records")
+
+
+def test_a_second_signal_ends_it_at_once(folder: Path, topics: Topics) -> None:
+    fill(topics.servers, topics.source, [b"stuck"])
+    with started(folder, topics, "--quiet") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "stuck\n"
+        process.send_signal(signal.SIGINT)
+        assert "once more ends it at once" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (out, err, process.returncode) == ("", "", 130)
+    assert values(topics.servers, topics.target) == []
+
+
+def test_a_failure_shows_the_functions_own_trace_and_one_sentence(
+    folder: Path, topics: Topics
+) -> None:
+    fill(topics.servers, topics.source, [b"good", b"bad"])
+    with started(folder, topics, "--quiet") as process:
+        out, err = process.communicate(timeout=60)
+        assert (out, process.returncode) == ("", 1)
+    lines = err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert "shop.py" in lines[1]
+    assert lines[-2] == "ValueError: no good"
+    assert lines[-1] == (
+        f"semel: listener copy: the record at {topics.source}-0 offset 1 failed once, "
+        "and there is no dead-letter topic: ValueError: no good"
+    )
+    assert "semel/app" not in err
+    assert values(topics.servers, topics.target) == [b"good"]
+
+
+def test_what_cannot_be_found_is_said_in_a_sentence(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    code, out, err = run("run", "nowhere:app")
+    assert (code, out, err) == (2, "", f"semel: there is no module nowhere in {tmp_path}\n")
+
+
+def test_a_module_that_does_not_import_shows_why(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "shop_in_pieces.py").write_text("1 / 0\n")
+    code, out, err = run("run", "shop_in_pieces:app")
+    assert (code, out) == (1, "")
+    assert "shop_in_pieces.py" in err
+    assert err.splitlines()[-1] == (
+        "semel: shop_in_pieces:app cannot be imported: ZeroDivisionError: division by zero"
+    )
+    assert "cli/run.py" not in err
+
+
+def test_json_and_quiet_exclude_each_other(run: Run) -> None:
+    assert run("run", "shop:app", "--json", "--quiet")[0] == 2
+
+
+# The view itself
+
+
+def counts(records: int) -> dict[str, Counts]:
+    place = TopicPartition("orders", 1)
+    return {"bill": Counts(records, 3, 1, 2, 1, State.RESTING, 40, frozenset({place}), "away")}
+
+
+def test_rates_are_those_of_the_last_second() -> None:
+    rates = Rates()
+    assert rates.look(counts(0), 10.0) == {"bill": 0}
+    assert rates.look(counts(50), 10.5) == {"bill": 100}
+    assert rates.look(counts(100), 11.0) == {"bill": 100}
+    assert rates.look(counts(100), 12.0) == {"bill": 0}
+
+
+def test_the_table_shows_what_a_sentence_says() -> None:
+    from rich.console import Console
+
+    lines = lines_of(counts(1234), {"bill": 99})
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(table(lines))
+    shown = console.export_text()
+    for text in ("bill", "backing off", "99", "1,234", "40", "orders-1", "away"):
+        assert text in shown
+    assert sentence(lines[0]) == (
+        "bill: backing off, 1234 records (99/s), lag 40, 3 committed, 1 aborted, 2 retries, "
+        "1 dead letters, 1 partitions, away"
+    )
