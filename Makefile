@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEEDS ?= 1000
 
-.PHONY: help demo test chaos peers check format bench sim messages clean
+.PHONY: help demo test chaos peers check format bench bench-peers sim messages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -52,6 +52,9 @@ sim: $(READY)  ## Simulate SEEDS=n runs with crashes and power losses
 
 bench: $(READY)  ## Measure, as ratios within one run; results in bench/results
 	$(BIN)/python -m bench
+
+bench-peers: $(READY)  ## Measure pipelines beside Spark's own Kafka connector, from Maven Central
+	$(BIN)/python -m bench --peers
 
 clean:  ## Remove what the other commands made
 	rm -rf $(VENV) build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

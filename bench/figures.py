@@ -22,6 +22,10 @@ class Figure(NamedTuple):
         return self.value <= float(bound) if relation == "<=" else self.value >= float(bound)
 
 
+class NotMeasured(Exception):
+    """What a measure needs is not to be had here; the message says what."""
+
+
 class Plan(NamedTuple):
     seconds: float
     """How long each load runs."""

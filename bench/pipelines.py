@@ -3,7 +3,7 @@
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,14 +33,14 @@ def pipeline_rate(plan: Plan) -> Iterator[Figure]:
     """Rows per second of topic to topic over those of memory to nowhere."""
     rows = int(plan.seconds * ROWS_PER_SECOND)
     batches = plan.repeats + 1
-    with _ready() as spark:
-        _fill(spark, "in", rows * (batches + WARM_UP_BATCHES))
+    with ready() as spark:
+        fill(spark, "in", rows * (batches + WARM_UP_BATCHES))
         rates: dict[str, float] = {}
         # The floor comes twice, as Java is slow at first: the ratio must not gain by that.
         for turn, name in enumerate(("floor", "default", "exactly_once", "floor")):
             source, sink = _PIPELINES[name]
-            durations_s = _durations_s(source(spark, rows, batches), sink, f"out-{turn}")
-            rate = rows / statistics.median(durations_s)
+            durations = durations_s(source(spark, rows, batches), sink, f"out-{turn}")
+            rate = rows / statistics.median(durations)
             rates[name] = max(rate, rates.get(name, 0.0))
     detail = {f"{name}_rows_per_s": rate for name, rate in rates.items()}
     detail |= {"row_bytes": KEY_SIZE + VALUE_SIZE, "lz4_ratio": _lz4_ratio()}
@@ -56,15 +56,15 @@ def pipeline_rate(plan: Plan) -> Iterator[Figure]:
 def micro_batch_cost(plan: Plan) -> Iterator[Figure]:
     """What the sink adds to a micro-batch of few rows, over a sink that drops them."""
     batches = int(plan.seconds * 20)
-    with _ready() as spark:
-        _fill(spark, "in", SMALL_BATCH * (batches + WARM_UP_BATCHES + 1))
+    with ready() as spark:
+        fill(spark, "in", SMALL_BATCH * (batches + WARM_UP_BATCHES + 1))
         medians_ms: dict[str, list[float]] = {"sink": [], "nothing": []}
         # One turn more than asked for, since Java is slow at first; the best of each counts.
         for turn in range(plan.repeats + 1):
-            for name, sink in (("sink", _default_sink), ("nothing", _dropping_sink)):
-                source = _topic(spark, SMALL_BATCH, batches)
-                durations_s = _durations_s(source, sink, f"out-{name}-{turn}")
-                medians_ms[name].append(statistics.median(durations_s) * 1000)
+            for name, sink in (("sink", default_sink), ("nothing", _dropping_sink)):
+                source = topic_source(spark, SMALL_BATCH, batches)
+                durations = durations_s(source, sink, f"out-{name}-{turn}")
+                medians_ms[name].append(statistics.median(durations) * 1000)
     sink_ms, nothing_ms = min(medians_ms["sink"]), min(medians_ms["nothing"])
     yield Figure(
         "micro-batch, committed: ms over a sink that drops it",
@@ -75,20 +75,20 @@ def micro_batch_cost(plan: Plan) -> Iterator[Figure]:
 
 
 @contextmanager
-def _ready() -> Iterator[Session]:
+def ready(config: Mapping[str, str] | None = None) -> Iterator[Session]:
     # Workers have to find the source of this package.
     root = str(Path(__file__).parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     with (
         durable_broker(num_partitions=PARTITIONS) as broker,
-        semel.spark.session(f"local[{TASKS}]", broker=broker) as spark,
+        semel.spark.session(f"local[{TASKS}]", broker=broker, config=config) as spark,
     ):
         assert isinstance(spark, Session)
         spark.dataSource.register(InMemory)
         yield spark
 
 
-def _fill(spark: Session, topic: str, count: int) -> None:
+def fill(spark: Session, topic: str, count: int) -> None:
     with Connected(ClientOptions(spark.bootstrap_servers)) as connected:
         created = admin.create(connected.cluster, [topic], partition_count=PARTITIONS)
         assert connected.run(created) == {topic: None}
@@ -102,7 +102,7 @@ def _memory(spark: Session, rows: int, batches: int) -> DataFrame:
     return reader.options(rows=rows, batches=batches + WARM_UP_BATCHES, tasks=TASKS).load()
 
 
-def _topic(spark: Session, rows: int, batches: int) -> DataFrame:
+def topic_source(spark: Session, rows: int, batches: int) -> DataFrame:
     reader = spark.readStream.format("semel").option("subscribe", "in")
     reader = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", rows)
     return reader.load().select("key", "value")
@@ -112,22 +112,22 @@ def _dropping_sink(frame: DataFrame, topic: str) -> DataStreamWriter:
     return frame.writeStream.format("in_memory")
 
 
-def _default_sink(frame: DataFrame, topic: str) -> DataStreamWriter:
+def default_sink(frame: DataFrame, topic: str) -> DataStreamWriter:
     return frame.writeStream.format("semel").option("topic", topic)
 
 
-def _volume_sink(frame: DataFrame, topic: str) -> DataStreamWriter:
+def volume_sink(frame: DataFrame, topic: str) -> DataStreamWriter:
     return frame.writeStream.foreachBatch(semel.spark.exactly_once(topic=topic))
 
 
 _PIPELINES: dict[str, tuple[Callable[[Session, int, int], DataFrame], Sink]] = {
     "floor": (_memory, _dropping_sink),
-    "default": (_topic, _default_sink),
-    "exactly_once": (_topic, _volume_sink),
+    "default": (topic_source, default_sink),
+    "exactly_once": (topic_source, volume_sink),
 }
 
 
-def _durations_s(frame: DataFrame, sink: Sink, topic: str) -> list[float]:
+def durations_s(frame: DataFrame, sink: Sink, topic: str) -> list[float]:
     """How long each micro-batch took, without the first ones and the last, which is short."""
     with tempfile.TemporaryDirectory(prefix="semel-bench-") as folder:
         query = (
