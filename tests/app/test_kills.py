@@ -19,6 +19,7 @@ from support.topics import name_for, values
 SUPPORT = Path(__file__).parent.parent / "support"
 QUICK = {"group.min.session.timeout.ms": 500, "journal.segment.bytes": 8 * 2**20}
 RECORD_COUNT = 100
+MANY = 2_000
 
 
 @pytest.fixture
@@ -54,6 +55,13 @@ class Application:
     def wait(self) -> int:
         return self._process.wait(120)
 
+    def wait_until_halted(self) -> None:
+        _, status = os.waitpid(self._process.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -62,7 +70,9 @@ class Application:
         """As SIGTERM does, which it takes without a complaint."""
         self._process.send_signal(signal.SIGTERM)
         _, complaints = self._process.communicate(timeout=120)
-        assert (self._process.returncode, complaints) == (0, FAREWELL)
+        # It may have been started only a moment ago.
+        has_begun = self._process.returncode != -signal.SIGTERM
+        assert (self._process.returncode, complaints) == (0, FAREWELL) or not has_begun
 
     def __enter__(self) -> "Application":
         return self
@@ -99,6 +109,29 @@ def test_an_application_killed_at_any_step_leaves_each_record_once(
     assert values(topics.servers, topics.target) == sent
 
 
+@pytest.mark.parametrize("step", ["polled", "begun", "offsets", "committing", "committed"])
+def test_an_application_that_slept_too_long_adds_nothing_when_it_wakes(
+    topics: Topics, step: str
+) -> None:
+    sent = numbers(RECORD_COUNT)
+    spread(topics.servers, topics.source, sent)
+    with Application(topics, STEP=step, COUNT="2", SIGNAL="SIGSTOP") as sleeper:
+        sleeper.wait_until_halted()
+        with Application(topics) as heir:
+            # Its group has given its partitions away, and its transaction has been ended.
+            wait_for(topics, RECORD_COUNT)
+            sleeper.resume()
+            more = numbers(RECORD_COUNT, start=RECORD_COUNT)
+            spread(topics.servers, topics.source, more)
+            wait_for(topics, 2 * RECORD_COUNT)
+            heir.stop()
+        last = numbers(RECORD_COUNT, start=2 * RECORD_COUNT)
+        spread(topics.servers, topics.source, last)
+        wait_for(topics, 3 * RECORD_COUNT)
+        sleeper.stop()
+    assert values(topics.servers, topics.target) == [*sent, *more, *last]
+
+
 def test_without_transactions_the_same_kill_doubles_records(topics: Topics) -> None:
     """The control: these tests see what transactions prevent."""
     sent = numbers(RECORD_COUNT)
@@ -121,10 +154,10 @@ def test_two_applications_and_their_broker_killed_at_random_leave_each_record_on
     with ExitStack() as stack:
         running = [stack.enter_context(Application(topics)) for _ in range(2)]
         for _ in range(6):
-            more = numbers(RECORD_COUNT, start=len(sent))
+            more = numbers(MANY, start=len(sent))
             sent += more
             spread(topics.servers, topics.source, more)
-            wait_for(topics, len(sent) - dice.randrange(RECORD_COUNT))
+            wait_for(topics, len(sent) - dice.randrange(MANY // 2, MANY))
             victim = dice.choice(("first", "second", "broker"))
             if victim == "broker":
                 broker.kill()

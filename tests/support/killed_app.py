@@ -1,7 +1,7 @@
 """An application that copies records, and dies at a chosen step of its deliveries.
 
 `semel run killed_app:app` with the environment: SOURCE, TARGET and GROUP; PLAIN for a listener
-without transactions; STEP and COUNT to be killed at the step's so-manieth time.
+without transactions; STEP and COUNT to be killed at the step's so-manieth time, or sent SIGNAL.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import Any
 from semel import App, AsyncConsumer, AsyncProducer, Outbox, Record
 
 TARGET = os.environ["TARGET"]
+SIGNAL = signal.Signals[os.environ.get("SIGNAL", "SIGKILL")]
 
 app = App(transaction_timeout_ms=1_000)
 
@@ -32,7 +33,7 @@ app.listener(
 
 
 def die_at(owner: type, method: str, count: int, *, is_after: bool) -> None:
-    """Be killed before or after the so-manieth call of this method."""
+    """Be sent the signal before or after the so-manieth call of this method."""
     original: Callable[..., Any] = getattr(owner, method)
     calls = 0
 
@@ -40,10 +41,10 @@ def die_at(owner: type, method: str, count: int, *, is_after: bool) -> None:
         nonlocal calls
         calls += 1
         if calls == count and not is_after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), SIGNAL)
         result = await original(*arguments, **named)
         if calls == count and is_after:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), SIGNAL)
         return result
 
     setattr(owner, method, deadly)
