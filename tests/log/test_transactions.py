@@ -4,11 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.log.transactions import (
-    AbortedTransaction,
-    PartitionTransactions,
-    PartitionTransactionsImage,
-)
+from semel.log.image import PartitionTransactionsImage
+from semel.log.transactions import AbortedTransaction, PartitionTransactions
 from semel.types import Offset, ProducerId
 
 A, B, C = ProducerId(1), ProducerId(2), ProducerId(3)

@@ -8,8 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.transactions.records import decode, encode
+from semel.transactions.snapshot import TransactionsSnapshot
 from semel.transactions.states import Status
-from semel.transactions.store import Transactions, TransactionsSnapshot
+from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction, dead
 from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition, TransactionalId
 

@@ -1,6 +1,6 @@
 """A batch as it comes in with a Produce request: looked at, not yet decided."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from semel.errors import InvalidTopic, MessageTooLarge, UnknownTopicOrPartition
 from semel.log.partition import Partition
@@ -16,12 +16,22 @@ if TYPE_CHECKING:
 NO_TIMESTAMP_MS = -1
 
 
-class Incoming(NamedTuple):
-    partition: Partition
-    header: BatchHeader
-    fingerprint: int
-    batch: memoryview
-    log_append_time_ms: int = NO_TIMESTAMP_MS
+class Incoming:
+    __slots__ = ("batch", "fingerprint", "header", "log_append_time_ms", "partition")
+
+    def __init__(
+        self,
+        partition: Partition,
+        header: BatchHeader,
+        fingerprint: int,
+        batch: memoryview,
+        log_append_time_ms: int = NO_TIMESTAMP_MS,
+    ) -> None:
+        self.partition = partition
+        self.header = header
+        self.fingerprint = fingerprint
+        self.batch = batch
+        self.log_append_time_ms = log_append_time_ms
 
     def accepted(self, base_offset: Offset) -> PartitionProduceResponse:
         partition = self.partition

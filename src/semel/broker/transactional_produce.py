@@ -152,8 +152,8 @@ class _Write:
         draft: Draft | None = None
         room = 0
         for place, key in enumerate(keys):
-            partition, header, fingerprint, batch, _ = self._incoming[key]
-            size = ENTRY_SIZE + len(batch)
+            incoming = self._incoming[key]
+            size = ENTRY_SIZE + len(incoming.batch)
             if draft is None or size > room:
                 if draft is not None:
                     draft.append()
@@ -165,8 +165,10 @@ class _Write:
                 if is_first:
                     step.add_to(draft)
             room -= size
-            broker.metrics.bytes_in += len(batch)
-            self._results[key] = draft.add_batch(partition, header, fingerprint, batch)
+            broker.metrics.bytes_in += len(incoming.batch)
+            self._results[key] = draft.add_batch(
+                incoming.partition, incoming.header, incoming.fingerprint, incoming.batch
+            )
         if draft is not None:
             draft.append()
 

@@ -243,11 +243,11 @@ class ThreadJob:
         self._job = job
         self._on_done: Done | None = on_done
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="semel-job", daemon=True)
-        self._thread.start()
+        self._runner = threading.Thread(target=self._run, name="semel-job", daemon=True)
+        self._runner.start()
 
     def finish(self) -> None:
-        self._thread.join()
+        self._runner.join()
         self._deliver()
 
     def _run(self) -> None:

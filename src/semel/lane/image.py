@@ -7,10 +7,10 @@ from semel.groups.snapshot import GroupsSnapshot
 from semel.journal.device import Identity
 from semel.lane.state import LaneState
 from semel.lane.topics import Topic
+from semel.log.image import PartitionTransactionsImage
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
-from semel.log.transactions import PartitionTransactionsImage
-from semel.transactions.store import TransactionsSnapshot
+from semel.transactions.snapshot import TransactionsSnapshot
 from semel.types import Offset, ProducerEpoch, ProducerId, Term
 
 FORMAT = 1

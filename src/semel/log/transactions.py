@@ -10,21 +10,13 @@ from array import array
 from bisect import bisect_left
 from typing import NamedTuple
 
-import msgspec
-
+from semel.log.image import PartitionTransactionsImage
 from semel.types import Offset, ProducerId
 
 
 class AbortedTransaction(NamedTuple):
     producer_id: ProducerId
     first_offset: Offset
-
-
-class PartitionTransactionsImage(msgspec.Struct, frozen=True, array_like=True):
-    """All that lasts, for a checkpoint: whatever it holds is durable when it is read again."""
-
-    open: list[tuple[int, int]]
-    aborted: list[tuple[int, int, int, int]]
 
 
 class PartitionTransactions:

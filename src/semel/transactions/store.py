@@ -7,17 +7,10 @@ those that are open, and when the next of them is overdue.
 import heapq
 from collections.abc import Iterator
 
-import msgspec
-
+from semel.transactions.snapshot import TransactionsSnapshot
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
 from semel.types import ProducerId, TransactionalId
-
-
-class TransactionsSnapshot(msgspec.Struct, frozen=True):
-    """All that lasts, as one value that a checkpoint can hold."""
-
-    values: tuple[Transaction, ...] = ()
 
 
 class Transactions:

@@ -133,13 +133,13 @@ class _Writer:
     def _decide(self, topic_name: str, data: PartitionProduceData) -> PartitionProduceResponse:
         broker = self._broker
         incoming = look_at(broker, topic_name, data)
-        partition, header, fingerprint, batch, _ = incoming
+        partition, header, batch = incoming.partition, incoming.header, incoming.batch
         if header.is_transactional:
             raise InvalidTransactionState("a batch of a transaction came without its id")
         if header.producer_id >= 0:
             check_plain(broker.lane.state.transactions.of_producer(ProducerId(header.producer_id)))
         try:
-            original = partition.admit(header, fingerprint)
+            original = partition.admit(header, incoming.fingerprint)
         except NotRemembered as error:
             self.refusal = error
             refused = _refuse(data, error)
@@ -156,7 +156,8 @@ class _Writer:
             assert self._full is not None
             raise self._full
         broker.metrics.bytes_in += len(batch)
-        return incoming.accepted(self._draft.add_batch(partition, header, fingerprint, batch))
+        offset = self._draft.add_batch(partition, header, incoming.fingerprint, batch)
+        return incoming.accepted(offset)
 
 
 def _refuse_all(request: ProduceRequest, refusal: RequestError) -> ProduceResponse:

@@ -1,0 +1,44 @@
+"""With SEMEL_COMPILE=1 the paths that every request takes are compiled by mypyc.
+
+Without it, and where there is no C compiler, Semel is plain Python. The source is the same and so
+are the tests (`make test-compiled`). `pyproject.toml` says all the rest.
+"""
+
+import os
+from typing import Any
+
+from setuptools import setup
+
+COMPILED = """
+    types world
+    wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
+    records/batch records/checksum records/control records/records records/varint
+    log/partition log/producers log/transactions
+    transactions/commands transactions/coordinator transactions/dialect transactions/ending
+    transactions/epochs transactions/joining transactions/late_requests transactions/outcome
+    transactions/records transactions/states transactions/store transactions/verification
+    lane/draft lane/internal_topics lane/lane lane/state lane/topics lane/transaction_steps
+    journal/commit journal/file journal/frames journal/index journal/journal journal/segments
+    broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
+    broker/server broker/transactional broker/transactional_produce
+    broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
+"""
+"""Left out, besides what is seldom used: modules that define structs of msgspec, whose options
+mypyc forgets, and those with a NamedTuple that has a memoryview, which it does not find."""
+
+
+def extensions() -> dict[str, Any]:
+    if os.environ.get("SEMEL_COMPILE") != "1":
+        return {}
+    try:
+        from mypyc.build import mypycify
+    except ImportError:
+        # Said when pip asks what it needs to build; it asks again when that is there.
+        return {"setup_requires": ["mypy>=1.13"]}
+    options = ["--follow-imports=silent", "--ignore-missing-imports", "--config-file="]
+    sources = [f"src/semel/{module}.py" for module in COMPILED.split()]
+    built = mypycify([*options, *sources], opt_level="1", debug_level="0", group_name="semel")
+    return {"ext_modules": built}
+
+
+setup(**extensions())

@@ -1,0 +1,10 @@
+"""What a checkpoint keeps of the transactions of one partition."""
+
+import msgspec
+
+
+class PartitionTransactionsImage(msgspec.Struct, frozen=True, array_like=True):
+    """All that lasts: whatever it holds is durable when it is read again."""
+
+    open: list[tuple[int, int]]
+    aborted: list[tuple[int, int, int, int]]
