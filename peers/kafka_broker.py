@@ -87,6 +87,9 @@ class Kafka:
             "transaction.state.log.min.isr": 1,
             "transaction.state.log.num.partitions": 4,
             "group.initial.rebalance.delay.ms": 0,
+            # Tests kill members, and wait until they are missed.
+            "group.min.session.timeout.ms": 500,
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             # Tests write records of 1970.
             "log.retention.ms": -1,
         }

@@ -20,17 +20,32 @@ SUPPORT = Path(__file__).parent.parent / "support"
 QUICK = {"group.min.session.timeout.ms": 500, "journal.segment.bytes": 8 * 2**20}
 RECORD_COUNT = 100
 MANY = 2_000
+KAFKA = "peers.kafka_in_place"
+
+
+@pytest.fixture(scope="module")
+def servers(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A broker that soon gives up members that are silent."""
+    if request.config.pluginmanager.hasplugin(KAFKA):
+        kafka: Broker = request.getfixturevalue("semel_broker")
+        yield kafka.bootstrap_servers
+    else:
+        with Broker(settings=QUICK) as broker:
+            yield broker.bootstrap_servers
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
+def topics(servers: str, request: pytest.FixtureRequest) -> Topics:
+    return topics_for(servers, name_for(request))
+
+
+@pytest.fixture
+def broker(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker to be killed."""
+    if request.config.pluginmanager.hasplugin(KAFKA):
+        pytest.skip("this broker is not ours to kill")
     with Broker(data=tmp_path / "data", settings=QUICK) as broker:
         yield broker
-
-
-@pytest.fixture
-def topics(broker: Broker, request: pytest.FixtureRequest) -> Topics:
-    return topics_for(broker.bootstrap_servers, name_for(request))
 
 
 class Application:
@@ -147,8 +162,9 @@ def test_without_transactions_the_same_kill_doubles_records(topics: Topics) -> N
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_two_applications_and_their_broker_killed_at_random_leave_each_record_once(
-    broker: Broker, topics: Topics, seed: int
+    broker: Broker, seed: int, request: pytest.FixtureRequest
 ) -> None:
+    topics = topics_for(broker.bootstrap_servers, name_for(request))
     dice = random.Random(seed)
     sent: list[bytes] = []
     with ExitStack() as stack:
