@@ -1,0 +1,167 @@
+"""The consumer for code that blocks, and what both faces refuse."""
+
+import asyncio
+import threading
+
+import pytest
+
+import semel
+from semel.client.producing.transaction import NotInOrder
+from semel.errors import ConfigError
+from semel.testing import Broker
+from semel.types import TopicPartition
+from support import topics
+
+
+@pytest.fixture
+def servers(semel_broker: Broker) -> str:
+    return semel_broker.bootstrap_servers
+
+
+@pytest.fixture
+def topic(servers: str, request: pytest.FixtureRequest) -> str:
+    name = topics.name_for(request)
+    topics.create(servers, name, 4)
+    return name
+
+
+def test_blocking_members_in_threads_read_each_record_once(servers: str, topic: str) -> None:
+    count = 400
+    seen: list[tuple[int, int]] = []
+    told: list[tuple[str, str]] = []
+    is_over = threading.Event()
+
+    def read(name: str) -> None:
+        def callback(kind: str) -> object:
+            # In the thread that polls, where it may wait for the consumer.
+            def called(places: object) -> None:
+                told.append((kind, threading.current_thread().name))
+                if kind == "revoked":
+                    consumer.commit()
+
+            return called
+
+        with semel.Consumer(
+            servers, topic, heartbeat_interval_ms=100, enable_auto_commit=False
+        ) as consumer:
+            consumer.subscribe(
+                [topic],
+                on_assigned=callback("assigned"),  # type: ignore[arg-type]
+                on_revoked=callback("revoked"),  # type: ignore[arg-type]
+            )
+            while not is_over.is_set():
+                seen.extend((each.partition, each.offset) for each in consumer.poll(50, 7))
+                if len(seen) >= 4 * count:
+                    is_over.set()
+
+    threads = [threading.Thread(target=read, args=(name,), name=name) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for partition in range(4):
+        topics.fill(servers, topic, [b"x"] * count, partition)
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == [(place, offset) for place in range(4) for offset in range(count)]
+    assert {name for _, name in told} == {"a", "b"}
+    assert [kind for kind, name in told if name == "a"][-1] == "revoked"
+
+
+def test_the_blocking_face_does_what_the_other_does(servers: str, topic: str) -> None:
+    topics.fill(servers, topic, [str(n).encode() for n in range(10)], 0)
+    place = TopicPartition(topic, 0)
+    with semel.Consumer(servers, topic, value_deserializer=int) as consumer:
+        consumer.assign([place])
+        assert [next(consumer).value for _ in range(3)] == [0, 1, 2]
+        assert consumer.position(place) == 3
+        assert consumer.lag() == {place: 7}
+        consumer.pause([place])
+        assert consumer.paused == consumer.assignment == {place}
+        assert consumer.poll(50) == []
+        consumer.resume([place])
+        consumer.seek(place, 8)
+        assert [record.value for record in consumer.poll(30_000)] == [8, 9]
+        consumer.seek_to_beginning()
+        assert consumer.poll_arrow(30_000, 4).num_rows == 4
+        consumer.commit()
+        assert consumer.committed() == {place: 4}
+        done = threading.Event()
+        consumer.commit_later({place: 5}, lambda offsets, error: done.set())
+        assert done.wait(30)
+        consumer.seek_to_time(0)
+        consumer.seek_to_end([place])
+        assert consumer.position(place) == 10
+        assert consumer.subscription == frozenset()
+        assert consumer.membership.generation_id == -1
+
+
+def test_a_callback_that_fails_is_raised_by_poll_and_the_group_goes_on(
+    servers: str, topic: str
+) -> None:
+    async def work() -> None:
+        def fail(places: object) -> None:
+            raise LookupError("no shelf for these")
+
+        async with semel.AsyncConsumer(servers, topic) as consumer:
+            await consumer.subscribe(topic, on_assigned=fail)
+            with pytest.raises(LookupError):
+                await consumer.poll(30_000)
+            await asyncio.to_thread(topics.fill, servers, topic, [b"x"])
+            assert len(await consumer.poll(30_000)) == 1
+
+    asyncio.run(work())
+
+
+def test_a_callback_may_seek_and_commit(servers: str, topic: str) -> None:
+    topics.fill(servers, topic, [str(n).encode() for n in range(10)], 0)
+    place = TopicPartition(topic, 0)
+
+    async def work() -> None:
+        async with semel.AsyncConsumer(servers, topic, enable_auto_commit=False) as consumer:
+
+            async def assigned(places: object) -> None:
+                assert await consumer.position(place) == 0
+                consumer.seek(place, 6)
+
+            async def revoked(places: object) -> None:
+                await consumer.commit()
+
+            await consumer.subscribe(topic, on_assigned=assigned, on_revoked=revoked)
+            assert (await consumer.poll(30_000, 1))[0].offset == 6
+            await consumer.unsubscribe()
+            assert await consumer.committed([place]) == {place: 7}
+
+    asyncio.run(work())
+
+
+def test_mistakes_are_named(servers: str, topic: str) -> None:
+    for options, message in [
+        ({"assignor": "magic"}, "magic"),
+        ({"assignor": ()}, "assignor"),
+        ({"isolation": "read_all"}, "read_all"),
+        ({"auto_offset_reset": "middle"}, "middle"),
+        ({"heartbeat_interval_ms": 99_000}, "heartbeat_interval_ms"),
+        ({"max_poll_records": 0}, "max_poll_records"),
+        ({"group_instance_id": ""}, "group_instance_id"),
+        ({"patience": 1}, "patience"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            semel.Consumer(servers, topic, **options)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="needs a group"):
+        semel.Consumer(servers, group_instance_id="one")
+    with semel.Consumer(servers) as consumer:
+        with pytest.raises(NotInOrder, match="nothing is read"):
+            consumer.poll(0)
+        with pytest.raises(NotInOrder, match="without a group"):
+            consumer.subscribe(topic)
+        with pytest.raises(NotInOrder, match="without a group"):
+            consumer.commit()
+        consumer.assign([TopicPartition(topic, 0)])
+    with pytest.raises(NotInOrder, match="closed"):
+        consumer.poll(0)
+    consumer.close()
+    with semel.Consumer(servers, topic) as consumer:
+        consumer.subscribe(topic)
+        with pytest.raises(NotInOrder, match="unsubscribe"):
+            consumer.assign([TopicPartition(topic, 0)])
+    with pytest.raises(NotInOrder, match="not started"):
+        asyncio.run(semel.AsyncConsumer(servers).poll(0))

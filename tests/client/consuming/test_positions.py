@@ -1,0 +1,197 @@
+"""Positions and what was fetched ahead of them: nothing is handed out that may not be."""
+
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from semel.client.consuming.chunk import Chunk
+from semel.client.consuming.positions import Position, Positions, Spot, Want
+from semel.errors import CorruptMessage, RecordListTooLarge
+from semel.records.control import Marker, MarkerType, encode_marker
+from semel.records.records import Record, encode_batch
+from semel.types import TopicPartition
+from semel.wire.messages.fetch import AbortedTransaction
+
+ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def batch(begin: int, end: int, epoch: int = 0, producer_id: int = -1) -> bytes:
+    is_transactional = producer_id >= 0
+    return encode_batch(
+        [Record(None, str(number).encode(), 5) for number in range(begin, end)],
+        base_offset=begin,
+        leader_epoch=epoch,
+        producer_id=producer_id,
+        producer_epoch=0 if is_transactional else -1,
+        base_sequence=0 if is_transactional else -1,
+        is_transactional=is_transactional,
+    )
+
+
+def positions(*places: TopicPartition, size_max: int = 10_000) -> Positions:
+    made = Positions(size_max, 2 * size_max, nullcontext())
+    made.add(places, Want.COMMITTED)
+    for spot in made.wanted():
+        made.located(spot, 0)
+    made.learn_leaders(dict.fromkeys(places, (1, 0)))
+    return made
+
+
+def spot_of(made: Positions, place: TopicPartition) -> Spot:
+    (spot,) = made.spots([place])
+    return spot
+
+
+def put(made: Positions, place: TopicPartition, begin: int, end: int, epoch: int = 0) -> None:
+    spot = spot_of(made, place)
+    made.put(spot, Chunk(place, batch(begin, end, epoch), (), spot.offset))
+
+
+def taken(made: Positions, count: int = 100) -> list[tuple[int, int]]:
+    return [(record.partition, record.offset) for record in made.take(count)]
+
+
+@given(st.lists(st.integers(1, 5), max_size=6), st.lists(st.integers(1, 7), max_size=12))
+def test_records_are_handed_out_once_and_in_order_however_they_are_cut(
+    sizes: list[int], polls: list[int]
+) -> None:
+    made = positions(ONE)
+    end = 0
+    for size in sizes:
+        put(made, ONE, end, end + size)
+        end += size
+    seen = 0
+    for count in polls:
+        assert taken(made, count) == [(0, n) for n in range(seen, min(end, seen + count))]
+        seen = min(end, seen + count)
+        assert made.position(ONE) == seen
+    assert made.delivered() == {ONE: Position(seen, 0 if seen else -1)}
+
+
+def test_an_answer_for_another_position_is_left_out() -> None:
+    made = positions(ONE)
+    before = spot_of(made, ONE)
+    made.seek(ONE, 2)
+    made.put(before, Chunk(ONE, batch(0, 5), (), 0))
+    assert taken(made) == []
+    put(made, ONE, 0, 5)
+    # The batch begins before the position, and is cut there.
+    assert taken(made, 1) == [(0, 2)]
+    made.remove([ONE])
+    made.add([ONE], Want.COMMITTED)
+    assert taken(made) == []
+    assert made.position(ONE) is None
+
+
+def test_a_revoked_partition_is_silent_at_once() -> None:
+    made = positions(ONE, OTHER)
+    put(made, ONE, 0, 5)
+    put(made, OTHER, 0, 5)
+    made.remove([ONE])
+    assert taken(made) == [(1, n) for n in range(5)]
+
+
+def test_a_paused_partition_keeps_what_was_fetched_and_asks_for_no_more() -> None:
+    made = positions(ONE, OTHER)
+    put(made, ONE, 0, 3)
+    made.pause([ONE])
+    assert taken(made) == []
+    assert [spot.place for spot in made.fetchable()[1]] == [OTHER]
+    made.resume([ONE])
+    assert taken(made) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_no_more_is_asked_for_than_there_is_room_for() -> None:
+    size = len(batch(0, 3))
+    made = positions(ONE, OTHER, size_max=size)
+    put(made, ONE, 0, 3)
+    # One partition has enough, the other has not.
+    assert [spot.place for spot in made.fetchable()[1]] == [OTHER]
+    put(made, OTHER, 0, 3)
+    assert made.fetchable() == {}
+    made.has_room_news = False
+    taken(made, 3)
+    assert made.has_room_news
+    (spots,) = made.fetchable().values()
+    assert [(spot.place, spot.offset) for spot in spots] == [(ONE, 3)]
+
+
+def test_partitions_take_turns() -> None:
+    made = positions(ONE, OTHER)
+    for begin in (0, 2):
+        put(made, ONE, begin, begin + 2)
+        put(made, OTHER, begin, begin + 2)
+    assert [place for place, _ in taken(made)] == [0, 0, 1, 1, 0, 0, 1, 1]
+
+
+def test_a_position_passes_by_markers_and_what_was_aborted() -> None:
+    marker = Marker(
+        type=MarkerType.ABORT,
+        producer_id=7,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        offset=4,
+        timestamp_ms=0,
+    )
+    batches = b"".join(
+        (
+            batch(0, 2),
+            batch(2, 4, producer_id=7),
+            encode_marker(marker, leader_epoch=0),
+        )
+    )
+    made = positions(ONE)
+    made.put(spot_of(made, ONE), Chunk(ONE, batches, [AbortedTransaction(7, 2)], 0))
+    assert taken(made) == [(0, 0), (0, 1)]
+    assert made.position(ONE) == 5
+
+
+def test_a_damaged_batch_is_raised_and_fetched_again() -> None:
+    made = positions(ONE)
+    damaged = bytearray(batch(2, 4))
+    damaged[-1] ^= 1
+    made.put(spot_of(made, ONE), Chunk(ONE, batch(0, 2) + bytes(damaged), (), 0))
+    # What is good and stands before it is not held back.
+    assert taken(made, 2) == [(0, 0), (0, 1)]
+    with pytest.raises(CorruptMessage):
+        taken(made)
+    assert made.position(ONE) == 2
+    put(made, ONE, 2, 4)
+    assert taken(made) == [(0, 2), (0, 3)]
+    with pytest.raises(RecordListTooLarge):
+        Chunk(ONE, batch(0, 9)[:100], (), 0)
+
+
+def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
+    made = positions(ONE)
+    put(made, ONE, 0, 4, epoch=3)
+    assert taken(made, 2) == [(0, 0), (0, 1)]
+    made.learn_leaders({ONE: (2, 5)})
+    (spot,) = made.wanted()
+    assert (spot.want, spot.offset, spot.epoch, spot.leader_epoch) == (Want.CHECK, 2, 3, 5)
+    # Nothing is handed out until it has answered, and its position is still known.
+    assert taken(made) == []
+    assert made.position(ONE) == 2
+    # Older news change nothing.
+    made.learn_leaders({ONE: (1, 4)})
+    assert made.wanted() == [spot]
+    made.located(spot, 2, 3)
+    assert made.wanted() == []
+    assert made.fetchable().keys() == {2}
+    # What was read in the old epoch is not asked for again.
+    put(made, ONE, 2, 4, epoch=3)
+    assert taken(made) == [(0, 2), (0, 3)]
+    made.learn_leaders({ONE: (2, 5)})
+    assert made.wanted() == []
+
+
+def test_records_that_are_handed_back_come_again() -> None:
+    made = positions(ONE)
+    put(made, ONE, 0, 5)
+    records = made.take(4)
+    made.hand_back(records[2:])
+    assert made.position(ONE) == 2
+    put(made, ONE, 0, 5)
+    assert taken(made) == [(0, 2), (0, 3), (0, 4)]
