@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from examples import kill_and_recover, produce_and_consume
+from examples import billing, kill_and_recover, produce_and_consume
 from rich.console import Console
 
 from semel.testing import Broker
@@ -22,6 +22,12 @@ def test_nothing_is_lost_under_kills() -> None:
 
 def test_what_is_produced_is_consumed(semel_broker: Broker) -> None:
     assert produce_and_consume.main(semel_broker.bootstrap_servers) == produce_and_consume.GREETINGS
+
+
+def test_orders_are_billed_and_what_cannot_be_is_laid_aside(semel_broker: Broker) -> None:
+    invoices, unbilled = billing.main(semel_broker.bootstrap_servers)
+    assert invoices == {"ada": "3 x apple: 1.20 EUR", "bob": "2 x pear: 1.10 EUR"}
+    assert unbilled == ["eve"]
 
 
 def test_a_broker_is_embedded_in_pytest() -> None:

@@ -93,6 +93,37 @@ def test_a_member_that_is_thrown_out_at_work_commits_nothing_and_comes_back(
     assert seen.count(b"000000") == 2
 
 
+def test_a_member_that_finds_itself_thrown_out_while_it_works_commits_nothing(
+    topics: Topics,
+) -> None:
+    app = App(topics.servers)
+    is_thrown_out, has_noticed = threading.Event(), threading.Event()
+
+    @app.listener(topics.source, group=topics.group, name="copy", **ATTENTIVE)
+    @app.transactional
+    def copy(record: Record, out: Transaction) -> None:
+        if not is_thrown_out.is_set():
+            throw_out_members(topics)
+            is_thrown_out.set()
+            assert has_noticed.wait(60)
+        out.send(topics.target, value=record.value)
+
+    fill(topics.servers, topics.source, numbers(20))
+
+    async def scenario() -> int:
+        async with app.running() as run:
+            (member,) = run._all()
+            await until(lambda: len(run.counts()["copy"].partitions) == 2)
+            generation_id = member.consumer.membership.generation_id
+            await until(lambda: member.consumer.membership.generation_id != generation_id)
+            has_noticed.set()
+            await run.idle()
+        return run.counts()["copy"].transactions_aborted
+
+    assert asyncio.run(scenario()) == 1
+    assert values(topics.servers, topics.target) == numbers(20)
+
+
 def test_an_application_whose_producer_was_shut_out_makes_another(topics: Topics) -> None:
     prefix = f"{topics.group}-id"
     app = App(topics.servers, transactional_id_prefix=prefix)

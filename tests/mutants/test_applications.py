@@ -1,0 +1,96 @@
+"""The rules of listeners are left out one by one; a named test must find each absence."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from app import test_failing, test_moving
+from semel.app.delivery import InTransactions, Offsets
+from semel.app.member import Member
+from semel.app.outbox import Outbox
+from semel.app.portion import Portion
+from semel.app.turn import Steps, one_by_one
+from semel.client.producing.coordination import GroupMetadata
+from support.app_topics import Topics
+from support.app_topics import topics as topics
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+Kill = Callable[[Topics], None]
+
+
+def offsets_tell_nothing_of_the_generation(patch: pytest.MonkeyPatch) -> None:
+    deliver = InTransactions.deliver
+
+    async def as_anybody(
+        self: InTransactions, records: Sequence[Any], offsets: Offsets, member: GroupMetadata
+    ) -> None:
+        await deliver(self, records, offsets, GroupMetadata(member.group_id))
+
+    patch.setattr(InTransactions, "deliver", as_anybody)
+
+
+def the_generation_is_that_of_the_delivery(patch: pytest.MonkeyPatch) -> None:
+    settle = Member._settle
+
+    async def late(self: Member, portion: Any, outcome: Any, membership: GroupMetadata) -> None:
+        await settle(self, portion, outcome, self.consumer.membership)
+
+    patch.setattr(Member, "_settle", late)
+
+
+def what_was_aborted_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
+    async def stay(self: Member, firsts: object) -> None: ...
+
+    patch.setattr(Member, "_return_to_committed", stay)
+
+
+def a_partition_goes_on_behind_a_record_that_rests(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Member, "_hold_and_let_go", lambda self: None)
+
+
+def a_failed_call_keeps_what_it_sent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Outbox, "cut", lambda self, count: None)
+
+
+def a_stop_lets_the_turn_go_on(patch: pytest.MonkeyPatch) -> None:
+    def patient(self: Member, portion: Portion, began_at_ms: float) -> Steps:
+        standing, rules = self._standing, self._listener.rules
+        return one_by_one(portion, rules, self._make_outbox(), standing.attempts_of, lambda: False)
+
+    patch.setattr(Member, "_steps", patient)
+
+
+def order_is_kept(where: Topics) -> None:
+    test_failing.test_what_passes_is_tried_again_and_the_order_is_kept(where, True)
+
+
+PLANTS: list[tuple[Plant, Kill]] = [
+    (
+        offsets_tell_nothing_of_the_generation,
+        test_moving.test_a_member_that_is_thrown_out_at_work_commits_nothing_and_comes_back,
+    ),
+    (
+        the_generation_is_that_of_the_delivery,
+        test_moving.test_a_member_that_finds_itself_thrown_out_while_it_works_commits_nothing,
+    ),
+    (
+        what_was_aborted_is_not_read_again,
+        test_moving.test_an_application_whose_producer_was_shut_out_makes_another,
+    ),
+    (a_partition_goes_on_behind_a_record_that_rests, order_is_kept),
+    (a_failed_call_keeps_what_it_sent, order_is_kept),
+    (
+        a_stop_lets_the_turn_go_on,
+        test_moving.test_a_stop_finishes_the_record_at_work_and_begins_no_other,
+    ),
+]
+
+
+@pytest.mark.parametrize(("plant", "kill"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+def test_a_rule_that_is_left_out_is_missed(
+    plant: Plant, kill: Kill, topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        kill(topics)
