@@ -58,12 +58,15 @@ async def ends_of(
 
 
 async def offsets_at_or_end(
-    cluster: Cluster, partitions: Collection[TopicPartition], timestamp_ms: int
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    timestamp_ms: int,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
     """As `offsets_at`, with the end of a partition that has nothing so young."""
-    found = await offsets_at(cluster, dict.fromkeys(partitions, timestamp_ms))
+    found = await offsets_at(cluster, dict.fromkeys(partitions, timestamp_ms), isolation)
     too_old = [partition for partition, offset in found.items() if offset < 0]
-    return found | await ends_of(cluster, too_old)
+    return found | await ends_of(cluster, too_old, isolation)
 
 
 def _request(

@@ -3,13 +3,14 @@
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from semel.client.consuming.actions import Tell
 from semel.client.consuming.callbacks import Callbacks
+from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
 from semel.client.consuming.engine import Engine
 from semel.client.consuming.positions import Want
@@ -17,14 +18,12 @@ from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.transaction import NotInOrder
-from semel.errors import SemelError
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Listener = Callable[[Sequence[TopicPartition]], Awaitable[object] | object]
-Offsets = Mapping[TopicPartition, int]
 
 _Result = TypeVar("_Result")
 
@@ -186,45 +185,46 @@ class AsyncConsumer:
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out."""
-        return await self._engine.position(partition)
+        return await self._engine.seeking.position(partition)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at this offset."""
-        self._engine.seek(partition, offset)
+        self._engine.seeking.seek(partition, offset)
 
     async def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first record of these partitions; of all, if none is named."""
-        await self._engine.seek_to(Want.EARLIEST, partitions)
+        await self._engine.seeking.seek_to(Want.EARLIEST, partitions)
 
     async def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record that may be read."""
-        await self._engine.seek_to(Want.LATEST, partitions)
+        await self._engine.seeking.seek_to(Want.LATEST, partitions)
 
     async def seek_to_time(
         self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
     ) -> None:
         """Go on at the first record of this time or later, or at the end if there is none."""
-        await self._engine.seek_to_time(timestamp_ms, partitions)
+        await self._engine.seeking.seek_to_time(timestamp_ms, partitions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""
-        self._engine.pause(partitions)
+        self._engine.seeking.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
-        self._engine.resume(partitions)
+        self._engine.seeking.resume(partitions)
 
     async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or what was handed out; CommitFailed if it was shut out."""
-        await self._engine.commit(self._engine.committable(offsets))
+        commits = self._engine.commits
+        await commits.commit(commits.offsets(offsets))
 
     def commit_later(
         self,
         offsets: Offsets | None = None,
-        on_done: Callable[[Offsets, SemelError | None], object] | None = None,
+        on_done: OnDone | None = None,
     ) -> None:
         """As `commit`, without waiting; later ones are sent after earlier ones."""
-        self._engine.commit_later(self._engine.committable(offsets), on_done)
+        self._engine.commit_later(offsets, on_done)
 
     async def committed(
         self, partitions: Collection[TopicPartition] | None = None
@@ -234,7 +234,7 @@ class AsyncConsumer:
 
     async def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition has between its position and its end."""
-        return await self._engine.lag()
+        return await self._engine.seeking.lag()
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

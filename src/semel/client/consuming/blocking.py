@@ -5,12 +5,13 @@ Records are opened in the caller's thread, and so are the application's callback
 
 import re
 import threading
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from semel.client.consuming.actions import Tell
 from semel.client.consuming.callbacks import Callbacks
+from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
 from semel.client.consuming.engine import Engine
 from semel.client.consuming.loop_thread import LoopThread
@@ -19,14 +20,12 @@ from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.transaction import NotInOrder
-from semel.errors import SemelError
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Listener = Callable[[Sequence[TopicPartition]], object]
-Offsets = Mapping[TopicPartition, int]
 
 _Result = TypeVar("_Result")
 
@@ -199,45 +198,45 @@ class Consumer:
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out."""
-        return self._call(lambda engine: engine.position(partition))
+        return self._call(lambda engine: engine.seeking.position(partition))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at this offset."""
-        self._do(lambda engine: engine.seek(partition, offset))
+        self._do(lambda engine: engine.seeking.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on at the first record of these partitions; of all, if none is named."""
-        self._call(lambda engine: engine.seek_to(Want.EARLIEST, partitions))
+        self._call(lambda engine: engine.seeking.seek_to(Want.EARLIEST, partitions))
 
     def seek_to_end(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """Go on behind the last record that may be read."""
-        self._call(lambda engine: engine.seek_to(Want.LATEST, partitions))
+        self._call(lambda engine: engine.seeking.seek_to(Want.LATEST, partitions))
 
     def seek_to_time(
         self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
     ) -> None:
         """Go on at the first record of this time or later, or at the end if there is none."""
-        self._call(lambda engine: engine.seek_to_time(timestamp_ms, partitions))
+        self._call(lambda engine: engine.seeking.seek_to_time(timestamp_ms, partitions))
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""
-        self._do(lambda engine: engine.pause(partitions))
+        self._do(lambda engine: engine.seeking.pause(partitions))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out records of these partitions again."""
-        self._do(lambda engine: engine.resume(partitions))
+        self._do(lambda engine: engine.seeking.resume(partitions))
 
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or what was handed out; CommitFailed if it was shut out."""
-        self._call(lambda engine: engine.commit(engine.committable(offsets)))
+        self._call(lambda engine: engine.commits.commit(engine.commits.offsets(offsets)))
 
     def commit_later(
         self,
         offsets: Offsets | None = None,
-        on_done: Callable[[Offsets, SemelError | None], object] | None = None,
+        on_done: OnDone | None = None,
     ) -> None:
         """As `commit`, without waiting; later ones are sent after earlier ones."""
-        self._do(lambda engine: engine.commit_later(engine.committable(offsets), on_done))
+        self._do(lambda engine: engine.commit_later(offsets, on_done))
 
     def committed(
         self, partitions: Collection[TopicPartition] | None = None
@@ -247,7 +246,7 @@ class Consumer:
 
     def lag(self) -> dict[TopicPartition, int]:
         """How many offsets each assigned partition has between its position and its end."""
-        return self._call(lambda engine: engine.lag())
+        return self._call(lambda engine: engine.seeking.lag())
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:

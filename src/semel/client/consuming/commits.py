@@ -1,13 +1,16 @@
 """Commits of a consumer, one after the other, and what their refusals mean."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
 
 from semel.client.consuming.actions import NOBODY, Identity
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.coordination import Coordination
-from semel.client.consuming.positions import Position
+from semel.client.consuming.positions import Position, Positions
 from semel.client.consuming.refusals import CommitFailed
+from semel.client.consuming.settings import ConsumerSettings
 from semel.errors import (
     IllegalGeneration,
     RebalanceInProgress,
@@ -17,25 +20,90 @@ from semel.errors import (
 )
 from semel.types import TopicPartition
 
-Committable = Mapping[TopicPartition, Position]
+Offsets = Mapping[TopicPartition, int]
+OnDone = Callable[[Offsets, SemelError | None], object]
 
 
 class Commits:
-    def __init__(self, coordination: Coordination, attendance: Callable[[], Attendance | None]):
+    def __init__(
+        self,
+        coordination: Coordination,
+        positions: Positions,
+        settings: ConsumerSettings,
+        attendance: Callable[[], Attendance | None],
+    ) -> None:
         self._coordination = coordination
+        self._positions = positions
+        self._settings = settings
         self._attendance = attendance
+        self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
+        self._automatic_last: dict[TopicPartition, Position] = {}
+        self._wait_until_next()
 
-    async def commit(self, offsets: Committable, timeout_ms: int) -> None:
+    def offsets(self, offsets: Offsets | None) -> Mapping[TopicPartition, Position]:
+        """What is to be committed: this, or all that was handed out by now."""
+        if offsets is None:
+            return self._positions.delivered()
+        return {TopicPartition(*place): Position(offset) for place, offset in offsets.items()}
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, Position], timeout_ms: int | None = None
+    ) -> None:
         """Later ones wait for earlier ones, so that the last one asked for holds."""
         async with self._turn:
             if not offsets:
                 return
             identity = self._identity()
             try:
-                await self._coordination.commit(offsets, identity, timeout_ms)
+                await self._coordination.commit(
+                    offsets, identity, timeout_ms or self._settings.block_timeout_ms
+                )
             except RequestError as error:
                 raise self._judged(identity, error) from error
+
+    def later(
+        self, offsets: Mapping[TopicPartition, Position], on_done: OnDone | None
+    ) -> Coroutine[Any, Any, None]:
+        async def work() -> None:
+            outcome: SemelError | None = None
+            try:
+                await self.commit(offsets)
+            except SemelError as error:
+                outcome = error
+            if on_done is None:
+                return
+            plain = {place: position.offset for place, position in offsets.items()}
+            try:
+                on_done(plain, outcome)
+            except Exception as error:  # noqa: BLE001 - a callback must not end the consumer.
+                self._loop.call_exception_handler(
+                    {"message": "a commit callback failed", "exception": error}
+                )
+
+        return work()
+
+    # By itself
+
+    @property
+    def is_due(self) -> bool:
+        return self._settings.enable_auto_commit and self._loop.time() >= self._due_at_s
+
+    def _wait_until_next(self) -> None:
+        self._due_at_s = self._loop.time() + self._settings.auto_commit_interval_ms / 1000
+
+    async def automatic(self, places: Collection[TopicPartition] | None = None) -> None:
+        """What is refused is committed the next time, or by whoever has the partition then."""
+        if not self._settings.enable_auto_commit:
+            return
+        self._wait_until_next()
+        offsets = self._positions.delivered(places)
+        if any(self._automatic_last.get(place) != offsets[place] for place in offsets):
+            with suppress(SemelError):
+                await self.commit(offsets, self._settings.request_timeout_ms)
+                self._automatic_last |= offsets
+
+    # As whom
 
     def _identity(self) -> Identity:
         attendance = self._attendance()

@@ -7,7 +7,7 @@ told (`Tell`) in place of records, and goes on when that is done.
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
@@ -15,20 +15,19 @@ from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
 from semel.client.consuming.actions import NOBODY, Kind, Tell
 from semel.client.consuming.attendance import Attendance
-from semel.client.consuming.commits import Commits, Committable
+from semel.client.consuming.commits import Commits, Offsets, OnDone
 from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.fetching import Fetching
 from semel.client.consuming.locating import Locating
 from semel.client.consuming.membership import Membership
-from semel.client.consuming.positions import Position, Positions, Want
-from semel.client.consuming.refusals import NoOffset
+from semel.client.consuming.positions import Positions, Want
+from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.consuming.watching import Watching, matching
-from semel.client.offsets import ends_of, offsets_at_or_end
 from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.transaction import NotInOrder
 from semel.client.security import PLAINTEXT
-from semel.errors import RequestTimedOut, SemelError, UnknownTopicOrPartition
+from semel.errors import SemelError
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -73,10 +72,13 @@ class Engine:
             else None
         )
         self._commits = (
-            Commits(self._coordination, lambda: self._attendance) if self._coordination else None
+            Commits(self._coordination, self.positions, settings, lambda: self._attendance)
+            if self._coordination is not None
+            else None
         )
-        self._committed_last: Committable = {}
-        self._commit_at_s = self.loop.time() + settings.auto_commit_interval_ms / 1000
+        self.seeking = Seeking(
+            self._asking, self.positions, settings, self.pump, self._news, self.check_open
+        )
         self._watching = Watching(
             self._asking, fetching, self.positions, settings, self.pump, self._report
         )
@@ -246,7 +248,7 @@ class Engine:
             self._errors
             or self._stopping.is_set()
             or (attendance is not None and not attendance.is_quiet)
-            or self._is_commit_due
+            or (self._commits is not None and self._commits.is_due)
         ):
             return None
         if attendance is not None:
@@ -291,140 +293,32 @@ class Engine:
                 raise attendance.membership.fatal
         if self._errors:
             raise self._errors.popleft()
-        if self._is_commit_due:
-            self._start(self.commit_automatically())
+        if self._commits is not None and self._commits.is_due:
+            self._start(self._commits.automatic())
         return None
-
-    async def position(self, place: TopicPartition) -> int:
-        await self._located([place])
-        return self.positions.position(place) or 0
-
-    async def _located(self, places: Collection[TopicPartition]) -> None:
-        try:
-            async with asyncio.timeout(self.settings.block_timeout_ms / 1000):
-                while True:
-                    self.check_open()
-                    self._news.clear()
-                    self.check_assigned(places)
-                    wants = {spot.place: spot.want for spot in self.positions.spots(places)}
-                    for place, want in wants.items():
-                        if want is Want.SEEK:
-                            raise NoOffset(f"{place} has no position: seek to one")
-                    if not any(wants.values()):
-                        return
-                    await self._news.wait()
-        except TimeoutError:
-            raise RequestTimedOut("positions are not known in time") from None
-
-    def check_assigned(self, places: Collection[TopicPartition]) -> None:
-        for place in places:
-            if place not in self.positions.places:
-                raise UnknownTopicOrPartition(f"{place} is not assigned to this consumer")
-
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        self.check_assigned([place])
-        self.positions.seek(place, offset)
-        self.pump()
-
-    async def seek_to(self, want: Want, places: Collection[TopicPartition] | None) -> None:
-        chosen = self.positions.places if places is None else places
-        self.check_assigned(chosen)
-        for place in chosen:
-            self.positions.require(place, want)
-        self.pump()
-        await self._located(chosen)
-
-    async def seek_to_time(
-        self, timestamp_ms: int, places: Collection[TopicPartition] | None
-    ) -> None:
-        chosen = self.positions.places if places is None else places
-        self.check_assigned(chosen)
-        found = await offsets_at_or_end(self._asking, chosen, timestamp_ms)
-        for place, offset in found.items():
-            self.seek(place, offset)
-
-    def pause(self, places: Collection[TopicPartition]) -> None:
-        self.check_assigned(places)
-        self.positions.pause(places)
-
-    def resume(self, places: Collection[TopicPartition]) -> None:
-        self.check_assigned(places)
-        self.positions.resume(places)
-        self.pump()
-
-    async def lag(self) -> dict[TopicPartition, int]:
-        places = self.positions.places
-        ends = await ends_of(self._asking, places, self.settings.isolation)
-        await self._located(places)
-        delivered = self.positions.delivered()
-        return {
-            place: max(0, ends[place] - position.offset)
-            for place, position in delivered.items()
-            if place in ends
-        }
 
     # Commits
 
-    def _group(self) -> tuple[Coordination, Commits]:
-        if self._coordination is None or self._commits is None:
-            raise NotInOrder("a consumer without a group has nothing to commit to")
-        return self._coordination, self._commits
-
-    def committable(self, offsets: Mapping[TopicPartition, int] | None) -> Committable:
-        if offsets is None:
-            return self.positions.delivered()
-        return {TopicPartition(*place): Position(offset) for place, offset in offsets.items()}
-
-    async def commit(self, offsets: Committable) -> None:
-        _, commits = self._group()
-        await commits.commit(offsets, self.settings.block_timeout_ms)
-
-    def commit_later(
-        self,
-        offsets: Committable,
-        on_done: Callable[[Mapping[TopicPartition, int], SemelError | None], object] | None,
-    ) -> None:
-        self._group()
-
-        async def work() -> None:
-            outcome: SemelError | None = None
-            try:
-                await self.commit(offsets)
-            except SemelError as error:
-                outcome = error
-            if on_done is not None:
-                plain = {place: position.offset for place, position in offsets.items()}
-                try:
-                    on_done(plain, outcome)
-                except Exception as error:  # noqa: BLE001 - a callback must not end the consumer.
-                    self.loop.call_exception_handler(
-                        {"message": "a commit callback failed", "exception": error}
-                    )
-
-        self._start(work())
-
     @property
-    def _is_commit_due(self) -> bool:
-        return self.settings.enable_auto_commit and self.loop.time() >= self._commit_at_s
+    def commits(self) -> Commits:
+        if self._commits is None:
+            raise NotInOrder("a consumer without a group has nothing to commit to")
+        return self._commits
+
+    def commit_later(self, offsets: Offsets | None, on_done: OnDone | None) -> None:
+        self._start(self.commits.later(self.commits.offsets(offsets), on_done))
 
     async def commit_automatically(self, places: Collection[TopicPartition] | None = None) -> None:
-        """What is refused is committed the next time, or by whoever has the partition then."""
-        if not self.settings.enable_auto_commit:
-            return
-        self._commit_at_s = self.loop.time() + self.settings.auto_commit_interval_ms / 1000
-        offsets = self.positions.delivered(places)
-        if any(self._committed_last.get(place) != offsets[place] for place in offsets):
-            with suppress(SemelError):
-                _, commits = self._group()
-                await commits.commit(offsets, self.settings.request_timeout_ms)
-                self._committed_last = {**self._committed_last, **offsets}
+        if self._commits is not None:
+            await self._commits.automatic(places)
 
     async def committed(
         self, places: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, int]:
-        coordination, _ = self._group()
+        if self._coordination is None:
+            raise NotInOrder("a consumer without a group has committed nothing")
         chosen = self.positions.places if places is None else places
-        found = await coordination.committed(chosen)
+        found = await self._coordination.committed(chosen)
         return {place: position.offset for place, position in found.items()}
 
     @property
