@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(CURDIR)/build/compiled
 SEEDS ?= 1000
 
-.PHONY: help demo test chaos peers check format bench bench-peers sim messages clean
+.PHONY: help demo test test-compiled chaos peers check format bench bench-peers sim messages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -17,11 +18,23 @@ $(READY): pyproject.toml requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
+# The wheel that SEMEL_COMPILE=1 makes, beside the source; an empty folder where that cannot be.
+$(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
+	rm -rf $(COMPILED) build/lib* build/temp* build/wheel && mkdir -p $(COMPILED)
+	@echo "compiling, which takes minutes, once …"
+	@SEMEL_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel . \
+	    && $(BIN)/python -m pip install --quiet --no-deps --target $(COMPILED) build/wheel/*.whl \
+	    || echo "it could not be compiled: what follows is about plain Python"
+	@touch $@
+
 demo: $(READY)  ## A PySpark pipeline under kills: exactly once beside at least once
 	$(BIN)/python -m examples.demo
 
 test: $(READY)  ## All tests that need nothing but PyPI
 	$(BIN)/python -m pytest -q
+
+test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled modules
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q --ignore=tests/mutants --ignore=tests/spark
 
 chaos: $(READY)  ## Kill every process of a pipeline at every step; takes a quarter of an hour
 	$(BIN)/python -m pytest -q -m chaos -o timeout=1800 tests/spark
@@ -50,8 +63,8 @@ messages: $(READY)  ## Generate src/semel/wire/messages and COMPATIBILITY.md aga
 sim: $(READY)  ## Simulate SEEDS=n runs with crashes and power losses
 	$(BIN)/python -m semel.verify --seeds $(SEEDS)
 
-bench: $(READY)  ## Measure, as ratios within one run; results in bench/results
-	$(BIN)/python -m bench
+bench: $(COMPILED)/.ready  ## Measure, as ratios within one run; results in bench/results
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench
 
 bench-peers: $(READY)  ## Measure pipelines beside Spark's own Kafka connector, from Maven Central
 	$(BIN)/python -m bench --peers

@@ -37,7 +37,9 @@ def extensions() -> dict[str, Any]:
         return {"setup_requires": ["mypy>=1.13"]}
     options = ["--follow-imports=silent", "--ignore-missing-imports", "--config-file="]
     sources = [f"src/semel/{module}.py" for module in COMPILED.split()]
-    built = mypycify([*options, *sources], opt_level="1", debug_level="0", group_name="semel")
+    built = mypycify(
+        [*options, *sources], opt_level="2", debug_level="0", multi_file=True, group_name="semel"
+    )
     return {"ext_modules": built}
 
 

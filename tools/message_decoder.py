@@ -130,29 +130,31 @@ class Decoder:
             self.code.line("position = end")
 
     def _array(self, field: Field, flexible: bool, target: str) -> None:
-        self._length("count", "array", flexible)
+        # Each array has its own: compiled, a loop would follow a count that is changed within it.
+        count = self.code.name(target, "count")
+        self._length(count, "array", flexible)
         if field.structure is not None:
             inner, size_min = field.structure.name, field.structure.wire_size_min()
         else:
             inner = {"string": "str", "uuid": "bytes", "bool": "bool"}.get(field.kind, "int")
             size_min = self._element_size_min(field, flexible)
         self.code.line(f"{target}: list[{inner}]{' | None' if field.nullable else ''}")
-        self._null(field, "count", flexible, target)
-        room = " or count > room" if _is_counted(field) else ""
-        with self.code.block(f"elif count * {size_min} > limit - position{room}:"):
-            self.code.line(f'raise Malformed(f"{field.name} cannot have {{count}} elements")')
+        self._null(field, count, flexible, target)
+        room = f" or {count} > room" if _is_counted(field) else ""
+        with self.code.block(f"elif {count} * {size_min} > limit - position{room}:"):
+            self.code.line(f'raise Malformed(f"{field.name} cannot have {{{count}}} elements")')
         with self.code.block("else:"):
             if field.structure is None and field.kind in FIXED:
                 letter, size = FIXED[field.kind]
                 assert len(letter) == 1, f"{target}: arrays of ids are not in any served message"
                 self.code.line(
-                    f'{target} = list(unpack_from(f">{{count}}{letter}", buffer, position))'
+                    f'{target} = list(unpack_from(f">{{{count}}}{letter}", buffer, position))'
                 )
-                self.code.line(f"position += count * {size}")
+                self.code.line(f"position += {count} * {size}")
                 return
-            self.code.line("room -= count")
+            self.code.line(f"room -= {count}")
             self.code.line(f"{target} = []")
-            with self.code.block("for _ in range(count):"):
+            with self.code.block(f"for _ in range({count}):"):
                 if field.structure is not None:
                     built = self._structure(field.structure, target)
                 else:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 RESERVED = frozenset(
     {
-        "buffer", "position", "limit", "message", "pieces", "output", "write", "size", "count",
+        "buffer", "position", "limit", "message", "pieces", "output", "write", "size",
         "end", "view", "room", "tag", "text", "tag_count", "struct", "uvarint",
     }
 )  # fmt: skip

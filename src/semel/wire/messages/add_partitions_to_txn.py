@@ -52,17 +52,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
         end = position + size
         v3_and_below_transactional_id = str(buffer[position:end], "utf-8")
         position = end
-    v3_and_below_producer_id, v3_and_below_producer_epoch, count = _unpack_qhi(buffer, position)
+    v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics_count = _unpack_qhi(buffer, position)
     position += 14
     v3_and_below_topics: list[AddPartitionsToTxnTopic]
-    if count < 0:
+    if v3_and_below_topics_count < 0:
         raise Malformed("v3_and_below_topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"v3_and_below_topics cannot have {count} elements")
+    elif v3_and_below_topics_count * 6 > limit - position or v3_and_below_topics_count > room:
+        raise Malformed(f"v3_and_below_topics cannot have {v3_and_below_topics_count} elements")
     else:
-        room -= count
+        room -= v3_and_below_topics_count
         v3_and_below_topics = []
-        for _ in range(count):
+        for _ in range(v3_and_below_topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -71,16 +71,16 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
                 end = position + size
                 v3_and_below_topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            v3_and_below_topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             v3_and_below_topics_partitions: list[int]
-            if count < 0:
+            if v3_and_below_topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif v3_and_below_topics_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {v3_and_below_topics_partitions_count} elements")
             else:
-                v3_and_below_topics_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                v3_and_below_topics_partitions = list(unpack_from(f">{v3_and_below_topics_partitions_count}i", buffer, position))
+                position += v3_and_below_topics_partitions_count * 4
             v3_and_below_topics.append(AddPartitionsToTxnTopic(v3_and_below_topics_name, v3_and_below_topics_partitions))
     if position > limit:
         raise Malformed("the message is cut short")
@@ -121,20 +121,20 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
         end = position + size
         v3_and_below_transactional_id = str(buffer[position:end], "utf-8")
         position = end
-    v3_and_below_producer_id, v3_and_below_producer_epoch, count = _unpack_qhB(buffer, position)
+    v3_and_below_producer_id, v3_and_below_producer_epoch, v3_and_below_topics_count = _unpack_qhB(buffer, position)
     position += 11
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if v3_and_below_topics_count > 127:
+        v3_and_below_topics_count, position = read_uvarint(buffer, position - 1)
+    v3_and_below_topics_count -= 1
     v3_and_below_topics: list[AddPartitionsToTxnTopic]
-    if count < 0:
+    if v3_and_below_topics_count < 0:
         raise Malformed("v3_and_below_topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"v3_and_below_topics cannot have {count} elements")
+    elif v3_and_below_topics_count * 3 > limit - position or v3_and_below_topics_count > room:
+        raise Malformed(f"v3_and_below_topics cannot have {v3_and_below_topics_count} elements")
     else:
-        room -= count
+        room -= v3_and_below_topics_count
         v3_and_below_topics = []
-        for _ in range(count):
+        for _ in range(v3_and_below_topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -146,19 +146,19 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTx
                 end = position + size
                 v3_and_below_topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            v3_and_below_topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if v3_and_below_topics_partitions_count > 127:
+                v3_and_below_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            v3_and_below_topics_partitions_count -= 1
             v3_and_below_topics_partitions: list[int]
-            if count < 0:
+            if v3_and_below_topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif v3_and_below_topics_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {v3_and_below_topics_partitions_count} elements")
             else:
-                v3_and_below_topics_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                v3_and_below_topics_partitions = list(unpack_from(f">{v3_and_below_topics_partitions_count}i", buffer, position))
+                position += v3_and_below_topics_partitions_count * 4
             v3_and_below_topics_tag_count = buffer[position]
             position += 1
             if v3_and_below_topics_tag_count:
@@ -253,17 +253,17 @@ class AddPartitionsToTxnResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, results_by_topic_v3_and_below_count = _unpack_ii(buffer, position)
     position += 8
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
-    if count < 0:
+    if results_by_topic_v3_and_below_count < 0:
         raise Malformed("results_by_topic_v3_and_below is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"results_by_topic_v3_and_below cannot have {count} elements")
+    elif results_by_topic_v3_and_below_count * 6 > limit - position or results_by_topic_v3_and_below_count > room:
+        raise Malformed(f"results_by_topic_v3_and_below cannot have {results_by_topic_v3_and_below_count} elements")
     else:
-        room -= count
+        room -= results_by_topic_v3_and_below_count
         results_by_topic_v3_and_below = []
-        for _ in range(count):
+        for _ in range(results_by_topic_v3_and_below_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -272,17 +272,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
                 end = position + size
                 results_by_topic_v3_and_below_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            results_by_topic_v3_and_below_results_by_partition_count, = _unpack_i(buffer, position)
             position += 4
             results_by_topic_v3_and_below_results_by_partition: list[AddPartitionsToTxnPartitionResult]
-            if count < 0:
+            if results_by_topic_v3_and_below_results_by_partition_count < 0:
                 raise Malformed("results_by_partition is null")
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"results_by_partition cannot have {count} elements")
+            elif results_by_topic_v3_and_below_results_by_partition_count * 6 > limit - position or results_by_topic_v3_and_below_results_by_partition_count > room:
+                raise Malformed(f"results_by_partition cannot have {results_by_topic_v3_and_below_results_by_partition_count} elements")
             else:
-                room -= count
+                room -= results_by_topic_v3_and_below_results_by_partition_count
                 results_by_topic_v3_and_below_results_by_partition = []
-                for _ in range(count):
+                for _ in range(results_by_topic_v3_and_below_results_by_partition_count):
                     results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code = _unpack_ih(buffer, position)
                     position += 6
                     results_by_topic_v3_and_below_results_by_partition.append(AddPartitionsToTxnPartitionResult(results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code))
@@ -312,20 +312,20 @@ def _encode_response_v0(message: AddPartitionsToTxnResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToTxnResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, results_by_topic_v3_and_below_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_by_topic_v3_and_below_count > 127:
+        results_by_topic_v3_and_below_count, position = read_uvarint(buffer, position - 1)
+    results_by_topic_v3_and_below_count -= 1
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult]
-    if count < 0:
+    if results_by_topic_v3_and_below_count < 0:
         raise Malformed("results_by_topic_v3_and_below is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"results_by_topic_v3_and_below cannot have {count} elements")
+    elif results_by_topic_v3_and_below_count * 3 > limit - position or results_by_topic_v3_and_below_count > room:
+        raise Malformed(f"results_by_topic_v3_and_below cannot have {results_by_topic_v3_and_below_count} elements")
     else:
-        room -= count
+        room -= results_by_topic_v3_and_below_count
         results_by_topic_v3_and_below = []
-        for _ in range(count):
+        for _ in range(results_by_topic_v3_and_below_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -337,20 +337,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[AddPartitionsToT
                 end = position + size
                 results_by_topic_v3_and_below_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            results_by_topic_v3_and_below_results_by_partition_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if results_by_topic_v3_and_below_results_by_partition_count > 127:
+                results_by_topic_v3_and_below_results_by_partition_count, position = read_uvarint(buffer, position - 1)
+            results_by_topic_v3_and_below_results_by_partition_count -= 1
             results_by_topic_v3_and_below_results_by_partition: list[AddPartitionsToTxnPartitionResult]
-            if count < 0:
+            if results_by_topic_v3_and_below_results_by_partition_count < 0:
                 raise Malformed("results_by_partition is null")
-            elif count * 7 > limit - position or count > room:
-                raise Malformed(f"results_by_partition cannot have {count} elements")
+            elif results_by_topic_v3_and_below_results_by_partition_count * 7 > limit - position or results_by_topic_v3_and_below_results_by_partition_count > room:
+                raise Malformed(f"results_by_partition cannot have {results_by_topic_v3_and_below_results_by_partition_count} elements")
             else:
-                room -= count
+                room -= results_by_topic_v3_and_below_results_by_partition_count
                 results_by_topic_v3_and_below_results_by_partition = []
-                for _ in range(count):
+                for _ in range(results_by_topic_v3_and_below_results_by_partition_count):
                     results_by_topic_v3_and_below_results_by_partition_partition_index, results_by_topic_v3_and_below_results_by_partition_partition_error_code, results_by_topic_v3_and_below_results_by_partition_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if results_by_topic_v3_and_below_results_by_partition_tag_count:

@@ -164,17 +164,17 @@ class ApiVersionsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ApiVersionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    error_code, count = _unpack_hi(buffer, position)
+    error_code, api_keys_count = _unpack_hi(buffer, position)
     position += 6
     api_keys: list[ApiVersion]
-    if count < 0:
+    if api_keys_count < 0:
         raise Malformed("api_keys is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"api_keys cannot have {count} elements")
+    elif api_keys_count * 6 > limit - position or api_keys_count > room:
+        raise Malformed(f"api_keys cannot have {api_keys_count} elements")
     else:
-        room -= count
+        room -= api_keys_count
         api_keys = []
-        for _ in range(count):
+        for _ in range(api_keys_count):
             api_keys_api_key, api_keys_min_version, api_keys_max_version = _unpack_hhh(buffer, position)
             position += 6
             api_keys.append(ApiVersion(api_keys_api_key, api_keys_min_version, api_keys_max_version))
@@ -196,17 +196,17 @@ def _encode_response_v0(message: ApiVersionsResponse) -> list[Buffer]:
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ApiVersionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    error_code, count = _unpack_hi(buffer, position)
+    error_code, api_keys_count = _unpack_hi(buffer, position)
     position += 6
     api_keys: list[ApiVersion]
-    if count < 0:
+    if api_keys_count < 0:
         raise Malformed("api_keys is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"api_keys cannot have {count} elements")
+    elif api_keys_count * 6 > limit - position or api_keys_count > room:
+        raise Malformed(f"api_keys cannot have {api_keys_count} elements")
     else:
-        room -= count
+        room -= api_keys_count
         api_keys = []
-        for _ in range(count):
+        for _ in range(api_keys_count):
             api_keys_api_key, api_keys_min_version, api_keys_max_version = _unpack_hhh(buffer, position)
             position += 6
             api_keys.append(ApiVersion(api_keys_api_key, api_keys_min_version, api_keys_max_version))
@@ -231,20 +231,20 @@ def _encode_response_v1(message: ApiVersionsResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    error_code, count = _unpack_hB(buffer, position)
+    error_code, api_keys_count = _unpack_hB(buffer, position)
     position += 3
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if api_keys_count > 127:
+        api_keys_count, position = read_uvarint(buffer, position - 1)
+    api_keys_count -= 1
     api_keys: list[ApiVersion]
-    if count < 0:
+    if api_keys_count < 0:
         raise Malformed("api_keys is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"api_keys cannot have {count} elements")
+    elif api_keys_count * 7 > limit - position or api_keys_count > room:
+        raise Malformed(f"api_keys cannot have {api_keys_count} elements")
     else:
-        room -= count
+        room -= api_keys_count
         api_keys = []
-        for _ in range(count):
+        for _ in range(api_keys_count):
             api_keys_api_key, api_keys_min_version, api_keys_max_version, api_keys_tag_count = _unpack_hhhB(buffer, position)
             position += 7
             if api_keys_tag_count:
@@ -265,20 +265,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
             if tag_end > limit:
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
-                count = buffer[position]
+                supported_features_2_count = buffer[position]
                 position += 1
-                if count > 127:
-                    count, position = read_uvarint(buffer, position - 1)
-                count -= 1
+                if supported_features_2_count > 127:
+                    supported_features_2_count, position = read_uvarint(buffer, position - 1)
+                supported_features_2_count -= 1
                 supported_features_2: list[SupportedFeatureKey]
-                if count < 0:
+                if supported_features_2_count < 0:
                     raise Malformed("supported_features is null")
-                elif count * 6 > limit - position or count > room:
-                    raise Malformed(f"supported_features cannot have {count} elements")
+                elif supported_features_2_count * 6 > limit - position or supported_features_2_count > room:
+                    raise Malformed(f"supported_features cannot have {supported_features_2_count} elements")
                 else:
-                    room -= count
+                    room -= supported_features_2_count
                     supported_features_2 = []
-                    for _ in range(count):
+                    for _ in range(supported_features_2_count):
                         size = buffer[position]
                         position += 1
                         if size > 127:
@@ -301,20 +301,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ApiVersionsRespo
                 position += 8
                 finalized_features_epoch = finalized_features_epoch_2
             elif tag_2 == 2:
-                count = buffer[position]
+                finalized_features_2_count = buffer[position]
                 position += 1
-                if count > 127:
-                    count, position = read_uvarint(buffer, position - 1)
-                count -= 1
+                if finalized_features_2_count > 127:
+                    finalized_features_2_count, position = read_uvarint(buffer, position - 1)
+                finalized_features_2_count -= 1
                 finalized_features_2: list[FinalizedFeatureKey]
-                if count < 0:
+                if finalized_features_2_count < 0:
                     raise Malformed("finalized_features is null")
-                elif count * 6 > limit - position or count > room:
-                    raise Malformed(f"finalized_features cannot have {count} elements")
+                elif finalized_features_2_count * 6 > limit - position or finalized_features_2_count > room:
+                    raise Malformed(f"finalized_features cannot have {finalized_features_2_count} elements")
                 else:
-                    room -= count
+                    room -= finalized_features_2_count
                     finalized_features_2 = []
-                    for _ in range(count):
+                    for _ in range(finalized_features_2_count):
                         size = buffer[position]
                         position += 1
                         if size > 127:

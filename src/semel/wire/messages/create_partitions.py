@@ -45,17 +45,17 @@ class CreatePartitionsRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[CreatePartitionsTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 10 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 10 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -64,31 +64,31 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_count, count = _unpack_ii(buffer, position)
+            topics_count_2, topics_assignments_count = _unpack_ii(buffer, position)
             position += 8
             topics_assignments: list[CreatePartitionsAssignment] | None
-            if count < 0:
-                if count != -1:
+            if topics_assignments_count < 0:
+                if topics_assignments_count != -1:
                     raise Malformed("assignments has a negative length")
                 topics_assignments = None
-            elif count * 4 > limit - position or count > room:
-                raise Malformed(f"assignments cannot have {count} elements")
+            elif topics_assignments_count * 4 > limit - position or topics_assignments_count > room:
+                raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
-                room -= count
+                room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(count):
-                    count, = _unpack_i(buffer, position)
+                for _ in range(topics_assignments_count):
+                    topics_assignments_broker_ids_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_assignments_broker_ids: list[int]
-                    if count < 0:
+                    if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"broker_ids cannot have {count} elements")
+                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                        raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
-                        topics_assignments_broker_ids = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
+                        position += topics_assignments_broker_ids_count * 4
                     topics_assignments.append(CreatePartitionsAssignment(topics_assignments_broker_ids))
-            topics.append(CreatePartitionsTopic(topics_name, topics_count, topics_assignments))
+            topics.append(CreatePartitionsTopic(topics_name, topics_count_2, topics_assignments))
     timeout_ms, validate_only = _unpack_it(buffer, position)
     position += 5
     if position > limit:
@@ -123,20 +123,20 @@ def _encode_request_v0(message: CreatePartitionsRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[CreatePartitionsTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 7 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -148,33 +148,33 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_count, count = _unpack_iB(buffer, position)
+            topics_count_2, topics_assignments_count = _unpack_iB(buffer, position)
             position += 5
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_assignments_count > 127:
+                topics_assignments_count, position = read_uvarint(buffer, position - 1)
+            topics_assignments_count -= 1
             topics_assignments: list[CreatePartitionsAssignment] | None
-            if count < 0:
+            if topics_assignments_count < 0:
                 topics_assignments = None
-            elif count * 2 > limit - position or count > room:
-                raise Malformed(f"assignments cannot have {count} elements")
+            elif topics_assignments_count * 2 > limit - position or topics_assignments_count > room:
+                raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
-                room -= count
+                room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(count):
-                    count = buffer[position]
+                for _ in range(topics_assignments_count):
+                    topics_assignments_broker_ids_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_assignments_broker_ids_count > 127:
+                        topics_assignments_broker_ids_count, position = read_uvarint(buffer, position - 1)
+                    topics_assignments_broker_ids_count -= 1
                     topics_assignments_broker_ids: list[int]
-                    if count < 0:
+                    if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"broker_ids cannot have {count} elements")
+                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                        raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
-                        topics_assignments_broker_ids = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
+                        position += topics_assignments_broker_ids_count * 4
                     topics_assignments_tag_count = buffer[position]
                     position += 1
                     if topics_assignments_tag_count:
@@ -184,7 +184,7 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsR
             position += 1
             if topics_tag_count:
                 position = skip_tags(buffer, position - 1)
-            topics.append(CreatePartitionsTopic(topics_name, topics_count, topics_assignments))
+            topics.append(CreatePartitionsTopic(topics_name, topics_count_2, topics_assignments))
     timeout_ms, validate_only, tag_count_2 = _unpack_itB(buffer, position)
     position += 6
     if tag_count_2:
@@ -271,17 +271,17 @@ class CreatePartitionsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[CreatePartitionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, results_count = _unpack_ii(buffer, position)
     position += 8
     results: list[CreatePartitionsTopicResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 6 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -331,20 +331,20 @@ def _encode_response_v0(message: CreatePartitionsResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreatePartitionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, results_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_count > 127:
+        results_count, position = read_uvarint(buffer, position - 1)
+    results_count -= 1
     results: list[CreatePartitionsTopicResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 5 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 5 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             size = buffer[position]
             position += 1
             if size > 127:

@@ -62,17 +62,17 @@ class CreateTopicsRequest(msgspec.Struct, gc=False):
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[CreatableTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 16 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 16 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -81,39 +81,39 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_num_partitions, topics_replication_factor, count = _unpack_ihi(buffer, position)
+            topics_num_partitions, topics_replication_factor, topics_assignments_count = _unpack_ihi(buffer, position)
             position += 10
             topics_assignments: list[CreatableReplicaAssignment]
-            if count < 0:
+            if topics_assignments_count < 0:
                 raise Malformed("assignments is null")
-            elif count * 8 > limit - position or count > room:
-                raise Malformed(f"assignments cannot have {count} elements")
+            elif topics_assignments_count * 8 > limit - position or topics_assignments_count > room:
+                raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
-                room -= count
+                room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(count):
-                    topics_assignments_partition_index, count = _unpack_ii(buffer, position)
+                for _ in range(topics_assignments_count):
+                    topics_assignments_partition_index, topics_assignments_broker_ids_count = _unpack_ii(buffer, position)
                     position += 8
                     topics_assignments_broker_ids: list[int]
-                    if count < 0:
+                    if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"broker_ids cannot have {count} elements")
+                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                        raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
-                        topics_assignments_broker_ids = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
+                        position += topics_assignments_broker_ids_count * 4
                     topics_assignments.append(CreatableReplicaAssignment(topics_assignments_partition_index, topics_assignments_broker_ids))
-            count, = _unpack_i(buffer, position)
+            topics_configs_count, = _unpack_i(buffer, position)
             position += 4
             topics_configs: list[CreatableTopicConfig]
-            if count < 0:
+            if topics_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 4 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif topics_configs_count * 4 > limit - position or topics_configs_count > room:
+                raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
-                room -= count
+                room -= topics_configs_count
                 topics_configs = []
-                for _ in range(count):
+                for _ in range(topics_configs_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -179,20 +179,20 @@ def _encode_request_v2(message: CreateTopicsRequest) -> list[Buffer]:
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[CreatableTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 10 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 10 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -204,52 +204,52 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsReque
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_num_partitions, topics_replication_factor, count = _unpack_ihB(buffer, position)
+            topics_num_partitions, topics_replication_factor, topics_assignments_count = _unpack_ihB(buffer, position)
             position += 7
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_assignments_count > 127:
+                topics_assignments_count, position = read_uvarint(buffer, position - 1)
+            topics_assignments_count -= 1
             topics_assignments: list[CreatableReplicaAssignment]
-            if count < 0:
+            if topics_assignments_count < 0:
                 raise Malformed("assignments is null")
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"assignments cannot have {count} elements")
+            elif topics_assignments_count * 6 > limit - position or topics_assignments_count > room:
+                raise Malformed(f"assignments cannot have {topics_assignments_count} elements")
             else:
-                room -= count
+                room -= topics_assignments_count
                 topics_assignments = []
-                for _ in range(count):
-                    topics_assignments_partition_index, count = _unpack_iB(buffer, position)
+                for _ in range(topics_assignments_count):
+                    topics_assignments_partition_index, topics_assignments_broker_ids_count = _unpack_iB(buffer, position)
                     position += 5
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_assignments_broker_ids_count > 127:
+                        topics_assignments_broker_ids_count, position = read_uvarint(buffer, position - 1)
+                    topics_assignments_broker_ids_count -= 1
                     topics_assignments_broker_ids: list[int]
-                    if count < 0:
+                    if topics_assignments_broker_ids_count < 0:
                         raise Malformed("broker_ids is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"broker_ids cannot have {count} elements")
+                    elif topics_assignments_broker_ids_count * 4 > limit - position:
+                        raise Malformed(f"broker_ids cannot have {topics_assignments_broker_ids_count} elements")
                     else:
-                        topics_assignments_broker_ids = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_assignments_broker_ids = list(unpack_from(f">{topics_assignments_broker_ids_count}i", buffer, position))
+                        position += topics_assignments_broker_ids_count * 4
                     topics_assignments_tag_count = buffer[position]
                     position += 1
                     if topics_assignments_tag_count:
                         position = skip_tags(buffer, position - 1)
                     topics_assignments.append(CreatableReplicaAssignment(topics_assignments_partition_index, topics_assignments_broker_ids))
-            count = buffer[position]
+            topics_configs_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_configs_count > 127:
+                topics_configs_count, position = read_uvarint(buffer, position - 1)
+            topics_configs_count -= 1
             topics_configs: list[CreatableTopicConfig]
-            if count < 0:
+            if topics_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif topics_configs_count * 3 > limit - position or topics_configs_count > room:
+                raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
-                room -= count
+                room -= topics_configs_count
                 topics_configs = []
-                for _ in range(count):
+                for _ in range(topics_configs_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -406,17 +406,17 @@ class CreateTopicsResponse(msgspec.Struct, gc=False):
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[CreateTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[CreatableTopicResult]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -466,20 +466,20 @@ def _encode_response_v2(message: CreateTopicsResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[CreatableTopicResult]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 12 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -503,20 +503,20 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
                 end = position + size
                 topics_error_message = str(buffer[position:end], "utf-8")
                 position = end
-            topics_num_partitions, topics_replication_factor, count = _unpack_ihB(buffer, position)
+            topics_num_partitions, topics_replication_factor, topics_configs_count = _unpack_ihB(buffer, position)
             position += 7
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_configs_count > 127:
+                topics_configs_count, position = read_uvarint(buffer, position - 1)
+            topics_configs_count -= 1
             topics_configs: list[CreatableTopicConfigs] | None
-            if count < 0:
+            if topics_configs_count < 0:
                 topics_configs = None
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif topics_configs_count * 6 > limit - position or topics_configs_count > room:
+                raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
-                room -= count
+                room -= topics_configs_count
                 topics_configs = []
-                for _ in range(count):
+                for _ in range(topics_configs_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -639,20 +639,20 @@ def _encode_response_v5(message: CreateTopicsResponse) -> list[Buffer]:
 def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[CreatableTopicResult]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 28 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 28 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -676,20 +676,20 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[CreateTopicsResp
                 end = position + size
                 topics_error_message = str(buffer[position:end], "utf-8")
                 position = end
-            topics_num_partitions, topics_replication_factor, count = _unpack_ihB(buffer, position)
+            topics_num_partitions, topics_replication_factor, topics_configs_count = _unpack_ihB(buffer, position)
             position += 7
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_configs_count > 127:
+                topics_configs_count, position = read_uvarint(buffer, position - 1)
+            topics_configs_count -= 1
             topics_configs: list[CreatableTopicConfigs] | None
-            if count < 0:
+            if topics_configs_count < 0:
                 topics_configs = None
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif topics_configs_count * 6 > limit - position or topics_configs_count > room:
+                raise Malformed(f"configs cannot have {topics_configs_count} elements")
             else:
-                room -= count
+                room -= topics_configs_count
                 topics_configs = []
-                for _ in range(count):
+                for _ in range(topics_configs_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:

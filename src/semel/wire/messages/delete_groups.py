@@ -29,17 +29,17 @@ class DeleteGroupsRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    groups_names_count, = _unpack_i(buffer, position)
     position += 4
     groups_names: list[str]
-    if count < 0:
+    if groups_names_count < 0:
         raise Malformed("groups_names is null")
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"groups_names cannot have {count} elements")
+    elif groups_names_count * 2 > limit - position or groups_names_count > room:
+        raise Malformed(f"groups_names cannot have {groups_names_count} elements")
     else:
-        room -= count
+        room -= groups_names_count
         groups_names = []
-        for _ in range(count):
+        for _ in range(groups_names_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -69,20 +69,20 @@ def _encode_request_v0(message: DeleteGroupsRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    groups_names_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_names_count > 127:
+        groups_names_count, position = read_uvarint(buffer, position - 1)
+    groups_names_count -= 1
     groups_names: list[str]
-    if count < 0:
+    if groups_names_count < 0:
         raise Malformed("groups_names is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"groups_names cannot have {count} elements")
+    elif groups_names_count * 1 > limit - position or groups_names_count > room:
+        raise Malformed(f"groups_names cannot have {groups_names_count} elements")
     else:
-        room -= count
+        room -= groups_names_count
         groups_names = []
-        for _ in range(count):
+        for _ in range(groups_names_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -163,17 +163,17 @@ class DeleteGroupsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DeleteGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, results_count = _unpack_ii(buffer, position)
     position += 8
     results: list[DeletableGroupResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 4 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -207,20 +207,20 @@ def _encode_response_v0(message: DeleteGroupsResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DeleteGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, results_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_count > 127:
+        results_count, position = read_uvarint(buffer, position - 1)
+    results_count -= 1
     results: list[DeletableGroupResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 4 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             size = buffer[position]
             position += 1
             if size > 127:

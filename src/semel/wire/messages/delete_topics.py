@@ -41,17 +41,17 @@ class DeleteTopicsRequest(msgspec.Struct, gc=False):
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topic_names_count, = _unpack_i(buffer, position)
     position += 4
     topic_names: list[str]
-    if count < 0:
+    if topic_names_count < 0:
         raise Malformed("topic_names is null")
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"topic_names cannot have {count} elements")
+    elif topic_names_count * 2 > limit - position or topic_names_count > room:
+        raise Malformed(f"topic_names cannot have {topic_names_count} elements")
     else:
-        room -= count
+        room -= topic_names_count
         topic_names = []
-        for _ in range(count):
+        for _ in range(topic_names_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -84,20 +84,20 @@ def _encode_request_v1(message: DeleteTopicsRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topic_names_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topic_names_count > 127:
+        topic_names_count, position = read_uvarint(buffer, position - 1)
+    topic_names_count -= 1
     topic_names: list[str]
-    if count < 0:
+    if topic_names_count < 0:
         raise Malformed("topic_names is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"topic_names cannot have {count} elements")
+    elif topic_names_count * 1 > limit - position or topic_names_count > room:
+        raise Malformed(f"topic_names cannot have {topic_names_count} elements")
     else:
-        room -= count
+        room -= topic_names_count
         topic_names = []
-        for _ in range(count):
+        for _ in range(topic_names_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -137,20 +137,20 @@ def _encode_request_v4(message: DeleteTopicsRequest) -> list[Buffer]:
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[DeleteTopicState]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 18 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 18 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -249,17 +249,17 @@ class DeleteTopicsResponse(msgspec.Struct, gc=False):
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, responses_count = _unpack_ii(buffer, position)
     position += 8
     responses: list[DeletableTopicResult]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 4 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -295,20 +295,20 @@ def _encode_response_v1(message: DeleteTopicsResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, responses_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[DeletableTopicResult]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 4 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -359,20 +359,20 @@ def _encode_response_v4(message: DeleteTopicsResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, responses_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[DeletableTopicResult]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 5 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 5 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -444,20 +444,20 @@ def _encode_response_v5(message: DeleteTopicsResponse) -> list[Buffer]:
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[DeleteTopicsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, responses_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[DeletableTopicResult]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 21 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 21 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size = buffer[position]
             position += 1
             if size > 127:

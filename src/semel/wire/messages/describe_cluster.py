@@ -139,20 +139,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeClusterR
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_iB(buffer, position)
+    controller_id, brokers_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if brokers_count > 127:
+        brokers_count, position = read_uvarint(buffer, position - 1)
+    brokers_count -= 1
     brokers: list[DescribeClusterBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 11 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_broker_id, size = _unpack_iB(buffer, position)
             position += 5
             if size > 127:
@@ -262,20 +262,20 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeClusterR
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_iB(buffer, position)
+    controller_id, brokers_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if brokers_count > 127:
+        brokers_count, position = read_uvarint(buffer, position - 1)
+    brokers_count -= 1
     brokers: list[DescribeClusterBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 11 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_broker_id, size = _unpack_iB(buffer, position)
             position += 5
             if size > 127:

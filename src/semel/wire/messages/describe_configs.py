@@ -55,17 +55,17 @@ class DescribeConfigsRequest(msgspec.Struct, gc=False):
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    resources_count, = _unpack_i(buffer, position)
     position += 4
     resources: list[DescribeConfigsResource]
-    if count < 0:
+    if resources_count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"resources cannot have {count} elements")
+    elif resources_count * 7 > limit - position or resources_count > room:
+        raise Malformed(f"resources cannot have {resources_count} elements")
     else:
-        room -= count
+        room -= resources_count
         resources = []
-        for _ in range(count):
+        for _ in range(resources_count):
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -74,19 +74,19 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 end = position + size
                 resources_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            resources_configuration_keys_count, = _unpack_i(buffer, position)
             position += 4
             resources_configuration_keys: list[str] | None
-            if count < 0:
-                if count != -1:
+            if resources_configuration_keys_count < 0:
+                if resources_configuration_keys_count != -1:
                     raise Malformed("configuration_keys has a negative length")
                 resources_configuration_keys = None
-            elif count * 2 > limit - position or count > room:
-                raise Malformed(f"configuration_keys cannot have {count} elements")
+            elif resources_configuration_keys_count * 2 > limit - position or resources_configuration_keys_count > room:
+                raise Malformed(f"configuration_keys cannot have {resources_configuration_keys_count} elements")
             else:
-                room -= count
+                room -= resources_configuration_keys_count
                 resources_configuration_keys = []
-                for _ in range(count):
+                for _ in range(resources_configuration_keys_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -130,17 +130,17 @@ def _encode_request_v1(message: DescribeConfigsRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    resources_count, = _unpack_i(buffer, position)
     position += 4
     resources: list[DescribeConfigsResource]
-    if count < 0:
+    if resources_count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"resources cannot have {count} elements")
+    elif resources_count * 7 > limit - position or resources_count > room:
+        raise Malformed(f"resources cannot have {resources_count} elements")
     else:
-        room -= count
+        room -= resources_count
         resources = []
-        for _ in range(count):
+        for _ in range(resources_count):
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -149,19 +149,19 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 end = position + size
                 resources_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            resources_configuration_keys_count, = _unpack_i(buffer, position)
             position += 4
             resources_configuration_keys: list[str] | None
-            if count < 0:
-                if count != -1:
+            if resources_configuration_keys_count < 0:
+                if resources_configuration_keys_count != -1:
                     raise Malformed("configuration_keys has a negative length")
                 resources_configuration_keys = None
-            elif count * 2 > limit - position or count > room:
-                raise Malformed(f"configuration_keys cannot have {count} elements")
+            elif resources_configuration_keys_count * 2 > limit - position or resources_configuration_keys_count > room:
+                raise Malformed(f"configuration_keys cannot have {resources_configuration_keys_count} elements")
             else:
-                room -= count
+                room -= resources_configuration_keys_count
                 resources_configuration_keys = []
-                for _ in range(count):
+                for _ in range(resources_configuration_keys_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -205,20 +205,20 @@ def _encode_request_v3(message: DescribeConfigsRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    resources_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if resources_count > 127:
+        resources_count, position = read_uvarint(buffer, position - 1)
+    resources_count -= 1
     resources: list[DescribeConfigsResource]
-    if count < 0:
+    if resources_count < 0:
         raise Malformed("resources is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"resources cannot have {count} elements")
+    elif resources_count * 4 > limit - position or resources_count > room:
+        raise Malformed(f"resources cannot have {resources_count} elements")
     else:
-        room -= count
+        room -= resources_count
         resources = []
-        for _ in range(count):
+        for _ in range(resources_count):
             resources_resource_type, size = _unpack_bB(buffer, position)
             position += 2
             if size > 127:
@@ -230,20 +230,20 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsRe
                 end = position + size
                 resources_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            resources_configuration_keys_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if resources_configuration_keys_count > 127:
+                resources_configuration_keys_count, position = read_uvarint(buffer, position - 1)
+            resources_configuration_keys_count -= 1
             resources_configuration_keys: list[str] | None
-            if count < 0:
+            if resources_configuration_keys_count < 0:
                 resources_configuration_keys = None
-            elif count * 1 > limit - position or count > room:
-                raise Malformed(f"configuration_keys cannot have {count} elements")
+            elif resources_configuration_keys_count * 1 > limit - position or resources_configuration_keys_count > room:
+                raise Malformed(f"configuration_keys cannot have {resources_configuration_keys_count} elements")
             else:
-                room -= count
+                room -= resources_configuration_keys_count
                 resources_configuration_keys = []
-                for _ in range(count):
+                for _ in range(resources_configuration_keys_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -367,17 +367,17 @@ class DescribeConfigsResponse(msgspec.Struct, gc=False):
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, results_count = _unpack_ii(buffer, position)
     position += 8
     results: list[DescribeConfigsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 11 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             results_error_message: str | None
@@ -397,17 +397,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                 end = position + size
                 results_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            results_configs_count, = _unpack_i(buffer, position)
             position += 4
             results_configs: list[DescribeConfigsResourceResult]
-            if count < 0:
+            if results_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 11 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif results_configs_count * 11 > limit - position or results_configs_count > room:
+                raise Malformed(f"configs cannot have {results_configs_count} elements")
             else:
-                room -= count
+                room -= results_configs_count
                 results_configs = []
-                for _ in range(count):
+                for _ in range(results_configs_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -427,17 +427,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                         end = position + size
                         results_configs_value = str(buffer[position:end], "utf-8")
                         position = end
-                    results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, count = _unpack_tbti(buffer, position)
+                    results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, results_configs_synonyms_count = _unpack_tbti(buffer, position)
                     position += 7
                     results_configs_synonyms: list[DescribeConfigsSynonym]
-                    if count < 0:
+                    if results_configs_synonyms_count < 0:
                         raise Malformed("synonyms is null")
-                    elif count * 5 > limit - position or count > room:
-                        raise Malformed(f"synonyms cannot have {count} elements")
+                    elif results_configs_synonyms_count * 5 > limit - position or results_configs_synonyms_count > room:
+                        raise Malformed(f"synonyms cannot have {results_configs_synonyms_count} elements")
                     else:
-                        room -= count
+                        room -= results_configs_synonyms_count
                         results_configs_synonyms = []
-                        for _ in range(count):
+                        for _ in range(results_configs_synonyms_count):
                             size, = _unpack_h(buffer, position)
                             position += 2
                             if size < 0:
@@ -520,17 +520,17 @@ def _encode_response_v1(message: DescribeConfigsResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, results_count = _unpack_ii(buffer, position)
     position += 8
     results: list[DescribeConfigsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 11 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             results_error_message: str | None
@@ -550,17 +550,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                 end = position + size
                 results_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            results_configs_count, = _unpack_i(buffer, position)
             position += 4
             results_configs: list[DescribeConfigsResourceResult]
-            if count < 0:
+            if results_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 14 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif results_configs_count * 14 > limit - position or results_configs_count > room:
+                raise Malformed(f"configs cannot have {results_configs_count} elements")
             else:
-                room -= count
+                room -= results_configs_count
                 results_configs = []
-                for _ in range(count):
+                for _ in range(results_configs_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -580,17 +580,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                         end = position + size
                         results_configs_value = str(buffer[position:end], "utf-8")
                         position = end
-                    results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, count = _unpack_tbti(buffer, position)
+                    results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, results_configs_synonyms_count = _unpack_tbti(buffer, position)
                     position += 7
                     results_configs_synonyms: list[DescribeConfigsSynonym]
-                    if count < 0:
+                    if results_configs_synonyms_count < 0:
                         raise Malformed("synonyms is null")
-                    elif count * 5 > limit - position or count > room:
-                        raise Malformed(f"synonyms cannot have {count} elements")
+                    elif results_configs_synonyms_count * 5 > limit - position or results_configs_synonyms_count > room:
+                        raise Malformed(f"synonyms cannot have {results_configs_synonyms_count} elements")
                     else:
-                        room -= count
+                        room -= results_configs_synonyms_count
                         results_configs_synonyms = []
-                        for _ in range(count):
+                        for _ in range(results_configs_synonyms_count):
                             size, = _unpack_h(buffer, position)
                             position += 2
                             if size < 0:
@@ -692,20 +692,20 @@ def _encode_response_v3(message: DescribeConfigsResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, results_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_count > 127:
+        results_count, position = read_uvarint(buffer, position - 1)
+    results_count -= 1
     results: list[DescribeConfigsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 7 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -729,20 +729,20 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                 end = position + size
                 results_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            results_configs_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if results_configs_count > 127:
+                results_configs_count, position = read_uvarint(buffer, position - 1)
+            results_configs_count -= 1
             results_configs: list[DescribeConfigsResourceResult]
-            if count < 0:
+            if results_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 9 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif results_configs_count * 9 > limit - position or results_configs_count > room:
+                raise Malformed(f"configs cannot have {results_configs_count} elements")
             else:
-                room -= count
+                room -= results_configs_count
                 results_configs = []
-                for _ in range(count):
+                for _ in range(results_configs_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -766,20 +766,20 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeConfigsR
                         end = position + size
                         results_configs_value = str(buffer[position:end], "utf-8")
                         position = end
-                    results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, count = _unpack_tbtB(buffer, position)
+                    results_configs_read_only, results_configs_config_source, results_configs_is_sensitive, results_configs_synonyms_count = _unpack_tbtB(buffer, position)
                     position += 4
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if results_configs_synonyms_count > 127:
+                        results_configs_synonyms_count, position = read_uvarint(buffer, position - 1)
+                    results_configs_synonyms_count -= 1
                     results_configs_synonyms: list[DescribeConfigsSynonym]
-                    if count < 0:
+                    if results_configs_synonyms_count < 0:
                         raise Malformed("synonyms is null")
-                    elif count * 4 > limit - position or count > room:
-                        raise Malformed(f"synonyms cannot have {count} elements")
+                    elif results_configs_synonyms_count * 4 > limit - position or results_configs_synonyms_count > room:
+                        raise Malformed(f"synonyms cannot have {results_configs_synonyms_count} elements")
                     else:
-                        room -= count
+                        room -= results_configs_synonyms_count
                         results_configs_synonyms = []
-                        for _ in range(count):
+                        for _ in range(results_configs_synonyms_count):
                             size = buffer[position]
                             position += 1
                             if size > 127:

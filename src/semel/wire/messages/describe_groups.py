@@ -37,17 +37,17 @@ class DescribeGroupsRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    groups_count, = _unpack_i(buffer, position)
     position += 4
     groups: list[str]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 2 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -77,17 +77,17 @@ def _encode_request_v0(message: DescribeGroupsRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    groups_count, = _unpack_i(buffer, position)
     position += 4
     groups: list[str]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 2 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -120,20 +120,20 @@ def _encode_request_v3(message: DescribeGroupsRequest) -> list[Buffer]:
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    groups_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_count > 127:
+        groups_count, position = read_uvarint(buffer, position - 1)
+    groups_count -= 1
     groups: list[str]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 1 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -234,17 +234,17 @@ class DescribeGroupsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    groups_count, = _unpack_i(buffer, position)
     position += 4
     groups: list[DescribedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 14 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 14 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -277,17 +277,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
                 end = position + size
                 groups_protocol_data = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            groups_members_count, = _unpack_i(buffer, position)
             position += 4
             groups_members: list[DescribedGroupMember]
-            if count < 0:
+            if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif count * 14 > limit - position or count > room:
-                raise Malformed(f"members cannot have {count} elements")
+            elif groups_members_count * 14 > limit - position or groups_members_count > room:
+                raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
-                room -= count
+                room -= groups_members_count
                 groups_members = []
-                for _ in range(count):
+                for _ in range(groups_members_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -384,17 +384,17 @@ def _encode_response_v0(message: DescribeGroupsResponse) -> list[Buffer]:
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, groups_count = _unpack_ii(buffer, position)
     position += 8
     groups: list[DescribedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 14 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 14 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -427,17 +427,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
                 end = position + size
                 groups_protocol_data = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            groups_members_count, = _unpack_i(buffer, position)
             position += 4
             groups_members: list[DescribedGroupMember]
-            if count < 0:
+            if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif count * 14 > limit - position or count > room:
-                raise Malformed(f"members cannot have {count} elements")
+            elif groups_members_count * 14 > limit - position or groups_members_count > room:
+                raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
-                room -= count
+                room -= groups_members_count
                 groups_members = []
-                for _ in range(count):
+                for _ in range(groups_members_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -534,17 +534,17 @@ def _encode_response_v1(message: DescribeGroupsResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, groups_count = _unpack_ii(buffer, position)
     position += 8
     groups: list[DescribedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 18 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 18 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -577,17 +577,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
                 end = position + size
                 groups_protocol_data = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            groups_members_count, = _unpack_i(buffer, position)
             position += 4
             groups_members: list[DescribedGroupMember]
-            if count < 0:
+            if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif count * 14 > limit - position or count > room:
-                raise Malformed(f"members cannot have {count} elements")
+            elif groups_members_count * 14 > limit - position or groups_members_count > room:
+                raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
-                room -= count
+                room -= groups_members_count
                 groups_members = []
-                for _ in range(count):
+                for _ in range(groups_members_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -687,17 +687,17 @@ def _encode_response_v3(message: DescribeGroupsResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, groups_count = _unpack_ii(buffer, position)
     position += 8
     groups: list[DescribedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 18 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 18 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             groups_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -730,17 +730,17 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
                 end = position + size
                 groups_protocol_data = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            groups_members_count, = _unpack_i(buffer, position)
             position += 4
             groups_members: list[DescribedGroupMember]
-            if count < 0:
+            if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif count * 16 > limit - position or count > room:
-                raise Malformed(f"members cannot have {count} elements")
+            elif groups_members_count * 16 > limit - position or groups_members_count > room:
+                raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
-                room -= count
+                room -= groups_members_count
                 groups_members = []
-                for _ in range(count):
+                for _ in range(groups_members_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -858,20 +858,20 @@ def _encode_response_v4(message: DescribeGroupsResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, groups_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_count > 127:
+        groups_count, position = read_uvarint(buffer, position - 1)
+    groups_count -= 1
     groups: list[DescribedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 12 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             groups_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -916,20 +916,20 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[DescribeGroupsRe
                 end = position + size
                 groups_protocol_data = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            groups_members_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if groups_members_count > 127:
+                groups_members_count, position = read_uvarint(buffer, position - 1)
+            groups_members_count -= 1
             groups_members: list[DescribedGroupMember]
-            if count < 0:
+            if groups_members_count < 0:
                 raise Malformed("members is null")
-            elif count * 7 > limit - position or count > room:
-                raise Malformed(f"members cannot have {count} elements")
+            elif groups_members_count * 7 > limit - position or groups_members_count > room:
+                raise Malformed(f"members cannot have {groups_members_count} elements")
             else:
-                room -= count
+                room -= groups_members_count
                 groups_members = []
-                for _ in range(count):
+                for _ in range(groups_members_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:

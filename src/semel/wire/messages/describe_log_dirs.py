@@ -45,19 +45,19 @@ class DescribeLogDirsRequest(msgspec.Struct, gc=False):
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[DescribableLogDirTopic] | None
-    if count < 0:
-        if count != -1:
+    if topics_count < 0:
+        if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -66,16 +66,16 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[int]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                topics_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partitions = list(unpack_from(f">{topics_partitions_count}i", buffer, position))
+                position += topics_partitions_count * 4
             topics.append(DescribableLogDirTopic(topics_topic, topics_partitions))
     if position > limit:
         raise Malformed("the message is cut short")
@@ -104,20 +104,20 @@ def _encode_request_v1(message: DescribeLogDirsRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[DescribableLogDirTopic] | None
-    if count < 0:
+    if topics_count < 0:
         topics = None
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -129,19 +129,19 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsRe
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[int]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                topics_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partitions = list(unpack_from(f">{topics_partitions_count}i", buffer, position))
+                position += topics_partitions_count * 4
             topics_tag_count = buffer[position]
             position += 1
             if topics_tag_count:
@@ -242,17 +242,17 @@ class DescribeLogDirsResponse(msgspec.Struct, gc=False):
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, results_count = _unpack_ii(buffer, position)
     position += 8
     results: list[DescribeLogDirsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 8 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 8 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -261,17 +261,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                 end = position + size
                 results_log_dir = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            results_topics_count, = _unpack_i(buffer, position)
             position += 4
             results_topics: list[DescribeLogDirsTopic]
-            if count < 0:
+            if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif results_topics_count * 6 > limit - position or results_topics_count > room:
+                raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
-                room -= count
+                room -= results_topics_count
                 results_topics = []
-                for _ in range(count):
+                for _ in range(results_topics_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -280,17 +280,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                         end = position + size
                         results_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count, = _unpack_i(buffer, position)
+                    results_topics_partitions_count, = _unpack_i(buffer, position)
                     position += 4
                     results_topics_partitions: list[DescribeLogDirsPartition]
-                    if count < 0:
+                    if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 21 > limit - position or count > room:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif results_topics_partitions_count * 21 > limit - position or results_topics_partitions_count > room:
+                        raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
-                        room -= count
+                        room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(count):
+                        for _ in range(results_topics_partitions_count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key = _unpack_iqqt(buffer, position)
                             position += 21
                             results_topics_partitions.append(DescribeLogDirsPartition(results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key))
@@ -328,20 +328,20 @@ def _encode_response_v1(message: DescribeLogDirsResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, results_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_count > 127:
+        results_count, position = read_uvarint(buffer, position - 1)
+    results_count -= 1
     results: list[DescribeLogDirsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 5 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 5 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -353,20 +353,20 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                 end = position + size
                 results_log_dir = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            results_topics_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if results_topics_count > 127:
+                results_topics_count, position = read_uvarint(buffer, position - 1)
+            results_topics_count -= 1
             results_topics: list[DescribeLogDirsTopic]
-            if count < 0:
+            if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+                raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
-                room -= count
+                room -= results_topics_count
                 results_topics = []
-                for _ in range(count):
+                for _ in range(results_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -378,20 +378,20 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                         end = position + size
                         results_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    results_topics_partitions_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if results_topics_partitions_count > 127:
+                        results_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+                    results_topics_partitions_count -= 1
                     results_topics_partitions: list[DescribeLogDirsPartition]
-                    if count < 0:
+                    if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 22 > limit - position or count > room:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                        raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
-                        room -= count
+                        room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(count):
+                        for _ in range(results_topics_partitions_count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:
@@ -457,20 +457,20 @@ def _encode_response_v2(message: DescribeLogDirsResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
+    throttle_time_ms, error_code, results_count = _unpack_ihB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_count > 127:
+        results_count, position = read_uvarint(buffer, position - 1)
+    results_count -= 1
     results: list[DescribeLogDirsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 5 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 5 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -482,20 +482,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                 end = position + size
                 results_log_dir = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            results_topics_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if results_topics_count > 127:
+                results_topics_count, position = read_uvarint(buffer, position - 1)
+            results_topics_count -= 1
             results_topics: list[DescribeLogDirsTopic]
-            if count < 0:
+            if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+                raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
-                room -= count
+                room -= results_topics_count
                 results_topics = []
-                for _ in range(count):
+                for _ in range(results_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -507,20 +507,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                         end = position + size
                         results_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    results_topics_partitions_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if results_topics_partitions_count > 127:
+                        results_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+                    results_topics_partitions_count -= 1
                     results_topics_partitions: list[DescribeLogDirsPartition]
-                    if count < 0:
+                    if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 22 > limit - position or count > room:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                        raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
-                        room -= count
+                        room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(count):
+                        for _ in range(results_topics_partitions_count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:
@@ -586,20 +586,20 @@ def _encode_response_v3(message: DescribeLogDirsResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
+    throttle_time_ms, error_code, results_count = _unpack_ihB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if results_count > 127:
+        results_count, position = read_uvarint(buffer, position - 1)
+    results_count -= 1
     results: list[DescribeLogDirsResult]
-    if count < 0:
+    if results_count < 0:
         raise Malformed("results is null")
-    elif count * 21 > limit - position or count > room:
-        raise Malformed(f"results cannot have {count} elements")
+    elif results_count * 21 > limit - position or results_count > room:
+        raise Malformed(f"results cannot have {results_count} elements")
     else:
-        room -= count
+        room -= results_count
         results = []
-        for _ in range(count):
+        for _ in range(results_count):
             results_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -611,20 +611,20 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                 end = position + size
                 results_log_dir = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            results_topics_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if results_topics_count > 127:
+                results_topics_count, position = read_uvarint(buffer, position - 1)
+            results_topics_count -= 1
             results_topics: list[DescribeLogDirsTopic]
-            if count < 0:
+            if results_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif results_topics_count * 3 > limit - position or results_topics_count > room:
+                raise Malformed(f"topics cannot have {results_topics_count} elements")
             else:
-                room -= count
+                room -= results_topics_count
                 results_topics = []
-                for _ in range(count):
+                for _ in range(results_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -636,20 +636,20 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[DescribeLogDirsR
                         end = position + size
                         results_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    results_topics_partitions_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if results_topics_partitions_count > 127:
+                        results_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+                    results_topics_partitions_count -= 1
                     results_topics_partitions: list[DescribeLogDirsPartition]
-                    if count < 0:
+                    if results_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 22 > limit - position or count > room:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif results_topics_partitions_count * 22 > limit - position or results_topics_partitions_count > room:
+                        raise Malformed(f"partitions cannot have {results_topics_partitions_count} elements")
                     else:
-                        room -= count
+                        room -= results_topics_partitions_count
                         results_topics_partitions = []
-                        for _ in range(count):
+                        for _ in range(results_topics_partitions_count):
                             results_topics_partitions_partition_index, results_topics_partitions_partition_size, results_topics_partitions_offset_lag, results_topics_partitions_is_future_key, results_topics_partitions_tag_count = _unpack_iqqtB(buffer, position)
                             position += 22
                             if results_topics_partitions_tag_count:

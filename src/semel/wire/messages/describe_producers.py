@@ -31,20 +31,20 @@ class DescribeProducersRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducersRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[TopicRequest]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -56,19 +56,19 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeProducers
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partition_indexes_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partition_indexes_count > 127:
+                topics_partition_indexes_count, position = read_uvarint(buffer, position - 1)
+            topics_partition_indexes_count -= 1
             topics_partition_indexes: list[int]
-            if count < 0:
+            if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partition_indexes cannot have {count} elements")
+            elif topics_partition_indexes_count * 4 > limit - position:
+                raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
-                topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
+                position += topics_partition_indexes_count * 4
             topics_tag_count = buffer[position]
             position += 1
             if topics_tag_count:
@@ -160,20 +160,20 @@ class DescribeProducersResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducersResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[TopicResponse]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -185,20 +185,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[PartitionResponse]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 9 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 9 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, size = _unpack_ihB(buffer, position)
                     position += 7
                     if size > 127:
@@ -211,20 +211,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeProducer
                         end = position + size
                         topics_partitions_error_message = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    topics_partitions_active_producers_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_active_producers_count > 127:
+                        topics_partitions_active_producers_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_active_producers_count -= 1
                     topics_partitions_active_producers: list[ProducerState]
-                    if count < 0:
+                    if topics_partitions_active_producers_count < 0:
                         raise Malformed("active_producers is null")
-                    elif count * 37 > limit - position or count > room:
-                        raise Malformed(f"active_producers cannot have {count} elements")
+                    elif topics_partitions_active_producers_count * 37 > limit - position or topics_partitions_active_producers_count > room:
+                        raise Malformed(f"active_producers cannot have {topics_partitions_active_producers_count} elements")
                     else:
-                        room -= count
+                        room -= topics_partitions_active_producers_count
                         topics_partitions_active_producers = []
-                        for _ in range(count):
+                        for _ in range(topics_partitions_active_producers_count):
                             topics_partitions_active_producers_producer_id, topics_partitions_active_producers_producer_epoch, topics_partitions_active_producers_last_sequence, topics_partitions_active_producers_last_timestamp, topics_partitions_active_producers_coordinator_epoch, topics_partitions_active_producers_current_txn_start_offset, topics_partitions_active_producers_tag_count = _unpack_qiiqiqB(buffer, position)
                             position += 37
                             if topics_partitions_active_producers_tag_count:

@@ -28,20 +28,20 @@ class DescribeTransactionsRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[DescribeTransactionsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    transactional_ids_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if transactional_ids_count > 127:
+        transactional_ids_count, position = read_uvarint(buffer, position - 1)
+    transactional_ids_count -= 1
     transactional_ids: list[str]
-    if count < 0:
+    if transactional_ids_count < 0:
         raise Malformed("transactional_ids is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"transactional_ids cannot have {count} elements")
+    elif transactional_ids_count * 1 > limit - position or transactional_ids_count > room:
+        raise Malformed(f"transactional_ids cannot have {transactional_ids_count} elements")
     else:
-        room -= count
+        room -= transactional_ids_count
         transactional_ids = []
-        for _ in range(count):
+        for _ in range(transactional_ids_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -129,20 +129,20 @@ class DescribeTransactionsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransactionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, transaction_states_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if transaction_states_count > 127:
+        transaction_states_count, position = read_uvarint(buffer, position - 1)
+    transaction_states_count -= 1
     transaction_states: list[TransactionState]
-    if count < 0:
+    if transaction_states_count < 0:
         raise Malformed("transaction_states is null")
-    elif count * 28 > limit - position or count > room:
-        raise Malformed(f"transaction_states cannot have {count} elements")
+    elif transaction_states_count * 28 > limit - position or transaction_states_count > room:
+        raise Malformed(f"transaction_states cannot have {transaction_states_count} elements")
     else:
-        room -= count
+        room -= transaction_states_count
         transaction_states = []
-        for _ in range(count):
+        for _ in range(transaction_states_count):
             transaction_states_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -165,20 +165,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
                 end = position + size
                 transaction_states_transaction_state = str(buffer[position:end], "utf-8")
                 position = end
-            transaction_states_transaction_timeout_ms, transaction_states_transaction_start_time_ms, transaction_states_producer_id, transaction_states_producer_epoch, count = _unpack_iqqhB(buffer, position)
+            transaction_states_transaction_timeout_ms, transaction_states_transaction_start_time_ms, transaction_states_producer_id, transaction_states_producer_epoch, transaction_states_topics_count = _unpack_iqqhB(buffer, position)
             position += 23
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if transaction_states_topics_count > 127:
+                transaction_states_topics_count, position = read_uvarint(buffer, position - 1)
+            transaction_states_topics_count -= 1
             transaction_states_topics: list[TopicData]
-            if count < 0:
+            if transaction_states_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif transaction_states_topics_count * 3 > limit - position or transaction_states_topics_count > room:
+                raise Malformed(f"topics cannot have {transaction_states_topics_count} elements")
             else:
-                room -= count
+                room -= transaction_states_topics_count
                 transaction_states_topics = []
-                for _ in range(count):
+                for _ in range(transaction_states_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -190,19 +190,19 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[DescribeTransact
                         end = position + size
                         transaction_states_topics_topic = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    transaction_states_topics_partitions_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if transaction_states_topics_partitions_count > 127:
+                        transaction_states_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+                    transaction_states_topics_partitions_count -= 1
                     transaction_states_topics_partitions: list[int]
-                    if count < 0:
+                    if transaction_states_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif transaction_states_topics_partitions_count * 4 > limit - position:
+                        raise Malformed(f"partitions cannot have {transaction_states_topics_partitions_count} elements")
                     else:
-                        transaction_states_topics_partitions = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        transaction_states_topics_partitions = list(unpack_from(f">{transaction_states_topics_partitions_count}i", buffer, position))
+                        position += transaction_states_topics_partitions_count * 4
                     transaction_states_topics_tag_count = buffer[position]
                     position += 1
                     if transaction_states_topics_tag_count:

@@ -90,17 +90,17 @@ class FetchRequest(msgspec.Struct, gc=False):
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _unpack_iiiibi(buffer, position)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, topics_count = _unpack_iiiibi(buffer, position)
     position += 21
     topics: list[FetchTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -109,17 +109,17 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FetchRequest, int
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[FetchPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_partition_max_bytes = _unpack_iqi(buffer, position)
                     position += 16
                     topics_partitions.append(FetchPartition(topics_partitions_partition, -1, topics_partitions_fetch_offset, -1, -1, topics_partitions_partition_max_bytes))
@@ -149,17 +149,17 @@ def _encode_request_v4(message: FetchRequest) -> list[Buffer]:
 def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, count = _unpack_iiiibi(buffer, position)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, topics_count = _unpack_iiiibi(buffer, position)
     position += 21
     topics: list[FetchTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -168,17 +168,17 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[FetchRequest, int
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[FetchPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 24 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 24 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iqqi(buffer, position)
                     position += 24
                     topics_partitions.append(FetchPartition(topics_partitions_partition, -1, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
@@ -208,17 +208,17 @@ def _encode_request_v5(message: FetchRequest) -> list[Buffer]:
 def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiii(buffer, position)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics_count = _unpack_iiiibiii(buffer, position)
     position += 29
     topics: list[FetchTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -227,32 +227,32 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[FetchPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 24 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 24 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iqqi(buffer, position)
                     position += 24
                     topics_partitions.append(FetchPartition(topics_partitions_partition, -1, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
             topics.append(FetchTopic(topics_topic, topics_partitions))
-    count, = _unpack_i(buffer, position)
+    forgotten_topics_data_count, = _unpack_i(buffer, position)
     position += 4
     forgotten_topics_data: list[ForgottenTopic]
-    if count < 0:
+    if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"forgotten_topics_data cannot have {count} elements")
+    elif forgotten_topics_data_count * 6 > limit - position or forgotten_topics_data_count > room:
+        raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
-        room -= count
+        room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(count):
+        for _ in range(forgotten_topics_data_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -261,16 +261,16 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[FetchRequest, int
                 end = position + size
                 forgotten_topics_data_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            forgotten_topics_data_partitions_count, = _unpack_i(buffer, position)
             position += 4
             forgotten_topics_data_partitions: list[int]
-            if count < 0:
+            if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
-                forgotten_topics_data_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
+                position += forgotten_topics_data_partitions_count * 4
             forgotten_topics_data.append(ForgottenTopic(forgotten_topics_data_topic, forgotten_topics_data_partitions))
     if position > limit:
         raise Malformed("the message is cut short")
@@ -307,17 +307,17 @@ def _encode_request_v7(message: FetchRequest) -> list[Buffer]:
 def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiii(buffer, position)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics_count = _unpack_iiiibiii(buffer, position)
     position += 29
     topics: list[FetchTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -326,32 +326,32 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[FetchPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 28 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 28 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iiqqi(buffer, position)
                     position += 28
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
             topics.append(FetchTopic(topics_topic, topics_partitions))
-    count, = _unpack_i(buffer, position)
+    forgotten_topics_data_count, = _unpack_i(buffer, position)
     position += 4
     forgotten_topics_data: list[ForgottenTopic]
-    if count < 0:
+    if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"forgotten_topics_data cannot have {count} elements")
+    elif forgotten_topics_data_count * 6 > limit - position or forgotten_topics_data_count > room:
+        raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
-        room -= count
+        room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(count):
+        for _ in range(forgotten_topics_data_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -360,16 +360,16 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[FetchRequest, int
                 end = position + size
                 forgotten_topics_data_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            forgotten_topics_data_partitions_count, = _unpack_i(buffer, position)
             position += 4
             forgotten_topics_data_partitions: list[int]
-            if count < 0:
+            if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
-                forgotten_topics_data_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
+                position += forgotten_topics_data_partitions_count * 4
             forgotten_topics_data.append(ForgottenTopic(forgotten_topics_data_topic, forgotten_topics_data_partitions))
     if position > limit:
         raise Malformed("the message is cut short")
@@ -406,17 +406,17 @@ def _encode_request_v9(message: FetchRequest) -> list[Buffer]:
 def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiii(buffer, position)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics_count = _unpack_iiiibiii(buffer, position)
     position += 29
     topics: list[FetchTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -425,32 +425,32 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[FetchPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 28 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 28 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes = _unpack_iiqqi(buffer, position)
                     position += 28
                     topics_partitions.append(FetchPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, -1, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes))
             topics.append(FetchTopic(topics_topic, topics_partitions))
-    count, = _unpack_i(buffer, position)
+    forgotten_topics_data_count, = _unpack_i(buffer, position)
     position += 4
     forgotten_topics_data: list[ForgottenTopic]
-    if count < 0:
+    if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"forgotten_topics_data cannot have {count} elements")
+    elif forgotten_topics_data_count * 6 > limit - position or forgotten_topics_data_count > room:
+        raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
-        room -= count
+        room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(count):
+        for _ in range(forgotten_topics_data_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -459,16 +459,16 @@ def _decode_request_v11(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 end = position + size
                 forgotten_topics_data_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            forgotten_topics_data_partitions_count, = _unpack_i(buffer, position)
             position += 4
             forgotten_topics_data_partitions: list[int]
-            if count < 0:
+            if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
-                forgotten_topics_data_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
+                position += forgotten_topics_data_partitions_count * 4
             forgotten_topics_data.append(ForgottenTopic(forgotten_topics_data_topic, forgotten_topics_data_partitions))
     size, = _unpack_h(buffer, position)
     position += 2
@@ -517,20 +517,20 @@ def _encode_request_v11(message: FetchRequest) -> list[Buffer]:
 def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, count = _unpack_iiiibiiB(buffer, position)
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics_count = _unpack_iiiibiiB(buffer, position)
     position += 26
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[FetchTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -542,20 +542,20 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[FetchPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 33 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 33 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_fetch_offset, topics_partitions_last_fetched_epoch, topics_partitions_log_start_offset, topics_partitions_partition_max_bytes, topics_partitions_tag_count = _unpack_iiqiqiB(buffer, position)
                     position += 33
                     if topics_partitions_tag_count:
@@ -566,20 +566,20 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
             if topics_tag_count:
                 position = skip_tags(buffer, position - 1)
             topics.append(FetchTopic(topics_topic, topics_partitions))
-    count = buffer[position]
+    forgotten_topics_data_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if forgotten_topics_data_count > 127:
+        forgotten_topics_data_count, position = read_uvarint(buffer, position - 1)
+    forgotten_topics_data_count -= 1
     forgotten_topics_data: list[ForgottenTopic]
-    if count < 0:
+    if forgotten_topics_data_count < 0:
         raise Malformed("forgotten_topics_data is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"forgotten_topics_data cannot have {count} elements")
+    elif forgotten_topics_data_count * 3 > limit - position or forgotten_topics_data_count > room:
+        raise Malformed(f"forgotten_topics_data cannot have {forgotten_topics_data_count} elements")
     else:
-        room -= count
+        room -= forgotten_topics_data_count
         forgotten_topics_data = []
-        for _ in range(count):
+        for _ in range(forgotten_topics_data_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -591,19 +591,19 @@ def _decode_request_v12(buffer: Buffer, position: int) -> tuple[FetchRequest, in
                 end = position + size
                 forgotten_topics_data_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            forgotten_topics_data_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if forgotten_topics_data_partitions_count > 127:
+                forgotten_topics_data_partitions_count, position = read_uvarint(buffer, position - 1)
+            forgotten_topics_data_partitions_count -= 1
             forgotten_topics_data_partitions: list[int]
-            if count < 0:
+            if forgotten_topics_data_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif forgotten_topics_data_partitions_count * 4 > limit - position:
+                raise Malformed(f"partitions cannot have {forgotten_topics_data_partitions_count} elements")
             else:
-                forgotten_topics_data_partitions = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                forgotten_topics_data_partitions = list(unpack_from(f">{forgotten_topics_data_partitions_count}i", buffer, position))
+                position += forgotten_topics_data_partitions_count * 4
             forgotten_topics_data_tag_count = buffer[position]
             position += 1
             if forgotten_topics_data_tag_count:
@@ -805,17 +805,17 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     limit = len(buffer)
     view = memoryview(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, responses_count = _unpack_ii(buffer, position)
     position += 8
     responses: list[FetchableTopicResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -824,30 +824,30 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                 end = position + size
                 responses_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partitions_count, = _unpack_i(buffer, position)
             position += 4
             responses_partitions: list[PartitionData]
-            if count < 0:
+            if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 30 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif responses_partitions_count * 30 > limit - position or responses_partitions_count > room:
+                raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
-                room -= count
+                room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(count):
-                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, count = _unpack_ihqqi(buffer, position)
+                for _ in range(responses_partitions_count):
+                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqi(buffer, position)
                     position += 26
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
-                    if count < 0:
-                        if count != -1:
+                    if responses_partitions_aborted_transactions_count < 0:
+                        if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position or count > room:
-                        raise Malformed(f"aborted_transactions cannot have {count} elements")
+                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                        raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(count):
+                        for _ in range(responses_partitions_aborted_transactions_count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -907,17 +907,17 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     limit = len(buffer)
     view = memoryview(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, responses_count = _unpack_ii(buffer, position)
     position += 8
     responses: list[FetchableTopicResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -926,30 +926,30 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                 end = position + size
                 responses_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partitions_count, = _unpack_i(buffer, position)
             position += 4
             responses_partitions: list[PartitionData]
-            if count < 0:
+            if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 38 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif responses_partitions_count * 38 > limit - position or responses_partitions_count > room:
+                raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
-                room -= count
+                room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(count):
-                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqi(buffer, position)
+                for _ in range(responses_partitions_count):
+                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
-                    if count < 0:
-                        if count != -1:
+                    if responses_partitions_aborted_transactions_count < 0:
+                        if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position or count > room:
-                        raise Malformed(f"aborted_transactions cannot have {count} elements")
+                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                        raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(count):
+                        for _ in range(responses_partitions_aborted_transactions_count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1009,17 +1009,17 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
     limit = len(buffer)
     view = memoryview(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, session_id, count = _unpack_ihii(buffer, position)
+    throttle_time_ms, error_code, session_id, responses_count = _unpack_ihii(buffer, position)
     position += 14
     responses: list[FetchableTopicResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1028,30 +1028,30 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[FetchResponse, i
                 end = position + size
                 responses_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partitions_count, = _unpack_i(buffer, position)
             position += 4
             responses_partitions: list[PartitionData]
-            if count < 0:
+            if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 38 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif responses_partitions_count * 38 > limit - position or responses_partitions_count > room:
+                raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
-                room -= count
+                room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(count):
-                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqi(buffer, position)
+                for _ in range(responses_partitions_count):
+                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
-                    if count < 0:
-                        if count != -1:
+                    if responses_partitions_aborted_transactions_count < 0:
+                        if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position or count > room:
-                        raise Malformed(f"aborted_transactions cannot have {count} elements")
+                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                        raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(count):
+                        for _ in range(responses_partitions_aborted_transactions_count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1111,17 +1111,17 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     limit = len(buffer)
     view = memoryview(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, session_id, count = _unpack_ihii(buffer, position)
+    throttle_time_ms, error_code, session_id, responses_count = _unpack_ihii(buffer, position)
     position += 14
     responses: list[FetchableTopicResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1130,30 +1130,30 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                 end = position + size
                 responses_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partitions_count, = _unpack_i(buffer, position)
             position += 4
             responses_partitions: list[PartitionData]
-            if count < 0:
+            if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 42 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif responses_partitions_count * 42 > limit - position or responses_partitions_count > room:
+                raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
-                room -= count
+                room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(count):
-                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqi(buffer, position)
+                for _ in range(responses_partitions_count):
+                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
-                    if count < 0:
-                        if count != -1:
+                    if responses_partitions_aborted_transactions_count < 0:
+                        if responses_partitions_aborted_transactions_count != -1:
                             raise Malformed("aborted_transactions has a negative length")
                         responses_partitions_aborted_transactions = None
-                    elif count * 16 > limit - position or count > room:
-                        raise Malformed(f"aborted_transactions cannot have {count} elements")
+                    elif responses_partitions_aborted_transactions_count * 16 > limit - position or responses_partitions_aborted_transactions_count > room:
+                        raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(count):
+                        for _ in range(responses_partitions_aborted_transactions_count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset = _unpack_qq(buffer, position)
                             position += 16
                             responses_partitions_aborted_transactions.append(AbortedTransaction(responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset))
@@ -1214,20 +1214,20 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
     limit = len(buffer)
     view = memoryview(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, session_id, count = _unpack_ihiB(buffer, position)
+    throttle_time_ms, error_code, session_id, responses_count = _unpack_ihiB(buffer, position)
     position += 11
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[FetchableTopicResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 3 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -1239,34 +1239,34 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[FetchResponse, 
                 end = position + size
                 responses_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            responses_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if responses_partitions_count > 127:
+                responses_partitions_count, position = read_uvarint(buffer, position - 1)
+            responses_partitions_count -= 1
             responses_partitions: list[PartitionData]
-            if count < 0:
+            if responses_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 37 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif responses_partitions_count * 37 > limit - position or responses_partitions_count > room:
+                raise Malformed(f"partitions cannot have {responses_partitions_count} elements")
             else:
-                room -= count
+                room -= responses_partitions_count
                 responses_partitions = []
-                for _ in range(count):
-                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, count = _unpack_ihqqqB(buffer, position)
+                for _ in range(responses_partitions_count):
+                    responses_partitions_partition_index, responses_partitions_error_code, responses_partitions_high_watermark, responses_partitions_last_stable_offset, responses_partitions_log_start_offset, responses_partitions_aborted_transactions_count = _unpack_ihqqqB(buffer, position)
                     position += 31
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if responses_partitions_aborted_transactions_count > 127:
+                        responses_partitions_aborted_transactions_count, position = read_uvarint(buffer, position - 1)
+                    responses_partitions_aborted_transactions_count -= 1
                     responses_partitions_aborted_transactions: list[AbortedTransaction] | None
-                    if count < 0:
+                    if responses_partitions_aborted_transactions_count < 0:
                         responses_partitions_aborted_transactions = None
-                    elif count * 17 > limit - position or count > room:
-                        raise Malformed(f"aborted_transactions cannot have {count} elements")
+                    elif responses_partitions_aborted_transactions_count * 17 > limit - position or responses_partitions_aborted_transactions_count > room:
+                        raise Malformed(f"aborted_transactions cannot have {responses_partitions_aborted_transactions_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partitions_aborted_transactions_count
                         responses_partitions_aborted_transactions = []
-                        for _ in range(count):
+                        for _ in range(responses_partitions_aborted_transactions_count):
                             responses_partitions_aborted_transactions_producer_id, responses_partitions_aborted_transactions_first_offset, responses_partitions_aborted_transactions_tag_count = _unpack_qqB(buffer, position)
                             position += 17
                             if responses_partitions_aborted_transactions_tag_count:

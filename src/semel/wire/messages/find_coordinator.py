@@ -126,20 +126,20 @@ def _encode_request_v3(message: FindCoordinatorRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    key_type, count = _unpack_bB(buffer, position)
+    key_type, coordinator_keys_count = _unpack_bB(buffer, position)
     position += 2
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if coordinator_keys_count > 127:
+        coordinator_keys_count, position = read_uvarint(buffer, position - 1)
+    coordinator_keys_count -= 1
     coordinator_keys: list[str]
-    if count < 0:
+    if coordinator_keys_count < 0:
         raise Malformed("coordinator_keys is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"coordinator_keys cannot have {count} elements")
+    elif coordinator_keys_count * 1 > limit - position or coordinator_keys_count > room:
+        raise Malformed(f"coordinator_keys cannot have {coordinator_keys_count} elements")
     else:
-        room -= count
+        room -= coordinator_keys_count
         coordinator_keys = []
-        for _ in range(count):
+        for _ in range(coordinator_keys_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -369,20 +369,20 @@ def _encode_response_v3(message: FindCoordinatorResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[FindCoordinatorResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, coordinators_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if coordinators_count > 127:
+        coordinators_count, position = read_uvarint(buffer, position - 1)
+    coordinators_count -= 1
     coordinators: list[Coordinator]
-    if count < 0:
+    if coordinators_count < 0:
         raise Malformed("coordinators is null")
-    elif count * 14 > limit - position or count > room:
-        raise Malformed(f"coordinators cannot have {count} elements")
+    elif coordinators_count * 14 > limit - position or coordinators_count > room:
+        raise Malformed(f"coordinators cannot have {coordinators_count} elements")
     else:
-        room -= count
+        room -= coordinators_count
         coordinators = []
-        for _ in range(count):
+        for _ in range(coordinators_count):
             size = buffer[position]
             position += 1
             if size > 127:

@@ -51,17 +51,17 @@ class IncrementalAlterConfigsRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    resources_count, = _unpack_i(buffer, position)
     position += 4
     resources: list[AlterConfigsResource]
-    if count < 0:
+    if resources_count < 0:
         raise Malformed("resources is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"resources cannot have {count} elements")
+    elif resources_count * 7 > limit - position or resources_count > room:
+        raise Malformed(f"resources cannot have {resources_count} elements")
     else:
-        room -= count
+        room -= resources_count
         resources = []
-        for _ in range(count):
+        for _ in range(resources_count):
             resources_resource_type, size = _unpack_bh(buffer, position)
             position += 3
             if size < 0:
@@ -70,17 +70,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[IncrementalAlterC
                 end = position + size
                 resources_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            resources_configs_count, = _unpack_i(buffer, position)
             position += 4
             resources_configs: list[AlterableConfig]
-            if count < 0:
+            if resources_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 5 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif resources_configs_count * 5 > limit - position or resources_configs_count > room:
+                raise Malformed(f"configs cannot have {resources_configs_count} elements")
             else:
-                room -= count
+                room -= resources_configs_count
                 resources_configs = []
-                for _ in range(count):
+                for _ in range(resources_configs_count):
                     size, = _unpack_h(buffer, position)
                     position += 2
                     if size < 0:
@@ -141,20 +141,20 @@ def _encode_request_v0(message: IncrementalAlterConfigsRequest) -> list[Buffer]:
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    resources_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if resources_count > 127:
+        resources_count, position = read_uvarint(buffer, position - 1)
+    resources_count -= 1
     resources: list[AlterConfigsResource]
-    if count < 0:
+    if resources_count < 0:
         raise Malformed("resources is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"resources cannot have {count} elements")
+    elif resources_count * 4 > limit - position or resources_count > room:
+        raise Malformed(f"resources cannot have {resources_count} elements")
     else:
-        room -= count
+        room -= resources_count
         resources = []
-        for _ in range(count):
+        for _ in range(resources_count):
             resources_resource_type, size = _unpack_bB(buffer, position)
             position += 2
             if size > 127:
@@ -166,20 +166,20 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterC
                 end = position + size
                 resources_resource_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            resources_configs_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if resources_configs_count > 127:
+                resources_configs_count, position = read_uvarint(buffer, position - 1)
+            resources_configs_count -= 1
             resources_configs: list[AlterableConfig]
-            if count < 0:
+            if resources_configs_count < 0:
                 raise Malformed("configs is null")
-            elif count * 4 > limit - position or count > room:
-                raise Malformed(f"configs cannot have {count} elements")
+            elif resources_configs_count * 4 > limit - position or resources_configs_count > room:
+                raise Malformed(f"configs cannot have {resources_configs_count} elements")
             else:
-                room -= count
+                room -= resources_configs_count
                 resources_configs = []
-                for _ in range(count):
+                for _ in range(resources_configs_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -305,17 +305,17 @@ class IncrementalAlterConfigsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, responses_count = _unpack_ii(buffer, position)
     position += 8
     responses: list[AlterConfigsResourceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 7 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 7 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             responses_error_code, size = _unpack_hh(buffer, position)
             position += 4
             responses_error_message: str | None
@@ -365,20 +365,20 @@ def _encode_response_v0(message: IncrementalAlterConfigsResponse) -> list[Buffer
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[IncrementalAlterConfigsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, responses_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[AlterConfigsResourceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             responses_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:

@@ -76,17 +76,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
         end = position + size
         protocol_type = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    protocols_count, = _unpack_i(buffer, position)
     position += 4
     protocols: list[JoinGroupRequestProtocol]
-    if count < 0:
+    if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"protocols cannot have {count} elements")
+    elif protocols_count * 6 > limit - position or protocols_count > room:
+        raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
-        room -= count
+        room -= protocols_count
         protocols = []
-        for _ in range(count):
+        for _ in range(protocols_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -164,17 +164,17 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
         end = position + size
         protocol_type = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    protocols_count, = _unpack_i(buffer, position)
     position += 4
     protocols: list[JoinGroupRequestProtocol]
-    if count < 0:
+    if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"protocols cannot have {count} elements")
+    elif protocols_count * 6 > limit - position or protocols_count > room:
+        raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
-        room -= count
+        room -= protocols_count
         protocols = []
-        for _ in range(count):
+        for _ in range(protocols_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -263,17 +263,17 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
         end = position + size
         protocol_type = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    protocols_count, = _unpack_i(buffer, position)
     position += 4
     protocols: list[JoinGroupRequestProtocol]
-    if count < 0:
+    if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"protocols cannot have {count} elements")
+    elif protocols_count * 6 > limit - position or protocols_count > room:
+        raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
-        room -= count
+        room -= protocols_count
         protocols = []
-        for _ in range(count):
+        for _ in range(protocols_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -379,20 +379,20 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
         end = position + size
         protocol_type = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    protocols_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if protocols_count > 127:
+        protocols_count, position = read_uvarint(buffer, position - 1)
+    protocols_count -= 1
     protocols: list[JoinGroupRequestProtocol]
-    if count < 0:
+    if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"protocols cannot have {count} elements")
+    elif protocols_count * 3 > limit - position or protocols_count > room:
+        raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
-        room -= count
+        room -= protocols_count
         protocols = []
-        for _ in range(count):
+        for _ in range(protocols_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -524,20 +524,20 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[JoinGroupRequest,
         end = position + size
         protocol_type = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    protocols_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if protocols_count > 127:
+        protocols_count, position = read_uvarint(buffer, position - 1)
+    protocols_count -= 1
     protocols: list[JoinGroupRequestProtocol]
-    if count < 0:
+    if protocols_count < 0:
         raise Malformed("protocols is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"protocols cannot have {count} elements")
+    elif protocols_count * 3 > limit - position or protocols_count > room:
+        raise Malformed(f"protocols cannot have {protocols_count} elements")
     else:
-        room -= count
+        room -= protocols_count
         protocols = []
-        for _ in range(count):
+        for _ in range(protocols_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -731,17 +731,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    members_count, = _unpack_i(buffer, position)
     position += 4
     members: list[JoinGroupResponseMember]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 6 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -821,17 +821,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    members_count, = _unpack_i(buffer, position)
     position += 4
     members: list[JoinGroupResponseMember]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 6 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -911,17 +911,17 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    members_count, = _unpack_i(buffer, position)
     position += 4
     members: list[JoinGroupResponseMember]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 8 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 8 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -1028,20 +1028,20 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    members_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if members_count > 127:
+        members_count, position = read_uvarint(buffer, position - 1)
+    members_count -= 1
     members: list[JoinGroupResponseMember]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 4 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -1188,20 +1188,20 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    members_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if members_count > 127:
+        members_count, position = read_uvarint(buffer, position - 1)
+    members_count -= 1
     members: list[JoinGroupResponseMember]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 4 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -1355,20 +1355,20 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[JoinGroupRespons
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    members_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if members_count > 127:
+        members_count, position = read_uvarint(buffer, position - 1)
+    members_count -= 1
     members: list[JoinGroupResponseMember]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 4 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size = buffer[position]
             position += 1
             if size > 127:

@@ -84,17 +84,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    members_count, = _unpack_i(buffer, position)
     position += 4
     members: list[MemberIdentity]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 4 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -158,20 +158,20 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    members_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if members_count > 127:
+        members_count, position = read_uvarint(buffer, position - 1)
+    members_count -= 1
     members: list[MemberIdentity]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 3 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -253,20 +253,20 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[LeaveGroupRequest
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    members_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if members_count > 127:
+        members_count, position = read_uvarint(buffer, position - 1)
+    members_count -= 1
     members: list[MemberIdentity]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 4 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -438,17 +438,17 @@ def _encode_response_v1(message: LeaveGroupResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[LeaveGroupResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihi(buffer, position)
+    throttle_time_ms, error_code, members_count = _unpack_ihi(buffer, position)
     position += 10
     members: list[MemberResponse]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 6 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -500,20 +500,20 @@ def _encode_response_v3(message: LeaveGroupResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[LeaveGroupResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
+    throttle_time_ms, error_code, members_count = _unpack_ihB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if members_count > 127:
+        members_count, position = read_uvarint(buffer, position - 1)
+    members_count -= 1
     members: list[MemberResponse]
-    if count < 0:
+    if members_count < 0:
         raise Malformed("members is null")
-    elif count * 5 > limit - position or count > room:
-        raise Malformed(f"members cannot have {count} elements")
+    elif members_count * 5 > limit - position or members_count > room:
+        raise Malformed(f"members cannot have {members_count} elements")
     else:
-        room -= count
+        room -= members_count
         members = []
-        for _ in range(count):
+        for _ in range(members_count):
             size = buffer[position]
             position += 1
             if size > 127:

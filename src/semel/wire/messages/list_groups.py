@@ -59,20 +59,20 @@ def _encode_request_v3(message: ListGroupsRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListGroupsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    states_filter_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if states_filter_count > 127:
+        states_filter_count, position = read_uvarint(buffer, position - 1)
+    states_filter_count -= 1
     states_filter: list[str]
-    if count < 0:
+    if states_filter_count < 0:
         raise Malformed("states_filter is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"states_filter cannot have {count} elements")
+    elif states_filter_count * 1 > limit - position or states_filter_count > room:
+        raise Malformed(f"states_filter cannot have {states_filter_count} elements")
     else:
-        room -= count
+        room -= states_filter_count
         states_filter = []
-        for _ in range(count):
+        for _ in range(states_filter_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -159,17 +159,17 @@ class ListGroupsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    error_code, count = _unpack_hi(buffer, position)
+    error_code, groups_count = _unpack_hi(buffer, position)
     position += 6
     groups: list[ListedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 4 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -212,17 +212,17 @@ def _encode_response_v0(message: ListGroupsResponse) -> list[Buffer]:
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihi(buffer, position)
+    throttle_time_ms, error_code, groups_count = _unpack_ihi(buffer, position)
     position += 10
     groups: list[ListedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 4 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -265,20 +265,20 @@ def _encode_response_v1(message: ListGroupsResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
+    throttle_time_ms, error_code, groups_count = _unpack_ihB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_count > 127:
+        groups_count, position = read_uvarint(buffer, position - 1)
+    groups_count -= 1
     groups: list[ListedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 3 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -343,20 +343,20 @@ def _encode_response_v3(message: ListGroupsResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListGroupsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
+    throttle_time_ms, error_code, groups_count = _unpack_ihB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_count > 127:
+        groups_count, position = read_uvarint(buffer, position - 1)
+    groups_count -= 1
     groups: list[ListedGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 4 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 4 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size = buffer[position]
             position += 1
             if size > 127:

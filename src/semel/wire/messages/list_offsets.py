@@ -57,17 +57,17 @@ class ListOffsetsRequest(msgspec.Struct, gc=False):
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, count = _unpack_ii(buffer, position)
+    replica_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[ListOffsetsTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -76,17 +76,17 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[ListOffsetsPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_timestamp = _unpack_iq(buffer, position)
                     position += 12
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, -1, topics_partitions_timestamp))
@@ -116,17 +116,17 @@ def _encode_request_v1(message: ListOffsetsRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, isolation_level, count = _unpack_ibi(buffer, position)
+    replica_id, isolation_level, topics_count = _unpack_ibi(buffer, position)
     position += 9
     topics: list[ListOffsetsTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -135,17 +135,17 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[ListOffsetsPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_timestamp = _unpack_iq(buffer, position)
                     position += 12
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, -1, topics_partitions_timestamp))
@@ -175,17 +175,17 @@ def _encode_request_v2(message: ListOffsetsRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, isolation_level, count = _unpack_ibi(buffer, position)
+    replica_id, isolation_level, topics_count = _unpack_ibi(buffer, position)
     position += 9
     topics: list[ListOffsetsTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -194,17 +194,17 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[ListOffsetsPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp = _unpack_iiq(buffer, position)
                     position += 16
                     topics_partitions.append(ListOffsetsPartition(topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp))
@@ -234,20 +234,20 @@ def _encode_request_v4(message: ListOffsetsRequest) -> list[Buffer]:
 def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, isolation_level, count = _unpack_ibB(buffer, position)
+    replica_id, isolation_level, topics_count = _unpack_ibB(buffer, position)
     position += 6
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[ListOffsetsTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -259,20 +259,20 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[ListOffsetsPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 17 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 17 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_current_leader_epoch, topics_partitions_timestamp, topics_partitions_tag_count = _unpack_iiqB(buffer, position)
                     position += 17
                     if topics_partitions_tag_count:
@@ -377,17 +377,17 @@ class ListOffsetsResponse(msgspec.Struct, gc=False):
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[ListOffsetsTopicResponse]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -396,17 +396,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[ListOffsetsPartitionResponse]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 22 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 22 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset = _unpack_ihqq(buffer, position)
                     position += 22
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset))
@@ -436,17 +436,17 @@ def _encode_response_v1(message: ListOffsetsResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[ListOffsetsTopicResponse]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -455,17 +455,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[ListOffsetsPartitionResponse]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 22 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 22 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset = _unpack_ihqq(buffer, position)
                     position += 22
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset))
@@ -495,17 +495,17 @@ def _encode_response_v2(message: ListOffsetsResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[ListOffsetsTopicResponse]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -514,17 +514,17 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[ListOffsetsPartitionResponse]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 26 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch = _unpack_ihqqi(buffer, position)
                     position += 26
                     topics_partitions.append(ListOffsetsPartitionResponse(topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch))
@@ -554,20 +554,20 @@ def _encode_response_v4(message: ListOffsetsResponse) -> list[Buffer]:
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[ListOffsetsTopicResponse]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -579,20 +579,20 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[ListOffsetsRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[ListOffsetsPartitionResponse]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 27 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 27 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_timestamp, topics_partitions_offset, topics_partitions_leader_epoch, topics_partitions_tag_count = _unpack_ihqqiB(buffer, position)
                     position += 27
                     if topics_partitions_tag_count:

@@ -28,20 +28,20 @@ class ListTransactionsRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    state_filters_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if state_filters_count > 127:
+        state_filters_count, position = read_uvarint(buffer, position - 1)
+    state_filters_count -= 1
     state_filters: list[str]
-    if count < 0:
+    if state_filters_count < 0:
         raise Malformed("state_filters is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"state_filters cannot have {count} elements")
+    elif state_filters_count * 1 > limit - position or state_filters_count > room:
+        raise Malformed(f"state_filters cannot have {state_filters_count} elements")
     else:
-        room -= count
+        room -= state_filters_count
         state_filters = []
-        for _ in range(count):
+        for _ in range(state_filters_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -54,19 +54,19 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsR
                 state_filters_element = str(buffer[position:end], "utf-8")
                 position = end
             state_filters.append(state_filters_element)
-    count = buffer[position]
+    producer_id_filters_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if producer_id_filters_count > 127:
+        producer_id_filters_count, position = read_uvarint(buffer, position - 1)
+    producer_id_filters_count -= 1
     producer_id_filters: list[int]
-    if count < 0:
+    if producer_id_filters_count < 0:
         raise Malformed("producer_id_filters is null")
-    elif count * 8 > limit - position:
-        raise Malformed(f"producer_id_filters cannot have {count} elements")
+    elif producer_id_filters_count * 8 > limit - position:
+        raise Malformed(f"producer_id_filters cannot have {producer_id_filters_count} elements")
     else:
-        producer_id_filters = list(unpack_from(f">{count}q", buffer, position))
-        position += count * 8
+        producer_id_filters = list(unpack_from(f">{producer_id_filters_count}q", buffer, position))
+        position += producer_id_filters_count * 8
     tag_count_2 = buffer[position]
     position += 1
     if tag_count_2:
@@ -98,20 +98,20 @@ def _encode_request_v0(message: ListTransactionsRequest) -> list[Buffer]:
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    state_filters_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if state_filters_count > 127:
+        state_filters_count, position = read_uvarint(buffer, position - 1)
+    state_filters_count -= 1
     state_filters: list[str]
-    if count < 0:
+    if state_filters_count < 0:
         raise Malformed("state_filters is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"state_filters cannot have {count} elements")
+    elif state_filters_count * 1 > limit - position or state_filters_count > room:
+        raise Malformed(f"state_filters cannot have {state_filters_count} elements")
     else:
-        room -= count
+        room -= state_filters_count
         state_filters = []
-        for _ in range(count):
+        for _ in range(state_filters_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -124,19 +124,19 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[ListTransactionsR
                 state_filters_element = str(buffer[position:end], "utf-8")
                 position = end
             state_filters.append(state_filters_element)
-    count = buffer[position]
+    producer_id_filters_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if producer_id_filters_count > 127:
+        producer_id_filters_count, position = read_uvarint(buffer, position - 1)
+    producer_id_filters_count -= 1
     producer_id_filters: list[int]
-    if count < 0:
+    if producer_id_filters_count < 0:
         raise Malformed("producer_id_filters is null")
-    elif count * 8 > limit - position:
-        raise Malformed(f"producer_id_filters cannot have {count} elements")
+    elif producer_id_filters_count * 8 > limit - position:
+        raise Malformed(f"producer_id_filters cannot have {producer_id_filters_count} elements")
     else:
-        producer_id_filters = list(unpack_from(f">{count}q", buffer, position))
-        position += count * 8
+        producer_id_filters = list(unpack_from(f">{producer_id_filters_count}q", buffer, position))
+        position += producer_id_filters_count * 8
     duration_filter, tag_count_2 = _unpack_qB(buffer, position)
     position += 9
     if tag_count_2:
@@ -210,20 +210,20 @@ class ListTransactionsResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactionsResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, error_code, count = _unpack_ihB(buffer, position)
+    throttle_time_ms, error_code, unknown_state_filters_count = _unpack_ihB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if unknown_state_filters_count > 127:
+        unknown_state_filters_count, position = read_uvarint(buffer, position - 1)
+    unknown_state_filters_count -= 1
     unknown_state_filters: list[str]
-    if count < 0:
+    if unknown_state_filters_count < 0:
         raise Malformed("unknown_state_filters is null")
-    elif count * 1 > limit - position or count > room:
-        raise Malformed(f"unknown_state_filters cannot have {count} elements")
+    elif unknown_state_filters_count * 1 > limit - position or unknown_state_filters_count > room:
+        raise Malformed(f"unknown_state_filters cannot have {unknown_state_filters_count} elements")
     else:
-        room -= count
+        room -= unknown_state_filters_count
         unknown_state_filters = []
-        for _ in range(count):
+        for _ in range(unknown_state_filters_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -236,20 +236,20 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[ListTransactions
                 unknown_state_filters_element = str(buffer[position:end], "utf-8")
                 position = end
             unknown_state_filters.append(unknown_state_filters_element)
-    count = buffer[position]
+    transaction_states_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if transaction_states_count > 127:
+        transaction_states_count, position = read_uvarint(buffer, position - 1)
+    transaction_states_count -= 1
     transaction_states: list[TransactionState]
-    if count < 0:
+    if transaction_states_count < 0:
         raise Malformed("transaction_states is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"transaction_states cannot have {count} elements")
+    elif transaction_states_count * 11 > limit - position or transaction_states_count > room:
+        raise Malformed(f"transaction_states cannot have {transaction_states_count} elements")
     else:
-        room -= count
+        room -= transaction_states_count
         transaction_states = []
-        for _ in range(count):
+        for _ in range(transaction_states_count):
             size = buffer[position]
             position += 1
             if size > 127:

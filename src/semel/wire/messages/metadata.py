@@ -65,17 +65,17 @@ class MetadataRequest(msgspec.Struct, gc=False):
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 2 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -110,19 +110,19 @@ def _encode_request_v0(message: MetadataRequest) -> list[Buffer]:
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic] | None
-    if count < 0:
-        if count != -1:
+    if topics_count < 0:
+        if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 2 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -158,19 +158,19 @@ def _encode_request_v1(message: MetadataRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic] | None
-    if count < 0:
-        if count != -1:
+    if topics_count < 0:
+        if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 2 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -209,19 +209,19 @@ def _encode_request_v4(message: MetadataRequest) -> list[Buffer]:
 def _decode_request_v8(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataRequestTopic] | None
-    if count < 0:
-        if count != -1:
+    if topics_count < 0:
+        if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 2 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -260,20 +260,20 @@ def _encode_request_v8(message: MetadataRequest) -> list[Buffer]:
 def _decode_request_v9(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataRequestTopic] | None
-    if count < 0:
+    if topics_count < 0:
         topics = None
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 2 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -324,20 +324,20 @@ def _encode_request_v9(message: MetadataRequest) -> list[Buffer]:
 def _decode_request_v10(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataRequestTopic] | None
-    if count < 0:
+    if topics_count < 0:
         topics = None
-    elif count * 18 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 18 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_topic_id, size = _unpack_16sB(buffer, position)
             position += 17
             if size > 127:
@@ -391,20 +391,20 @@ def _encode_request_v10(message: MetadataRequest) -> list[Buffer]:
 def _decode_request_v11(buffer: Buffer, position: int) -> tuple[MetadataRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataRequestTopic] | None
-    if count < 0:
+    if topics_count < 0:
         topics = None
-    elif count * 18 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 18 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_topic_id, size = _unpack_16sB(buffer, position)
             position += 17
             if size > 127:
@@ -544,17 +544,17 @@ class MetadataResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    brokers_count, = _unpack_i(buffer, position)
     position += 4
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 10 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 10 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -566,17 +566,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
             brokers_port, = _unpack_i(buffer, position)
             position += 4
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port))
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 8 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 8 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -585,37 +585,37 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, -1, topics_partitions_replica_nodes, topics_partitions_isr_nodes))
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', False, topics_partitions))
     if position > limit:
@@ -658,17 +658,17 @@ def _encode_response_v0(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    brokers_count, = _unpack_i(buffer, position)
     position += 4
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 12 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -689,17 +689,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 brokers_rack = str(buffer[position:end], "utf-8")
                 position = end
             brokers.append(MetadataResponseBroker(brokers_node_id, brokers_host, brokers_port, brokers_rack))
-    controller_id, count = _unpack_ii(buffer, position)
+    controller_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 9 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -708,37 +708,37 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_ti(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_ti(buffer, position)
             position += 5
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, -1, topics_partitions_replica_nodes, topics_partitions_isr_nodes))
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_is_internal, topics_partitions))
     if position > limit:
@@ -788,17 +788,17 @@ def _encode_response_v1(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    brokers_count, = _unpack_i(buffer, position)
     position += 4
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 12 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -830,17 +830,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_ii(buffer, position)
+    controller_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 9 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -849,37 +849,37 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_ti(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_ti(buffer, position)
             position += 5
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, -1, topics_partitions_replica_nodes, topics_partitions_isr_nodes))
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_is_internal, topics_partitions))
     if position > limit:
@@ -936,17 +936,17 @@ def _encode_response_v2(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 12 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -978,17 +978,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_ii(buffer, position)
+    controller_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 9 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -997,37 +997,37 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_ti(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_ti(buffer, position)
             position += 5
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, -1, topics_partitions_replica_nodes, topics_partitions_isr_nodes))
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_is_internal, topics_partitions))
     if position > limit:
@@ -1084,17 +1084,17 @@ def _encode_response_v3(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 12 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1126,17 +1126,17 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_ii(buffer, position)
+    controller_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 9 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1145,47 +1145,47 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_ti(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_ti(buffer, position)
             position += 5
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 22 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 22 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, count = _unpack_hiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_replica_nodes_count = _unpack_hiii(buffer, position)
                     position += 14
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, -1, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_is_internal, topics_partitions))
     if position > limit:
@@ -1245,17 +1245,17 @@ def _encode_response_v5(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 12 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1287,17 +1287,17 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_ii(buffer, position)
+    controller_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 9 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 9 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1306,47 +1306,47 @@ def _decode_response_v7(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_ti(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_ti(buffer, position)
             position += 5
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 26 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiii(buffer, position)
                     position += 18
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics.append(MetadataResponseTopic(topics_error_code, topics_name, b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00', topics_is_internal, topics_partitions))
     if position > limit:
@@ -1406,17 +1406,17 @@ def _encode_response_v7(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_ii(buffer, position)
     position += 8
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 12 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 12 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_ih(buffer, position)
             position += 6
             if size < 0:
@@ -1448,17 +1448,17 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_ii(buffer, position)
+    controller_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 13 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 13 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hh(buffer, position)
             position += 4
             if size < 0:
@@ -1467,47 +1467,47 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_ti(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_ti(buffer, position)
             position += 5
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 26 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 26 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiii(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiii(buffer, position)
                     position += 18
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count, = _unpack_i(buffer, position)
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count, = _unpack_i(buffer, position)
                     position += 4
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions.append(MetadataResponsePartition(topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes, topics_partitions_isr_nodes, topics_partitions_offline_replicas))
             topics_topic_authorized_operations, = _unpack_i(buffer, position)
             position += 4
@@ -1573,20 +1573,20 @@ def _encode_response_v8(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if brokers_count > 127:
+        brokers_count, position = read_uvarint(buffer, position - 1)
+    brokers_count -= 1
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 11 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 5
             if size > 127:
@@ -1627,20 +1627,20 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_iB(buffer, position)
+    controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 10 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 10 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -1652,59 +1652,59 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[MetadataResponse
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_is_internal, count = _unpack_tB(buffer, position)
+            topics_is_internal, topics_partitions_count = _unpack_tB(buffer, position)
             position += 2
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_replica_nodes_count > 127:
+                        topics_partitions_replica_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_replica_nodes_count -= 1
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_isr_nodes_count > 127:
+                        topics_partitions_isr_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_isr_nodes_count -= 1
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_offline_replicas_count > 127:
+                        topics_partitions_offline_replicas_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_offline_replicas_count -= 1
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions_tag_count = buffer[position]
                     position += 1
                     if topics_partitions_tag_count:
@@ -1808,20 +1808,20 @@ def _encode_response_v9(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if brokers_count > 127:
+        brokers_count, position = read_uvarint(buffer, position - 1)
+    brokers_count -= 1
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 11 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 5
             if size > 127:
@@ -1862,20 +1862,20 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_iB(buffer, position)
+    controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 26 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 26 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -1887,59 +1887,59 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[MetadataRespons
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_topic_id, topics_is_internal, count = _unpack_16stB(buffer, position)
+            topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_replica_nodes_count > 127:
+                        topics_partitions_replica_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_replica_nodes_count -= 1
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_isr_nodes_count > 127:
+                        topics_partitions_isr_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_isr_nodes_count -= 1
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_offline_replicas_count > 127:
+                        topics_partitions_offline_replicas_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_offline_replicas_count -= 1
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions_tag_count = buffer[position]
                     position += 1
                     if topics_partitions_tag_count:
@@ -2043,20 +2043,20 @@ def _encode_response_v10(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if brokers_count > 127:
+        brokers_count, position = read_uvarint(buffer, position - 1)
+    brokers_count -= 1
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 11 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 5
             if size > 127:
@@ -2097,20 +2097,20 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_iB(buffer, position)
+    controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 26 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 26 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -2122,59 +2122,59 @@ def _decode_response_v11(buffer: Buffer, position: int) -> tuple[MetadataRespons
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_topic_id, topics_is_internal, count = _unpack_16stB(buffer, position)
+            topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_replica_nodes_count > 127:
+                        topics_partitions_replica_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_replica_nodes_count -= 1
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_isr_nodes_count > 127:
+                        topics_partitions_isr_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_isr_nodes_count -= 1
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_offline_replicas_count > 127:
+                        topics_partitions_offline_replicas_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_offline_replicas_count -= 1
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions_tag_count = buffer[position]
                     position += 1
                     if topics_partitions_tag_count:
@@ -2278,20 +2278,20 @@ def _encode_response_v11(message: MetadataResponse) -> list[Buffer]:
 def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, brokers_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if brokers_count > 127:
+        brokers_count, position = read_uvarint(buffer, position - 1)
+    brokers_count -= 1
     brokers: list[MetadataResponseBroker]
-    if count < 0:
+    if brokers_count < 0:
         raise Malformed("brokers is null")
-    elif count * 11 > limit - position or count > room:
-        raise Malformed(f"brokers cannot have {count} elements")
+    elif brokers_count * 11 > limit - position or brokers_count > room:
+        raise Malformed(f"brokers cannot have {brokers_count} elements")
     else:
-        room -= count
+        room -= brokers_count
         brokers = []
-        for _ in range(count):
+        for _ in range(brokers_count):
             brokers_node_id, size = _unpack_iB(buffer, position)
             position += 5
             if size > 127:
@@ -2332,20 +2332,20 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
         end = position + size
         cluster_id = str(buffer[position:end], "utf-8")
         position = end
-    controller_id, count = _unpack_iB(buffer, position)
+    controller_id, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[MetadataResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 26 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 26 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             topics_error_code, size = _unpack_hB(buffer, position)
             position += 3
             if size > 127:
@@ -2358,59 +2358,59 @@ def _decode_response_v12(buffer: Buffer, position: int) -> tuple[MetadataRespons
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            topics_topic_id, topics_is_internal, count = _unpack_16stB(buffer, position)
+            topics_topic_id, topics_is_internal, topics_partitions_count = _unpack_16stB(buffer, position)
             position += 18
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[MetadataResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
-                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, count = _unpack_hiiiB(buffer, position)
+                for _ in range(topics_partitions_count):
+                    topics_partitions_error_code, topics_partitions_partition_index, topics_partitions_leader_id, topics_partitions_leader_epoch, topics_partitions_replica_nodes_count = _unpack_hiiiB(buffer, position)
                     position += 15
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_replica_nodes_count > 127:
+                        topics_partitions_replica_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_replica_nodes_count -= 1
                     topics_partitions_replica_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_replica_nodes_count < 0:
                         raise Malformed("replica_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"replica_nodes cannot have {count} elements")
+                    elif topics_partitions_replica_nodes_count * 4 > limit - position:
+                        raise Malformed(f"replica_nodes cannot have {topics_partitions_replica_nodes_count} elements")
                     else:
-                        topics_partitions_replica_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_replica_nodes = list(unpack_from(f">{topics_partitions_replica_nodes_count}i", buffer, position))
+                        position += topics_partitions_replica_nodes_count * 4
+                    topics_partitions_isr_nodes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_isr_nodes_count > 127:
+                        topics_partitions_isr_nodes_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_isr_nodes_count -= 1
                     topics_partitions_isr_nodes: list[int]
-                    if count < 0:
+                    if topics_partitions_isr_nodes_count < 0:
                         raise Malformed("isr_nodes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"isr_nodes cannot have {count} elements")
+                    elif topics_partitions_isr_nodes_count * 4 > limit - position:
+                        raise Malformed(f"isr_nodes cannot have {topics_partitions_isr_nodes_count} elements")
                     else:
-                        topics_partitions_isr_nodes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
-                    count = buffer[position]
+                        topics_partitions_isr_nodes = list(unpack_from(f">{topics_partitions_isr_nodes_count}i", buffer, position))
+                        position += topics_partitions_isr_nodes_count * 4
+                    topics_partitions_offline_replicas_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if topics_partitions_offline_replicas_count > 127:
+                        topics_partitions_offline_replicas_count, position = read_uvarint(buffer, position - 1)
+                    topics_partitions_offline_replicas_count -= 1
                     topics_partitions_offline_replicas: list[int]
-                    if count < 0:
+                    if topics_partitions_offline_replicas_count < 0:
                         raise Malformed("offline_replicas is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"offline_replicas cannot have {count} elements")
+                    elif topics_partitions_offline_replicas_count * 4 > limit - position:
+                        raise Malformed(f"offline_replicas cannot have {topics_partitions_offline_replicas_count} elements")
                     else:
-                        topics_partitions_offline_replicas = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        topics_partitions_offline_replicas = list(unpack_from(f">{topics_partitions_offline_replicas_count}i", buffer, position))
+                        position += topics_partitions_offline_replicas_count * 4
                     topics_partitions_tag_count = buffer[position]
                     position += 1
                     if topics_partitions_tag_count:

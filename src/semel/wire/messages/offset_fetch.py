@@ -62,17 +62,17 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetFetchRequestTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -81,16 +81,16 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partition_indexes_count, = _unpack_i(buffer, position)
             position += 4
             topics_partition_indexes: list[int]
-            if count < 0:
+            if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partition_indexes cannot have {count} elements")
+            elif topics_partition_indexes_count * 4 > limit - position:
+                raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
-                topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
+                position += topics_partition_indexes_count * 4
             topics.append(OffsetFetchRequestTopic(topics_name, topics_partition_indexes))
     if position > limit:
         raise Malformed("the message is cut short")
@@ -130,19 +130,19 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetFetchRequestTopic] | None
-    if count < 0:
-        if count != -1:
+    if topics_count < 0:
+        if topics_count != -1:
             raise Malformed("topics has a negative length")
         topics = None
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -151,16 +151,16 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partition_indexes_count, = _unpack_i(buffer, position)
             position += 4
             topics_partition_indexes: list[int]
-            if count < 0:
+            if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partition_indexes cannot have {count} elements")
+            elif topics_partition_indexes_count * 4 > limit - position:
+                raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
-                topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
+                position += topics_partition_indexes_count * 4
             topics.append(OffsetFetchRequestTopic(topics_name, topics_partition_indexes))
     if position > limit:
         raise Malformed("the message is cut short")
@@ -204,20 +204,20 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[OffsetFetchRequestTopic] | None
-    if count < 0:
+    if topics_count < 0:
         topics = None
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -229,19 +229,19 @@ def _decode_request_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partition_indexes_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partition_indexes_count > 127:
+                topics_partition_indexes_count, position = read_uvarint(buffer, position - 1)
+            topics_partition_indexes_count -= 1
             topics_partition_indexes: list[int]
-            if count < 0:
+            if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partition_indexes cannot have {count} elements")
+            elif topics_partition_indexes_count * 4 > limit - position:
+                raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
-                topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
+                position += topics_partition_indexes_count * 4
             topics_tag_count = buffer[position]
             position += 1
             if topics_tag_count:
@@ -299,20 +299,20 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[OffsetFetchRequestTopic] | None
-    if count < 0:
+    if topics_count < 0:
         topics = None
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -324,19 +324,19 @@ def _decode_request_v7(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partition_indexes_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partition_indexes_count > 127:
+                topics_partition_indexes_count, position = read_uvarint(buffer, position - 1)
+            topics_partition_indexes_count -= 1
             topics_partition_indexes: list[int]
-            if count < 0:
+            if topics_partition_indexes_count < 0:
                 raise Malformed("partition_indexes is null")
-            elif count * 4 > limit - position:
-                raise Malformed(f"partition_indexes cannot have {count} elements")
+            elif topics_partition_indexes_count * 4 > limit - position:
+                raise Malformed(f"partition_indexes cannot have {topics_partition_indexes_count} elements")
             else:
-                topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                position += count * 4
+                topics_partition_indexes = list(unpack_from(f">{topics_partition_indexes_count}i", buffer, position))
+                position += topics_partition_indexes_count * 4
             topics_tag_count = buffer[position]
             position += 1
             if topics_tag_count:
@@ -383,20 +383,20 @@ def _encode_request_v7(message: OffsetFetchRequest) -> list[Buffer]:
 def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    groups_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_count > 127:
+        groups_count, position = read_uvarint(buffer, position - 1)
+    groups_count -= 1
     groups: list[OffsetFetchRequestGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 3 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -408,20 +408,20 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                 end = position + size
                 groups_group_id = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            groups_topics_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if groups_topics_count > 127:
+                groups_topics_count, position = read_uvarint(buffer, position - 1)
+            groups_topics_count -= 1
             groups_topics: list[OffsetFetchRequestTopics] | None
-            if count < 0:
+            if groups_topics_count < 0:
                 groups_topics = None
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif groups_topics_count * 3 > limit - position or groups_topics_count > room:
+                raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
-                room -= count
+                room -= groups_topics_count
                 groups_topics = []
-                for _ in range(count):
+                for _ in range(groups_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -433,19 +433,19 @@ def _decode_request_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchReques
                         end = position + size
                         groups_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    groups_topics_partition_indexes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if groups_topics_partition_indexes_count > 127:
+                        groups_topics_partition_indexes_count, position = read_uvarint(buffer, position - 1)
+                    groups_topics_partition_indexes_count -= 1
                     groups_topics_partition_indexes: list[int]
-                    if count < 0:
+                    if groups_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"partition_indexes cannot have {count} elements")
+                    elif groups_topics_partition_indexes_count * 4 > limit - position:
+                        raise Malformed(f"partition_indexes cannot have {groups_topics_partition_indexes_count} elements")
                     else:
-                        groups_topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        groups_topics_partition_indexes = list(unpack_from(f">{groups_topics_partition_indexes_count}i", buffer, position))
+                        position += groups_topics_partition_indexes_count * 4
                     groups_topics_tag_count = buffer[position]
                     position += 1
                     if groups_topics_tag_count:
@@ -582,17 +582,17 @@ class OffsetFetchResponse(msgspec.Struct, gc=False):
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetFetchResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -601,17 +601,17 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[OffsetFetchResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_metadata: str | None
@@ -660,17 +660,17 @@ def _encode_response_v1(message: OffsetFetchResponse) -> list[Buffer]:
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetFetchResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -679,17 +679,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[OffsetFetchResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_metadata: str | None
@@ -741,17 +741,17 @@ def _encode_response_v2(message: OffsetFetchResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetFetchResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -760,17 +760,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[OffsetFetchResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 16 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 16 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_metadata: str | None
@@ -822,17 +822,17 @@ def _encode_response_v3(message: OffsetFetchResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetFetchResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -841,17 +841,17 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[OffsetFetchResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 20 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 20 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
                     position += 18
                     topics_partitions_metadata: str | None
@@ -903,20 +903,20 @@ def _encode_response_v5(message: OffsetFetchResponse) -> list[Buffer]:
 def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[OffsetFetchResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -928,20 +928,20 @@ def _decode_response_v6(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[OffsetFetchResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 20 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 20 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 17
                     if size > 127:
@@ -1010,20 +1010,20 @@ def _encode_response_v6(message: OffsetFetchResponse) -> list[Buffer]:
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, groups_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if groups_count > 127:
+        groups_count, position = read_uvarint(buffer, position - 1)
+    groups_count -= 1
     groups: list[OffsetFetchResponseGroup]
-    if count < 0:
+    if groups_count < 0:
         raise Malformed("groups is null")
-    elif count * 5 > limit - position or count > room:
-        raise Malformed(f"groups cannot have {count} elements")
+    elif groups_count * 5 > limit - position or groups_count > room:
+        raise Malformed(f"groups cannot have {groups_count} elements")
     else:
-        room -= count
+        room -= groups_count
         groups = []
-        for _ in range(count):
+        for _ in range(groups_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -1035,20 +1035,20 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                 end = position + size
                 groups_group_id = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            groups_topics_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if groups_topics_count > 127:
+                groups_topics_count, position = read_uvarint(buffer, position - 1)
+            groups_topics_count -= 1
             groups_topics: list[OffsetFetchResponseTopics]
-            if count < 0:
+            if groups_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif groups_topics_count * 3 > limit - position or groups_topics_count > room:
+                raise Malformed(f"topics cannot have {groups_topics_count} elements")
             else:
-                room -= count
+                room -= groups_topics_count
                 groups_topics = []
-                for _ in range(count):
+                for _ in range(groups_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -1060,20 +1060,20 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[OffsetFetchRespo
                         end = position + size
                         groups_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    groups_topics_partitions_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if groups_topics_partitions_count > 127:
+                        groups_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+                    groups_topics_partitions_count -= 1
                     groups_topics_partitions: list[OffsetFetchResponsePartitions]
-                    if count < 0:
+                    if groups_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 20 > limit - position or count > room:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif groups_topics_partitions_count * 20 > limit - position or groups_topics_partitions_count > room:
+                        raise Malformed(f"partitions cannot have {groups_topics_partitions_count} elements")
                     else:
-                        room -= count
+                        room -= groups_topics_partitions_count
                         groups_topics_partitions = []
-                        for _ in range(count):
+                        for _ in range(groups_topics_partitions_count):
                             groups_topics_partitions_partition_index, groups_topics_partitions_committed_offset, groups_topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                             position += 17
                             if size > 127:

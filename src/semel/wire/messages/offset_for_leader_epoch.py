@@ -47,17 +47,17 @@ class OffsetForLeaderEpochRequest(msgspec.Struct, gc=False):
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    topics_count, = _unpack_i(buffer, position)
     position += 4
     topics: list[OffsetForLeaderTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -66,17 +66,17 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[OffsetForLeaderPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch = _unpack_iii(buffer, position)
                     position += 12
                     topics_partitions.append(OffsetForLeaderPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch))
@@ -106,17 +106,17 @@ def _encode_request_v2(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
 def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, count = _unpack_ii(buffer, position)
+    replica_id, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetForLeaderTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -125,17 +125,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[OffsetForLeaderPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 12 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 12 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch = _unpack_iii(buffer, position)
                     position += 12
                     topics_partitions.append(OffsetForLeaderPartition(topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch))
@@ -165,20 +165,20 @@ def _encode_request_v3(message: OffsetForLeaderEpochRequest) -> list[Buffer]:
 def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    replica_id, count = _unpack_iB(buffer, position)
+    replica_id, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[OffsetForLeaderTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -190,20 +190,20 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEp
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[OffsetForLeaderPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 13 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 13 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition, topics_partitions_current_leader_epoch, topics_partitions_leader_epoch, topics_partitions_tag_count = _unpack_iiiB(buffer, position)
                     position += 13
                     if topics_partitions_tag_count:
@@ -299,17 +299,17 @@ class OffsetForLeaderEpochResponse(msgspec.Struct, gc=False):
 def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[OffsetForLeaderTopicResult]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -318,17 +318,17 @@ def _decode_response_v2(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[EpochEndOffset]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset = _unpack_hiiq(buffer, position)
                     position += 18
                     topics_partitions.append(EpochEndOffset(topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset))
@@ -358,20 +358,20 @@ def _encode_response_v2(message: OffsetForLeaderEpochResponse) -> list[Buffer]:
 def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderEpochResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[OffsetForLeaderTopicResult]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -383,20 +383,20 @@ def _decode_response_v4(buffer: Buffer, position: int) -> tuple[OffsetForLeaderE
                 end = position + size
                 topics_topic = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[EpochEndOffset]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 19 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 19 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_error_code, topics_partitions_partition, topics_partitions_leader_epoch, topics_partitions_end_offset, topics_partitions_tag_count = _unpack_hiiqB(buffer, position)
                     position += 19
                     if topics_partitions_tag_count:

@@ -68,17 +68,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
         end = position + size
         transactional_id = str(buffer[position:end], "utf-8")
         position = end
-    acks, timeout_ms, count = _unpack_hii(buffer, position)
+    acks, timeout_ms, topic_data_count = _unpack_hii(buffer, position)
     position += 10
     topic_data: list[TopicProduceData]
-    if count < 0:
+    if topic_data_count < 0:
         raise Malformed("topic_data is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topic_data cannot have {count} elements")
+    elif topic_data_count * 6 > limit - position or topic_data_count > room:
+        raise Malformed(f"topic_data cannot have {topic_data_count} elements")
     else:
-        room -= count
+        room -= topic_data_count
         topic_data = []
-        for _ in range(count):
+        for _ in range(topic_data_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -87,17 +87,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
                 end = position + size
                 topic_data_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topic_data_partition_data_count, = _unpack_i(buffer, position)
             position += 4
             topic_data_partition_data: list[PartitionProduceData]
-            if count < 0:
+            if topic_data_partition_data_count < 0:
                 raise Malformed("partition_data is null")
-            elif count * 8 > limit - position or count > room:
-                raise Malformed(f"partition_data cannot have {count} elements")
+            elif topic_data_partition_data_count * 8 > limit - position or topic_data_partition_data_count > room:
+                raise Malformed(f"partition_data cannot have {topic_data_partition_data_count} elements")
             else:
-                room -= count
+                room -= topic_data_partition_data_count
                 topic_data_partition_data = []
-                for _ in range(count):
+                for _ in range(topic_data_partition_data_count):
                     topic_data_partition_data_index, size = _unpack_ii(buffer, position)
                     position += 8
                     topic_data_partition_data_records: memoryview | None
@@ -166,20 +166,20 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
         end = position + size
         transactional_id = str(buffer[position:end], "utf-8")
         position = end
-    acks, timeout_ms, count = _unpack_hiB(buffer, position)
+    acks, timeout_ms, topic_data_count = _unpack_hiB(buffer, position)
     position += 7
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topic_data_count > 127:
+        topic_data_count, position = read_uvarint(buffer, position - 1)
+    topic_data_count -= 1
     topic_data: list[TopicProduceData]
-    if count < 0:
+    if topic_data_count < 0:
         raise Malformed("topic_data is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topic_data cannot have {count} elements")
+    elif topic_data_count * 3 > limit - position or topic_data_count > room:
+        raise Malformed(f"topic_data cannot have {topic_data_count} elements")
     else:
-        room -= count
+        room -= topic_data_count
         topic_data = []
-        for _ in range(count):
+        for _ in range(topic_data_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -191,20 +191,20 @@ def _decode_request_v9(buffer: Buffer, position: int) -> tuple[ProduceRequest, i
                 end = position + size
                 topic_data_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topic_data_partition_data_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topic_data_partition_data_count > 127:
+                topic_data_partition_data_count, position = read_uvarint(buffer, position - 1)
+            topic_data_partition_data_count -= 1
             topic_data_partition_data: list[PartitionProduceData]
-            if count < 0:
+            if topic_data_partition_data_count < 0:
                 raise Malformed("partition_data is null")
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"partition_data cannot have {count} elements")
+            elif topic_data_partition_data_count * 6 > limit - position or topic_data_partition_data_count > room:
+                raise Malformed(f"partition_data cannot have {topic_data_partition_data_count} elements")
             else:
-                room -= count
+                room -= topic_data_partition_data_count
                 topic_data_partition_data = []
-                for _ in range(count):
+                for _ in range(topic_data_partition_data_count):
                     topic_data_partition_data_index, size = _unpack_iB(buffer, position)
                     position += 5
                     if size > 127:
@@ -368,17 +368,17 @@ class ProduceResponse(msgspec.Struct, gc=False):
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    responses_count, = _unpack_i(buffer, position)
     position += 4
     responses: list[TopicProduceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -387,17 +387,17 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                 end = position + size
                 responses_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partition_responses_count, = _unpack_i(buffer, position)
             position += 4
             responses_partition_responses: list[PartitionProduceResponse]
-            if count < 0:
+            if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 22 > limit - position or count > room:
-                raise Malformed(f"partition_responses cannot have {count} elements")
+            elif responses_partition_responses_count * 22 > limit - position or responses_partition_responses_count > room:
+                raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
-                room -= count
+                room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(count):
+                for _ in range(responses_partition_responses_count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms = _unpack_ihqq(buffer, position)
                     position += 22
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms))
@@ -430,17 +430,17 @@ def _encode_response_v3(message: ProduceResponse) -> list[Buffer]:
 def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    responses_count, = _unpack_i(buffer, position)
     position += 4
     responses: list[TopicProduceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -449,17 +449,17 @@ def _decode_response_v5(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                 end = position + size
                 responses_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partition_responses_count, = _unpack_i(buffer, position)
             position += 4
             responses_partition_responses: list[PartitionProduceResponse]
-            if count < 0:
+            if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 30 > limit - position or count > room:
-                raise Malformed(f"partition_responses cannot have {count} elements")
+            elif responses_partition_responses_count * 30 > limit - position or responses_partition_responses_count > room:
+                raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
-                room -= count
+                room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(count):
+                for _ in range(responses_partition_responses_count):
                     responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset = _unpack_ihqqq(buffer, position)
                     position += 30
                     responses_partition_responses.append(PartitionProduceResponse(responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset))
@@ -492,17 +492,17 @@ def _encode_response_v5(message: ProduceResponse) -> list[Buffer]:
 def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count, = _unpack_i(buffer, position)
+    responses_count, = _unpack_i(buffer, position)
     position += 4
     responses: list[TopicProduceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 6 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -511,28 +511,28 @@ def _decode_response_v8(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                 end = position + size
                 responses_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            responses_partition_responses_count, = _unpack_i(buffer, position)
             position += 4
             responses_partition_responses: list[PartitionProduceResponse]
-            if count < 0:
+            if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 36 > limit - position or count > room:
-                raise Malformed(f"partition_responses cannot have {count} elements")
+            elif responses_partition_responses_count * 36 > limit - position or responses_partition_responses_count > room:
+                raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
-                room -= count
+                room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(count):
-                    responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, count = _unpack_ihqqqi(buffer, position)
+                for _ in range(responses_partition_responses_count):
+                    responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqi(buffer, position)
                     position += 34
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
-                    if count < 0:
+                    if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif count * 6 > limit - position or count > room:
-                        raise Malformed(f"record_errors cannot have {count} elements")
+                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                        raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(count):
+                        for _ in range(responses_partition_responses_record_errors_count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_ih(buffer, position)
                             position += 6
                             responses_partition_responses_record_errors_batch_index_error_message: str | None
@@ -603,20 +603,20 @@ def _encode_response_v8(message: ProduceResponse) -> list[Buffer]:
 def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    responses_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[TopicProduceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 3 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -628,34 +628,34 @@ def _decode_response_v9(buffer: Buffer, position: int) -> tuple[ProduceResponse,
                 end = position + size
                 responses_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            responses_partition_responses_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if responses_partition_responses_count > 127:
+                responses_partition_responses_count, position = read_uvarint(buffer, position - 1)
+            responses_partition_responses_count -= 1
             responses_partition_responses: list[PartitionProduceResponse]
-            if count < 0:
+            if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 33 > limit - position or count > room:
-                raise Malformed(f"partition_responses cannot have {count} elements")
+            elif responses_partition_responses_count * 33 > limit - position or responses_partition_responses_count > room:
+                raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
-                room -= count
+                room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(count):
-                    responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, count = _unpack_ihqqqB(buffer, position)
+                for _ in range(responses_partition_responses_count):
+                    responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqB(buffer, position)
                     position += 31
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if responses_partition_responses_record_errors_count > 127:
+                        responses_partition_responses_record_errors_count, position = read_uvarint(buffer, position - 1)
+                    responses_partition_responses_record_errors_count -= 1
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
-                    if count < 0:
+                    if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif count * 6 > limit - position or count > room:
-                        raise Malformed(f"record_errors cannot have {count} elements")
+                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                        raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(count):
+                        for _ in range(responses_partition_responses_record_errors_count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
                             position += 5
                             if size > 127:
@@ -754,20 +754,20 @@ def _encode_response_v9(message: ProduceResponse) -> list[Buffer]:
 def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    responses_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if responses_count > 127:
+        responses_count, position = read_uvarint(buffer, position - 1)
+    responses_count -= 1
     responses: list[TopicProduceResponse]
-    if count < 0:
+    if responses_count < 0:
         raise Malformed("responses is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"responses cannot have {count} elements")
+    elif responses_count * 3 > limit - position or responses_count > room:
+        raise Malformed(f"responses cannot have {responses_count} elements")
     else:
-        room -= count
+        room -= responses_count
         responses = []
-        for _ in range(count):
+        for _ in range(responses_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -779,34 +779,34 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
                 end = position + size
                 responses_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            responses_partition_responses_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if responses_partition_responses_count > 127:
+                responses_partition_responses_count, position = read_uvarint(buffer, position - 1)
+            responses_partition_responses_count -= 1
             responses_partition_responses: list[PartitionProduceResponse]
-            if count < 0:
+            if responses_partition_responses_count < 0:
                 raise Malformed("partition_responses is null")
-            elif count * 33 > limit - position or count > room:
-                raise Malformed(f"partition_responses cannot have {count} elements")
+            elif responses_partition_responses_count * 33 > limit - position or responses_partition_responses_count > room:
+                raise Malformed(f"partition_responses cannot have {responses_partition_responses_count} elements")
             else:
-                room -= count
+                room -= responses_partition_responses_count
                 responses_partition_responses = []
-                for _ in range(count):
-                    responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, count = _unpack_ihqqqB(buffer, position)
+                for _ in range(responses_partition_responses_count):
+                    responses_partition_responses_index, responses_partition_responses_error_code, responses_partition_responses_base_offset, responses_partition_responses_log_append_time_ms, responses_partition_responses_log_start_offset, responses_partition_responses_record_errors_count = _unpack_ihqqqB(buffer, position)
                     position += 31
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if responses_partition_responses_record_errors_count > 127:
+                        responses_partition_responses_record_errors_count, position = read_uvarint(buffer, position - 1)
+                    responses_partition_responses_record_errors_count -= 1
                     responses_partition_responses_record_errors: list[BatchIndexAndErrorMessage]
-                    if count < 0:
+                    if responses_partition_responses_record_errors_count < 0:
                         raise Malformed("record_errors is null")
-                    elif count * 6 > limit - position or count > room:
-                        raise Malformed(f"record_errors cannot have {count} elements")
+                    elif responses_partition_responses_record_errors_count * 6 > limit - position or responses_partition_responses_record_errors_count > room:
+                        raise Malformed(f"record_errors cannot have {responses_partition_responses_record_errors_count} elements")
                     else:
-                        room -= count
+                        room -= responses_partition_responses_record_errors_count
                         responses_partition_responses_record_errors = []
-                        for _ in range(count):
+                        for _ in range(responses_partition_responses_record_errors_count):
                             responses_partition_responses_record_errors_batch_index, size = _unpack_iB(buffer, position)
                             position += 5
                             if size > 127:
@@ -876,20 +876,20 @@ def _decode_response_v10(buffer: Buffer, position: int) -> tuple[ProduceResponse
             if tag_end > limit:
                 raise Malformed("a tagged field exceeds the message")
             if tag_2 == 0:
-                count = buffer[position]
+                node_endpoints_2_count = buffer[position]
                 position += 1
-                if count > 127:
-                    count, position = read_uvarint(buffer, position - 1)
-                count -= 1
+                if node_endpoints_2_count > 127:
+                    node_endpoints_2_count, position = read_uvarint(buffer, position - 1)
+                node_endpoints_2_count -= 1
                 node_endpoints_2: list[NodeEndpoint]
-                if count < 0:
+                if node_endpoints_2_count < 0:
                     raise Malformed("node_endpoints is null")
-                elif count * 11 > limit - position or count > room:
-                    raise Malformed(f"node_endpoints cannot have {count} elements")
+                elif node_endpoints_2_count * 11 > limit - position or node_endpoints_2_count > room:
+                    raise Malformed(f"node_endpoints cannot have {node_endpoints_2_count} elements")
                 else:
-                    room -= count
+                    room -= node_endpoints_2_count
                     node_endpoints_2 = []
-                    for _ in range(count):
+                    for _ in range(node_endpoints_2_count):
                         node_endpoints_2_node_id, size = _unpack_iB(buffer, position)
                         position += 5
                         if size > 127:

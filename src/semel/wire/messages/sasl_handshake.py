@@ -82,17 +82,17 @@ class SaslHandshakeResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[SaslHandshakeResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    error_code, count = _unpack_hi(buffer, position)
+    error_code, mechanisms_count = _unpack_hi(buffer, position)
     position += 6
     mechanisms: list[str]
-    if count < 0:
+    if mechanisms_count < 0:
         raise Malformed("mechanisms is null")
-    elif count * 2 > limit - position or count > room:
-        raise Malformed(f"mechanisms cannot have {count} elements")
+    elif mechanisms_count * 2 > limit - position or mechanisms_count > room:
+        raise Malformed(f"mechanisms cannot have {mechanisms_count} elements")
     else:
-        room -= count
+        room -= mechanisms_count
         mechanisms = []
-        for _ in range(count):
+        for _ in range(mechanisms_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:

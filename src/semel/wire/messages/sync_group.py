@@ -60,17 +60,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
         end = position + size
         member_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    assignments_count, = _unpack_i(buffer, position)
     position += 4
     assignments: list[SyncGroupRequestAssignment]
-    if count < 0:
+    if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"assignments cannot have {count} elements")
+    elif assignments_count * 6 > limit - position or assignments_count > room:
+        raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
-        room -= count
+        room -= assignments_count
         assignments = []
-        for _ in range(count):
+        for _ in range(assignments_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -147,17 +147,17 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
         end = position + size
         group_instance_id = str(buffer[position:end], "utf-8")
         position = end
-    count, = _unpack_i(buffer, position)
+    assignments_count, = _unpack_i(buffer, position)
     position += 4
     assignments: list[SyncGroupRequestAssignment]
-    if count < 0:
+    if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"assignments cannot have {count} elements")
+    elif assignments_count * 6 > limit - position or assignments_count > room:
+        raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
-        room -= count
+        room -= assignments_count
         assignments = []
-        for _ in range(count):
+        for _ in range(assignments_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -248,20 +248,20 @@ def _decode_request_v4(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
         end = position + size
         group_instance_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    assignments_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if assignments_count > 127:
+        assignments_count, position = read_uvarint(buffer, position - 1)
+    assignments_count -= 1
     assignments: list[SyncGroupRequestAssignment]
-    if count < 0:
+    if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"assignments cannot have {count} elements")
+    elif assignments_count * 3 > limit - position or assignments_count > room:
+        raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
-        room -= count
+        room -= assignments_count
         assignments = []
-        for _ in range(count):
+        for _ in range(assignments_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -401,20 +401,20 @@ def _decode_request_v5(buffer: Buffer, position: int) -> tuple[SyncGroupRequest,
         end = position + size
         protocol_name = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    assignments_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if assignments_count > 127:
+        assignments_count, position = read_uvarint(buffer, position - 1)
+    assignments_count -= 1
     assignments: list[SyncGroupRequestAssignment]
-    if count < 0:
+    if assignments_count < 0:
         raise Malformed("assignments is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"assignments cannot have {count} elements")
+    elif assignments_count * 3 > limit - position or assignments_count > room:
+        raise Malformed(f"assignments cannot have {assignments_count} elements")
     else:
-        room -= count
+        room -= assignments_count
         assignments = []
-        for _ in range(count):
+        for _ in range(assignments_count):
             size = buffer[position]
             position += 1
             if size > 127:

@@ -75,17 +75,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    producer_id, producer_epoch, count = _unpack_qhi(buffer, position)
+    producer_id, producer_epoch, topics_count = _unpack_qhi(buffer, position)
     position += 14
     topics: list[TxnOffsetCommitRequestTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -94,17 +94,17 @@ def _decode_request_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[TxnOffsetCommitRequestPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 14 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 14 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, size = _unpack_iqh(buffer, position)
                     position += 14
                     topics_partitions_committed_metadata: str | None
@@ -174,17 +174,17 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
         end = position + size
         group_id = str(buffer[position:end], "utf-8")
         position = end
-    producer_id, producer_epoch, count = _unpack_qhi(buffer, position)
+    producer_id, producer_epoch, topics_count = _unpack_qhi(buffer, position)
     position += 14
     topics: list[TxnOffsetCommitRequestTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -193,17 +193,17 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[TxnOffsetCommitRequestPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqih(buffer, position)
                     position += 18
                     topics_partitions_committed_metadata: str | None
@@ -302,20 +302,20 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
         end = position + size
         group_instance_id = str(buffer[position:end], "utf-8")
         position = end
-    count = buffer[position]
+    topics_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[TxnOffsetCommitRequestTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -327,20 +327,20 @@ def _decode_request_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitRe
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[TxnOffsetCommitRequestPartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 18 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 18 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_committed_offset, topics_partitions_committed_leader_epoch, size = _unpack_iqiB(buffer, position)
                     position += 17
                     if size > 127:
@@ -484,17 +484,17 @@ class TxnOffsetCommitResponse(msgspec.Struct, gc=False):
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_ii(buffer, position)
+    throttle_time_ms, topics_count = _unpack_ii(buffer, position)
     position += 8
     topics: list[TxnOffsetCommitResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 6 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 6 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size, = _unpack_h(buffer, position)
             position += 2
             if size < 0:
@@ -503,17 +503,17 @@ def _decode_response_v0(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count, = _unpack_i(buffer, position)
+            topics_partitions_count, = _unpack_i(buffer, position)
             position += 4
             topics_partitions: list[TxnOffsetCommitResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 6 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 6 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code = _unpack_ih(buffer, position)
                     position += 6
                     topics_partitions.append(TxnOffsetCommitResponsePartition(topics_partitions_partition_index, topics_partitions_error_code))
@@ -543,20 +543,20 @@ def _encode_response_v0(message: TxnOffsetCommitResponse) -> list[Buffer]:
 def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    throttle_time_ms, count = _unpack_iB(buffer, position)
+    throttle_time_ms, topics_count = _unpack_iB(buffer, position)
     position += 5
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if topics_count > 127:
+        topics_count, position = read_uvarint(buffer, position - 1)
+    topics_count -= 1
     topics: list[TxnOffsetCommitResponseTopic]
-    if count < 0:
+    if topics_count < 0:
         raise Malformed("topics is null")
-    elif count * 3 > limit - position or count > room:
-        raise Malformed(f"topics cannot have {count} elements")
+    elif topics_count * 3 > limit - position or topics_count > room:
+        raise Malformed(f"topics cannot have {topics_count} elements")
     else:
-        room -= count
+        room -= topics_count
         topics = []
-        for _ in range(count):
+        for _ in range(topics_count):
             size = buffer[position]
             position += 1
             if size > 127:
@@ -568,20 +568,20 @@ def _decode_response_v3(buffer: Buffer, position: int) -> tuple[TxnOffsetCommitR
                 end = position + size
                 topics_name = str(buffer[position:end], "utf-8")
                 position = end
-            count = buffer[position]
+            topics_partitions_count = buffer[position]
             position += 1
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if topics_partitions_count > 127:
+                topics_partitions_count, position = read_uvarint(buffer, position - 1)
+            topics_partitions_count -= 1
             topics_partitions: list[TxnOffsetCommitResponsePartition]
-            if count < 0:
+            if topics_partitions_count < 0:
                 raise Malformed("partitions is null")
-            elif count * 7 > limit - position or count > room:
-                raise Malformed(f"partitions cannot have {count} elements")
+            elif topics_partitions_count * 7 > limit - position or topics_partitions_count > room:
+                raise Malformed(f"partitions cannot have {topics_partitions_count} elements")
             else:
-                room -= count
+                room -= topics_partitions_count
                 topics_partitions = []
-                for _ in range(count):
+                for _ in range(topics_partitions_count):
                     topics_partitions_partition_index, topics_partitions_error_code, topics_partitions_tag_count = _unpack_ihB(buffer, position)
                     position += 7
                     if topics_partitions_tag_count:

@@ -45,34 +45,34 @@ class WriteTxnMarkersRequest(msgspec.Struct, gc=False):
 def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    markers_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if markers_count > 127:
+        markers_count, position = read_uvarint(buffer, position - 1)
+    markers_count -= 1
     markers: list[WritableTxnMarker]
-    if count < 0:
+    if markers_count < 0:
         raise Malformed("markers is null")
-    elif count * 17 > limit - position or count > room:
-        raise Malformed(f"markers cannot have {count} elements")
+    elif markers_count * 17 > limit - position or markers_count > room:
+        raise Malformed(f"markers cannot have {markers_count} elements")
     else:
-        room -= count
+        room -= markers_count
         markers = []
-        for _ in range(count):
-            markers_producer_id, markers_producer_epoch, markers_transaction_result, count = _unpack_qhtB(buffer, position)
+        for _ in range(markers_count):
+            markers_producer_id, markers_producer_epoch, markers_transaction_result, markers_topics_count = _unpack_qhtB(buffer, position)
             position += 12
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if markers_topics_count > 127:
+                markers_topics_count, position = read_uvarint(buffer, position - 1)
+            markers_topics_count -= 1
             markers_topics: list[WritableTxnMarkerTopic]
-            if count < 0:
+            if markers_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif markers_topics_count * 3 > limit - position or markers_topics_count > room:
+                raise Malformed(f"topics cannot have {markers_topics_count} elements")
             else:
-                room -= count
+                room -= markers_topics_count
                 markers_topics = []
-                for _ in range(count):
+                for _ in range(markers_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -84,19 +84,19 @@ def _decode_request_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
                         end = position + size
                         markers_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    markers_topics_partition_indexes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if markers_topics_partition_indexes_count > 127:
+                        markers_topics_partition_indexes_count, position = read_uvarint(buffer, position - 1)
+                    markers_topics_partition_indexes_count -= 1
                     markers_topics_partition_indexes: list[int]
-                    if count < 0:
+                    if markers_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"partition_indexes cannot have {count} elements")
+                    elif markers_topics_partition_indexes_count * 4 > limit - position:
+                        raise Malformed(f"partition_indexes cannot have {markers_topics_partition_indexes_count} elements")
                     else:
-                        markers_topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        markers_topics_partition_indexes = list(unpack_from(f">{markers_topics_partition_indexes_count}i", buffer, position))
+                        position += markers_topics_partition_indexes_count * 4
                     markers_topics_tag_count = buffer[position]
                     position += 1
                     if markers_topics_tag_count:
@@ -148,34 +148,34 @@ def _encode_request_v1(message: WriteTxnMarkersRequest) -> list[Buffer]:
 def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRequest, int]:
     limit = len(buffer)
     room = REQUEST_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    markers_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if markers_count > 127:
+        markers_count, position = read_uvarint(buffer, position - 1)
+    markers_count -= 1
     markers: list[WritableTxnMarker]
-    if count < 0:
+    if markers_count < 0:
         raise Malformed("markers is null")
-    elif count * 18 > limit - position or count > room:
-        raise Malformed(f"markers cannot have {count} elements")
+    elif markers_count * 18 > limit - position or markers_count > room:
+        raise Malformed(f"markers cannot have {markers_count} elements")
     else:
-        room -= count
+        room -= markers_count
         markers = []
-        for _ in range(count):
-            markers_producer_id, markers_producer_epoch, markers_transaction_result, count = _unpack_qhtB(buffer, position)
+        for _ in range(markers_count):
+            markers_producer_id, markers_producer_epoch, markers_transaction_result, markers_topics_count = _unpack_qhtB(buffer, position)
             position += 12
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if markers_topics_count > 127:
+                markers_topics_count, position = read_uvarint(buffer, position - 1)
+            markers_topics_count -= 1
             markers_topics: list[WritableTxnMarkerTopic]
-            if count < 0:
+            if markers_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif markers_topics_count * 3 > limit - position or markers_topics_count > room:
+                raise Malformed(f"topics cannot have {markers_topics_count} elements")
             else:
-                room -= count
+                room -= markers_topics_count
                 markers_topics = []
-                for _ in range(count):
+                for _ in range(markers_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -187,19 +187,19 @@ def _decode_request_v2(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersRe
                         end = position + size
                         markers_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    markers_topics_partition_indexes_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if markers_topics_partition_indexes_count > 127:
+                        markers_topics_partition_indexes_count, position = read_uvarint(buffer, position - 1)
+                    markers_topics_partition_indexes_count -= 1
                     markers_topics_partition_indexes: list[int]
-                    if count < 0:
+                    if markers_topics_partition_indexes_count < 0:
                         raise Malformed("partition_indexes is null")
-                    elif count * 4 > limit - position:
-                        raise Malformed(f"partition_indexes cannot have {count} elements")
+                    elif markers_topics_partition_indexes_count * 4 > limit - position:
+                        raise Malformed(f"partition_indexes cannot have {markers_topics_partition_indexes_count} elements")
                     else:
-                        markers_topics_partition_indexes = list(unpack_from(f">{count}i", buffer, position))
-                        position += count * 4
+                        markers_topics_partition_indexes = list(unpack_from(f">{markers_topics_partition_indexes_count}i", buffer, position))
+                        position += markers_topics_partition_indexes_count * 4
                     markers_topics_tag_count = buffer[position]
                     position += 1
                     if markers_topics_tag_count:
@@ -299,34 +299,34 @@ class WriteTxnMarkersResponse(msgspec.Struct, gc=False):
 def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersResponse, int]:
     limit = len(buffer)
     room = RESPONSE_ELEMENT_COUNT_MAX
-    count = buffer[position]
+    markers_count = buffer[position]
     position += 1
-    if count > 127:
-        count, position = read_uvarint(buffer, position - 1)
-    count -= 1
+    if markers_count > 127:
+        markers_count, position = read_uvarint(buffer, position - 1)
+    markers_count -= 1
     markers: list[WritableTxnMarkerResult]
-    if count < 0:
+    if markers_count < 0:
         raise Malformed("markers is null")
-    elif count * 10 > limit - position or count > room:
-        raise Malformed(f"markers cannot have {count} elements")
+    elif markers_count * 10 > limit - position or markers_count > room:
+        raise Malformed(f"markers cannot have {markers_count} elements")
     else:
-        room -= count
+        room -= markers_count
         markers = []
-        for _ in range(count):
-            markers_producer_id, count = _unpack_qB(buffer, position)
+        for _ in range(markers_count):
+            markers_producer_id, markers_topics_count = _unpack_qB(buffer, position)
             position += 9
-            if count > 127:
-                count, position = read_uvarint(buffer, position - 1)
-            count -= 1
+            if markers_topics_count > 127:
+                markers_topics_count, position = read_uvarint(buffer, position - 1)
+            markers_topics_count -= 1
             markers_topics: list[WritableTxnMarkerTopicResult]
-            if count < 0:
+            if markers_topics_count < 0:
                 raise Malformed("topics is null")
-            elif count * 3 > limit - position or count > room:
-                raise Malformed(f"topics cannot have {count} elements")
+            elif markers_topics_count * 3 > limit - position or markers_topics_count > room:
+                raise Malformed(f"topics cannot have {markers_topics_count} elements")
             else:
-                room -= count
+                room -= markers_topics_count
                 markers_topics = []
-                for _ in range(count):
+                for _ in range(markers_topics_count):
                     size = buffer[position]
                     position += 1
                     if size > 127:
@@ -338,20 +338,20 @@ def _decode_response_v1(buffer: Buffer, position: int) -> tuple[WriteTxnMarkersR
                         end = position + size
                         markers_topics_name = str(buffer[position:end], "utf-8")
                         position = end
-                    count = buffer[position]
+                    markers_topics_partitions_count = buffer[position]
                     position += 1
-                    if count > 127:
-                        count, position = read_uvarint(buffer, position - 1)
-                    count -= 1
+                    if markers_topics_partitions_count > 127:
+                        markers_topics_partitions_count, position = read_uvarint(buffer, position - 1)
+                    markers_topics_partitions_count -= 1
                     markers_topics_partitions: list[WritableTxnMarkerPartitionResult]
-                    if count < 0:
+                    if markers_topics_partitions_count < 0:
                         raise Malformed("partitions is null")
-                    elif count * 7 > limit - position or count > room:
-                        raise Malformed(f"partitions cannot have {count} elements")
+                    elif markers_topics_partitions_count * 7 > limit - position or markers_topics_partitions_count > room:
+                        raise Malformed(f"partitions cannot have {markers_topics_partitions_count} elements")
                     else:
-                        room -= count
+                        room -= markers_topics_partitions_count
                         markers_topics_partitions = []
-                        for _ in range(count):
+                        for _ in range(markers_topics_partitions_count):
                             markers_topics_partitions_partition_index, markers_topics_partitions_error_code, markers_topics_partitions_tag_count = _unpack_ihB(buffer, position)
                             position += 7
                             if markers_topics_partitions_tag_count:
