@@ -109,14 +109,13 @@ def wait_for(topics: Topics, count: int) -> list[bytes]:
     return written
 
 
-@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("step", ["polled", "begun", "sent", "offsets", "committing", "committed"])
 def test_an_application_killed_at_any_step_leaves_each_record_once(
-    topics: Topics, step: str, count: int
+    topics: Topics, step: str
 ) -> None:
     sent = numbers(RECORD_COUNT)
     spread(topics.servers, topics.source, sent)
-    with Application(topics, STEP=step, COUNT=str(count)) as first:
+    with Application(topics, STEP=step, COUNT="3") as first:
         assert first.wait() == -signal.SIGKILL
     with Application(topics) as second:
         wait_for(topics, RECORD_COUNT)
@@ -124,7 +123,7 @@ def test_an_application_killed_at_any_step_leaves_each_record_once(
     assert values(topics.servers, topics.target) == sent
 
 
-@pytest.mark.parametrize("step", ["polled", "begun", "offsets", "committing", "committed"])
+@pytest.mark.parametrize("step", ["begun", "committing", "committed"])
 def test_an_application_that_slept_too_long_adds_nothing_when_it_wakes(
     topics: Topics, step: str
 ) -> None:
@@ -169,7 +168,7 @@ def test_two_applications_and_their_broker_killed_at_random_leave_each_record_on
     sent: list[bytes] = []
     with ExitStack() as stack:
         running = [stack.enter_context(Application(topics)) for _ in range(2)]
-        for _ in range(6):
+        for _ in range(4):
             more = numbers(MANY, start=len(sent))
             sent += more
             spread(topics.servers, topics.source, more)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -137,6 +138,32 @@ def test_a_function_on_the_loop_is_judged_as_one_in_a_thread() -> None:
     outcome = asyncio.run(on_loop(steps, function))
     assert sent(outcome) == ["0-1", "1-1"]
     assert outcome.undone == {place(0): 2}
+
+
+def test_a_function_whose_inner_task_was_cancelled_has_failed() -> None:
+    async def function(each: Record, out: Outbox) -> None:
+        inner = asyncio.get_running_loop().create_task(asyncio.sleep(60))
+        inner.cancel()
+        await inner
+
+    steps = one_by_one(portion([(0, 1)]), rules(1), Outbox(), no_attempts, never)
+    outcome = asyncio.run(on_loop(steps, function))
+    assert "cancelled from within" in str(outcome.failures[place(0)].error)
+
+
+def test_a_member_that_is_cancelled_is_cancelled() -> None:
+    async def function(each: Record, out: Outbox) -> None:
+        await asyncio.sleep(60)
+
+    async def scenario() -> None:
+        steps = one_by_one(portion([(0, 1)]), rules(1), Outbox(), no_attempts, never)
+        working = asyncio.get_running_loop().create_task(on_loop(steps, function))
+        await asyncio.sleep(0)
+        working.cancel()
+        await working
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(scenario())
 
 
 def test_a_plain_function_that_returns_a_coroutine_has_failed() -> None:

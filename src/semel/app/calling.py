@@ -1,5 +1,6 @@
 """Carrying out the steps of a turn: in the thread of a member, or on its loop."""
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,13 @@ async def on_loop(steps: Steps, call: Call) -> Outcome:
             return outcome
         try:
             await call(*arguments)
+        except asyncio.CancelledError as raised:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something that the function waited for was cancelled, and not the member.
+            error = RuntimeError("the function was cancelled from within")
+            error.__cause__ = raised
         except Exception as raised:  # noqa: BLE001 - as above.
             error = raised
         else:

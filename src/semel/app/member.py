@@ -33,7 +33,7 @@ _COUNT_FIRST = 16
 _OUTBOX_SIZE_MAX = 8 * 1024 * 1024
 _PAUSE_FIRST_S = 0.05
 _PAUSE_S_MAX = 2.0
-_CLOSE_S_MAX = 5.0
+_CLOSE_S_MAX = 3.0
 
 
 class Equipment(NamedTuple):
@@ -111,23 +111,24 @@ class Member:
         self.counts.state = State.STOPPED
 
     async def _run(self) -> None:
-        async with self.consumer as consumer:
-            try:
-                await consumer.subscribe(
-                    self._listener.topics,
-                    on_assigned=self._take,
-                    on_revoked=self._standing.forget,
-                    on_lost=self._standing.forget,
-                )
-                while not self._is_stopping:
-                    await self._take_turn()
-            finally:
-                self.counts.state = State.STOPPING
+        consumer = self.consumer
+        try:
+            await consumer.start()
+            await consumer.subscribe(
+                self._listener.topics,
+                on_assigned=self._take,
+                on_revoked=self._standing.forget,
+                on_lost=self._standing.forget,
+            )
+            while not self._is_stopping:
+                await self._take_turn()
+        finally:
+            self.counts.state = State.STOPPING
+            for each in (self._transactions, self._delivery, consumer):
                 # With the cluster away there is nobody to say good-bye to.
-                with suppress(TimeoutError):
+                with suppress(TimeoutError, SemelError):
                     async with asyncio.timeout(_CLOSE_S_MAX):
-                        await self._transactions.close()
-                        await self._delivery.close()
+                        await each.close()
 
     # Polling
 
@@ -147,7 +148,8 @@ class Member:
         if self._standing.is_resting:
             self.counts.state = State.RESTING
         else:
-            self.counts.state = State.IDLE if self.counts.partitions else State.JOINING
+            is_member = self.consumer.membership.generation_id >= 0
+            self.counts.state = State.IDLE if is_member else State.JOINING
 
     async def _next(self) -> Portion | None:
         """What was put off before what is new; without either, what comes while it waits."""

@@ -18,7 +18,7 @@ from semel.app.running import Run
 from semel.cli.live import Watcher, watcher
 from semel.cli.main import FAILED, INTERRUPTED
 from semel.cli.output import complain
-from semel.errors import ConfigError
+from semel.errors import ConfigError, SemelError
 
 _LIBRARY = (str(Path(sysconfig.get_path("stdlib")) / "importlib"),)
 
@@ -59,8 +59,9 @@ def run(
     try:
         asyncio.run(_run(app, bootstrap_server, watcher(as_json=as_json, quiet=quiet)))
     except ListenerFailed as failure:
-        if failure.is_of_function and failure.__cause__ is not None:
-            _show_traceback(failure.__cause__)
+        reason = failure.__cause__
+        if reason is not None and (failure.is_of_function or not isinstance(reason, SemelError)):
+            _show_traceback(reason)
         complain(str(failure))
         return FAILED
     return 0
