@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semel.client.blocking import Connected, shared
+from semel.client.cluster import Cluster
 from semel.client.columns.encode import encode
 from semel.client.columns.rows import rows_from
 from semel.client.groups import committed_offsets
@@ -15,6 +16,7 @@ from semel.client.session import TransactionalSession
 from semel.spark import committing
 from semel.spark.committing import Fenced, commit_batch
 from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
+from semel.spark.marker_store import stored_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -144,14 +146,15 @@ def test_a_zombie_does_not_fence_the_living_driver(semel_broker: Broker, topic: 
     sink.write(0, [b"a"])
     zombie_knows = dict(committing._known)
     forget_everything()
-    sink.write(1, [b"b"], run=SECOND_RUN)
+    for number, value in ((1, b"b"), (2, b"c")):
+        sink.write(number, [value], run=SECOND_RUN)
     living_knows = dict(committing._known)
     committing._known.update(zombie_knows)
     with pytest.raises(BatchBehind):
-        sink.write(0, [b"zombie"], run=FIRST_RUN)
+        sink.write(1, [b"zombie"], run=FIRST_RUN)
     committing._known.update(living_knows)
-    assert sink.write(2, [b"c"], run=SECOND_RUN) is Verdict.WRITE
-    assert sink.values() == [b"a", b"b", b"c"]
+    assert sink.write(3, [b"d"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_rolled_back_checkpoint_is_refused_unless_overridden(
@@ -243,6 +246,27 @@ def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
     for number in range(3):
         sink.write(number, [b"x"])
     assert taken == [f"id-{topic}"]
+
+
+def test_a_run_looks_the_marker_up_once(
+    semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_up = []
+
+    async def noted(cluster: Cluster, transactional_id: str, place: TopicPartition) -> Any:
+        looked_up.append(transactional_id)
+        return await stored_marker(cluster, transactional_id, place)
+
+    monkeypatch.setattr(committing, "stored_marker", noted)
+    sink = Sink(semel_broker, topic)
+    for number in range(3):
+        sink.write(number, [b"%d" % number])
+    assert len(looked_up) == 1
+    forget_everything()
+    assert sink.write(2, [b"2"], run=SECOND_RUN) is Verdict.SKIP
+    sink.write(3, [b"3"], run=SECOND_RUN)
+    assert len(looked_up) == 2
+    assert sink.values() == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_broker_that_is_killed_and_comes_back_does_not_matter(tmp_path: Any) -> None:

@@ -5,10 +5,11 @@ that the marker read afterwards says for certain which batches are committed. Th
 written in the transaction itself: the rows of a batch and its number appear together.
 """
 
+import asyncio
 import logging
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from semel.client.cluster import Cluster
 from semel.client.connection import IMPLICIT_PARTITIONS
@@ -35,6 +36,8 @@ class Fenced(SemelError):
 class _Known(NamedTuple):
     run_id: str
     session: TransactionalSession
+    committed: Marker | None
+    """What this very session has found or written last; None if that is to be looked up."""
 
 
 # Of this process, for as long as Spark reuses it. A run goes on with the epoch it has: were each
@@ -67,8 +70,7 @@ class BatchTransaction:
             await self._go_on(self._known.session)
         if not self._settings.checks_marker:
             return Verdict.WRITE
-        place = self._settings.marker_place
-        found = await stored_marker(self._cluster, self.transactional_id, place)
+        found = await self._last_committed()
         if found is None and self._known is None and self._batch.batch_id > 0 and not is_retry:
             _log.warning(
                 "%s has no marker though batch %d is not the first: it is new here, or the "
@@ -90,23 +92,42 @@ class BatchTransaction:
                 self._batch.batch_id,
                 self.transactional_id,
             )
-            self.remember()
+            self._remember(found)
         return verdict
 
-    async def finish(self, consumed: Offsets | None) -> None:
-        """Marker and consumed offsets into the open transaction, and commit."""
+    async def _last_committed(self) -> Marker | None:
+        # As long as the epoch of this run is good, no one else can have moved the marker; and if
+        # it is not, nothing of this batch is taken.
+        if self._known is not None and self._known.committed is not None:
+            return self._known.committed
+        place = self._settings.marker_place
+        return await stored_marker(self._cluster, self.transactional_id, place)
+
+    async def finish(
+        self,
+        consumed: Offsets | None,
+        rows: Sequence[tuple[TopicPartition, Buffer]] = (),
+    ) -> None:
+        """Rows, marker and consumed offsets into the open transaction at once, and commit."""
+        jobs: list[Coroutine[Any, Any, object]] = []
+        if rows:
+            jobs.append(self.session.write(rows))
         if self._settings.checks_marker:
             marker = GroupOffset(self._batch.batch_id + 1, marker_metadata(self._batch))
-            await self.session.send_offsets(
-                marker_group(self.transactional_id), {self._settings.marker_place: marker}
-            )
+            place = self._settings.marker_place
+            group = marker_group(self.transactional_id)
+            jobs.append(self.session.send_offsets(group, {place: marker}))
         if consumed:
-            group = self._settings.offsets_group or self.transactional_id
-            existing = await _existing(self._cluster, consumed)
-            if existing:
-                await self.session.send_offsets(group, existing)
+            jobs.append(self._publish(consumed))
+        await _all_settled(jobs)
         await self.session.commit()
-        self.remember()
+        self._remember(self._batch)
+
+    async def _publish(self, consumed: Offsets) -> None:
+        group = self._settings.offsets_group or self.transactional_id
+        existing = await _existing(self._cluster, consumed)
+        if existing:
+            await self.session.send_offsets(group, existing)
 
     async def explained(self, error: MustStop) -> SemelError:
         """Who has taken the id over, as far as the marker tells."""
@@ -134,7 +155,8 @@ class BatchTransaction:
                 self.session.identity,
             )
         self._continue_as(identity)
-        self.remember()
+        # Whether the transaction that went wrong was committed is not known.
+        self._remember(None)
 
     async def _go_on(self, session: TransactionalSession) -> None:
         if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:
@@ -151,8 +173,8 @@ class BatchTransaction:
             identity=identity,
         )
 
-    def remember(self) -> None:
-        _known[self._key] = _Known(self._batch.run_id, self.session)
+    def _remember(self, committed: Marker | None) -> None:
+        _known[self._key] = _Known(self._batch.run_id, self.session, committed)
 
     def forget(self) -> None:
         _known.pop(self._key, None)
@@ -176,8 +198,7 @@ async def commit_batch(
                 return verdict
             try:
                 await work.session.begin()
-                await work.session.write(prepared)
-                await work.finish(consumed)
+                await work.finish(consumed, prepared)
             except MustAbort:
                 await work.session.abort()
                 if attempt == _ATTEMPTS:
@@ -192,6 +213,18 @@ async def commit_batch(
         work.forget()
         raise
     raise AssertionError("unreachable: the last attempt raises")
+
+
+async def _all_settled(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Return or raise once none of them is under way, so that nothing comes late to an abort."""
+    outcomes = await asyncio.gather(*jobs, return_exceptions=True)
+    failures = [each for each in outcomes if isinstance(each, BaseException)]
+    for failure in failures:
+        # What an abort mends comes last.
+        if not isinstance(failure, MustAbort):
+            raise failure
+    for failure in failures:
+        raise failure
 
 
 async def _existing(cluster: Cluster, consumed: Offsets) -> dict[TopicPartition, GroupOffset]:
