@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import semel
+from semel.errors import RequestError
 from semel.testing import Broker
 from semel.types import TopicPartition
 
@@ -45,3 +46,24 @@ def test_a_consumer_reads_on_over_kills_of_its_broker(tmp_path: Path, is_member:
         if is_member:
             consumer.commit()
             assert set(consumer.committed().values()) == {goal}
+
+
+def test_a_consumer_whose_broker_is_gone_gives_up_in_time() -> None:
+    with Broker() as broker:
+        consumer = semel.Consumer(
+            broker.bootstrap_servers,
+            "readers",
+            request_timeout_ms=300,
+            block_timeout_ms=300,
+            heartbeat_interval_ms=100,
+        )
+        with semel.Producer(broker.bootstrap_servers) as producer:
+            producer.send("t", b"0").result(30)
+        consumer.subscribe("t")
+        assert len(consumer.poll(30_000)) == 1
+        broker.kill()
+        # Nobody is there, which may pass; so that this is no error.
+        assert consumer.poll(200) == []
+        with pytest.raises(RequestError):
+            consumer.commit()
+        consumer.close()

@@ -9,6 +9,7 @@ import pytest
 from semel import AsyncConsumer, AsyncProducer, Record
 from semel.client.consuming.record import TimestampType
 from semel.client.consuming.refusals import NoOffset, UndeliverableRecord
+from semel.client.producing.transaction import NotInOrder
 from semel.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -197,13 +198,65 @@ def test_commits_come_by_themselves_for_what_was_come_back_for(servers: str, top
             async for record in consumer:
                 count += 1
                 assert int(record.value) == count - 1
-                committed = await consumer.committed([place])
-                # Never the record that is being worked on.
-                assert committed.get(place, 0) < count
+                # Never the record that is being worked on, however long that takes.
+                for _ in range(3):
+                    committed = await consumer.committed([place])
+                    assert committed.get(place, 0) < count
                 if count == 20:
                     break
             while await consumer.committed([place]) != {place: 20}:
                 await consumer.poll(10)
+
+    run(work())
+
+
+def test_what_an_application_failed_at_is_not_committed(servers: str, topic: str) -> None:
+    topics.fill(servers, topic, numbers(0, 20), 0)
+
+    async def fail() -> None:
+        async with AsyncConsumer(servers, topic) as consumer:
+            await consumer.subscribe(topic)
+            async for record in consumer:
+                if int(record.value) == 5:
+                    raise LookupError(record.value)
+
+    async def work() -> None:
+        with pytest.raises(LookupError):
+            await fail()
+        async with AsyncConsumer(servers, topic) as consumer:
+            await consumer.subscribe(topic)
+            assert await values(consumer, 1) == [0]
+
+    run(work())
+
+
+def test_a_topic_that_is_made_anew_is_read_from_its_new_beginning(servers: str, topic: str) -> None:
+    topics.fill(servers, topic, numbers(0, 20), 0)
+    place = TopicPartition(topic, 0)
+
+    async def work() -> None:
+        async with AsyncConsumer(servers, metadata_age_ms_max=100) as consumer:
+            consumer.assign([place])
+            assert await values(consumer, 20) == list(range(20))
+            await asyncio.to_thread(topics.delete, servers, topic)
+            await asyncio.to_thread(topics.create, servers, topic)
+            await asyncio.to_thread(topics.fill, servers, topic, numbers(100, 103))
+            assert await values(consumer, 3) == [100, 101, 102]
+
+    run(work())
+
+
+def test_one_poll_at_a_time(servers: str, topic: str) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(servers) as consumer, asyncio.TaskGroup() as tasks:
+            consumer.assign([TopicPartition(topic, 0)])
+            first = tasks.create_task(consumer.poll(30_000))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            with pytest.raises(NotInOrder, match="one poll at a time"):
+                await consumer.poll(0)
+            await asyncio.to_thread(topics.fill, servers, topic, [b"0"])
+            assert len(await first) == 1
 
     run(work())
 

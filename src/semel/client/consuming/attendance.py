@@ -92,7 +92,7 @@ class Attendance:
             case Leave():
                 try:
                     await coordination.leave(action.member_id)
-                except RequestError:
+                except SemelError:
                     # Its session will end by itself.
                     pass
                 finally:

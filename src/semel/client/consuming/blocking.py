@@ -82,6 +82,8 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is not None:
+            self._engine.forgo_commits()
         self.close()
 
     def close(self) -> None:

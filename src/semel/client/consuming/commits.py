@@ -39,6 +39,7 @@ class Commits:
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._automatic_last: dict[TopicPartition, Position] = {}
+        self._is_forgone = False
         self._wait_until_next()
 
     def offsets(self, offsets: Offsets | None) -> Mapping[TopicPartition, Position]:
@@ -89,19 +90,36 @@ class Commits:
     def is_due(self) -> bool:
         return self._settings.enable_auto_commit and self._loop.time() >= self._due_at_s
 
+    def forgo(self) -> None:
+        """The application has failed at what it was handed: that is not done."""
+        self._is_forgone = True
+
+    def forget(self, places: Collection[TopicPartition]) -> None:
+        """Others may have committed for these since."""
+        for place in places:
+            self._automatic_last.pop(place, None)
+
     def _wait_until_next(self) -> None:
         self._due_at_s = self._loop.time() + self._settings.auto_commit_interval_ms / 1000
 
-    async def automatic(self, places: Collection[TopicPartition] | None = None) -> None:
-        """What is refused is committed the next time, or by whoever has the partition then."""
-        if not self._settings.enable_auto_commit:
-            return
+    def automatic(
+        self, places: Collection[TopicPartition] | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Commits what was handed out before this call, however late it is awaited."""
         self._wait_until_next()
         offsets = self._positions.delivered(places)
-        if any(self._automatic_last.get(place) != offsets[place] for place in offsets):
-            with suppress(SemelError):
-                await self.commit(offsets, self._settings.request_timeout_ms)
-                self._automatic_last |= offsets
+        is_wanted = self._settings.enable_auto_commit and not self._is_forgone
+
+        async def work() -> None:
+            if is_wanted and any(
+                self._automatic_last.get(each) != offsets[each] for each in offsets
+            ):
+                # What is refused is committed the next time, or by whoever has it then.
+                with suppress(SemelError):
+                    await self.commit(offsets, self._settings.request_timeout_ms)
+                    self._automatic_last |= offsets
+
+        return work()
 
     # As whom
 

@@ -4,8 +4,9 @@ A connection answers in order, and a join may wait for minutes: what must not wa
 goes over connections of its own.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from semel.client.cluster import Cluster
@@ -15,7 +16,14 @@ from semel.client.consuming.chunk import NO_EPOCH
 from semel.client.consuming.positions import Position
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.refusal import raise_for
-from semel.errors import MemberIdRequired, RequestError, UnsupportedVersion
+from semel.errors import (
+    MemberIdRequired,
+    NetworkException,
+    ProtocolError,
+    RequestError,
+    RequestTimedOut,
+    UnsupportedVersion,
+)
 from semel.types import TopicPartition
 from semel.wire.messages import (
     heartbeat,
@@ -104,6 +112,9 @@ class Coordination:
             node_id = await self._waiting.coordinator_of(self._group)
             pending = await self._waiting.ask(node_id, messages, request)
             return await pending.reply(timeout_ms)
+        except ProtocolError as error:
+            self._waiting.forget_coordinator(self._group)
+            raise NetworkException(str(error)) from error
         except RequestError:
             self._waiting.forget_coordinator(self._group)
             raise
@@ -127,7 +138,7 @@ class Coordination:
             reply = await self._asking.call_coordinator(self._group, leave_group, request)
             raise_for(reply.error_code, self._subject)
 
-        await self._asking.retry(attempt, min(_LEAVE_MS_MAX, self._settings.request_timeout_ms))
+        await self._within(min(_LEAVE_MS_MAX, self._settings.request_timeout_ms), attempt)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, Position], identity: Identity, timeout_ms: int
@@ -155,7 +166,15 @@ class Coordination:
                     place = TopicPartition(topic.name, each.partition_index)
                     raise_for(each.error_code, f"offset of {place} for {self._subject}")
 
-        await self._asking.retry(attempt, timeout_ms)
+        await self._within(timeout_ms, attempt)
+
+    async def _within(self, timeout_ms: int, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Attempt for so long and no longer, wherever the time is spent."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._asking.retry(attempt, timeout_ms)
+        except TimeoutError:
+            raise RequestTimedOut(f"{self._subject} is not answered for in time") from None
 
     @property
     def _instance_id(self) -> str | None:

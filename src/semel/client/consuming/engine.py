@@ -64,6 +64,7 @@ class Engine:
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
+        self._is_serving = False
         self._attendance: Attendance | None = None
         self._attending: asyncio.Task[None] | None = None
         self._coordination = (
@@ -192,7 +193,7 @@ class Engine:
         wanted = frozenset(TopicPartition(*each) for each in partitions)
         self.positions.remove(self.positions.places - wanted)
         self.positions.add(wanted, Want.COMMITTED)
-        self._watching.look()
+        self._watching.place()
         self.pump()
 
     def parting(self) -> Tell | None:
@@ -227,7 +228,7 @@ class Engine:
             if self._attendance is not None:
                 self._attendance.membership.telling(tell)
             self.positions.add(tell.partitions, Want.COMMITTED)
-            self._watching.look()
+            self._watching.place()
             self.pump()
         elif tell.kind is Kind.REVOKED:
             await self.commit_automatically(tell.partitions)
@@ -235,6 +236,8 @@ class Engine:
     def told(self, tell: Tell) -> None:
         if tell.kind is not Kind.ASSIGNED:
             self.positions.remove(tell.partitions)
+            if self._commits is not None:
+                self._commits.forget(tell.partitions)
         if self._attendance is not None:
             self._attendance.told(tell)
         self.pump()
@@ -260,6 +263,9 @@ class Engine:
         attendance = self._attendance
         if attendance is None and not self.positions.places:
             raise NotInOrder("nothing is read: subscribe to topics, or assign partitions")
+        if self._is_serving:
+            raise NotInOrder("one poll at a time: another one is waiting")
+        self._is_serving = True
         if attendance is not None:
             attendance.polling(is_polling=True)
         try:
@@ -279,6 +285,7 @@ class Engine:
                 except TimeoutError:
                     return taken
         finally:
+            self._is_serving = False
             if attendance is not None:
                 attendance.polling(is_polling=False)
 
@@ -307,6 +314,10 @@ class Engine:
 
     def commit_later(self, offsets: Offsets | None, on_done: OnDone | None) -> None:
         self._start(self.commits.later(self.commits.offsets(offsets), on_done))
+
+    def forgo_commits(self) -> None:
+        if self._commits is not None:
+            self._commits.forgo()
 
     async def commit_automatically(self, places: Collection[TopicPartition] | None = None) -> None:
         if self._commits is not None:

@@ -140,6 +140,13 @@ class Positions:
             if place in self._partitions:
                 self._partitions[place].leader_id = None
 
+    def forget_epochs(self, topic: str) -> None:
+        with self._guard:
+            for place, partition in self._partitions.items():
+                if place.topic == topic:
+                    partition.epoch = partition.leader_epoch = NO_EPOCH
+                    partition.checked_epoch = NO_EPOCH
+
     @property
     def has_unled(self) -> bool:
         with self._guard:

@@ -36,6 +36,14 @@ class Watching:
         self._due = asyncio.Event()
         self.pattern: re.Pattern[str] | None = None
         self.attendance: Attendance | None = None
+        self._described: ClusterMetadata | None = None
+
+    def place(self) -> None:
+        """There are new partitions: who leads them may be known already."""
+        if self._described is not None:
+            self._learn_leaders(self._described)
+        if self._positions.has_unled:
+            self.look()
 
     def look(self) -> None:
         """Something is not as it was known to be."""
@@ -68,6 +76,8 @@ class Watching:
         )
         for cluster in self._fetching_clusters:
             cluster.learn_brokers(described.brokers)
+        self._forget_remade(described)
+        self._described = described
         self._learn_leaders(described)
         if self.attendance is not None:
             if self.pattern is not None:
@@ -88,6 +98,13 @@ class Watching:
         if self.attendance is not None:
             wanted |= self.attendance.membership.watched_topics
         return wanted
+
+    def _forget_remade(self, described: ClusterMetadata) -> None:
+        """The epochs of a topic that was deleted and made anew begin anew."""
+        known = {} if self._described is None else self._described.topics
+        for name, topic in described.topics.items():
+            if name in known and known[name].topic_id != topic.topic_id:
+                self._positions.forget_epochs(name)
 
     def _learn_leaders(self, described: ClusterMetadata) -> None:
         leaders: dict[TopicPartition, tuple[int | None, int]] = {}
