@@ -17,7 +17,8 @@ COMPILED = """
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome
     transactions/records transactions/states transactions/store transactions/verification
-    lane/draft lane/internal_topics lane/lane lane/state lane/topics lane/transaction_steps
+    lane/changes lane/draft lane/internal_topics lane/lane lane/state lane/topics
+    lane/transaction_steps
     journal/commit journal/file journal/frames journal/index journal/journal journal/segments
     broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
     broker/server broker/transactional broker/transactional_produce

@@ -11,6 +11,7 @@ from semel.journal.commit import GroupCommit
 from semel.journal.housekeeping import Housekeeping
 from semel.journal.memory import MemoryDevice
 from semel.journal.memory_file import MemoryFile
+from support.compiled import plain_python
 from support.journal_lives import crash_again_and_again
 
 SEEDS_MAX = 120
@@ -167,6 +168,7 @@ PLANTS: list[tuple[Plant, str]] = [
 ]
 
 
+@plain_python
 @pytest.mark.parametrize(("plant", "death"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
 def test_a_planted_bug_dies(plant: Plant, death: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)

@@ -18,6 +18,7 @@ from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.types import TopicPartition, TransactionalId
 from semel.world import SystemClock, SystemRandomness
+from support.compiled import plain_python
 
 OPEN_COUNT = 400
 
@@ -62,6 +63,7 @@ async def _open_transactions(lane: Lane) -> None:
     await lane.durable(end)
 
 
+@plain_python
 @pytest.mark.parametrize("frames_left", [1, 2, 3])
 def test_a_crash_between_its_frames_is_no_reason_to_forget_an_abort(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames_left: int

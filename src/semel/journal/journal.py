@@ -211,11 +211,13 @@ class Journal:
         """
         if from_offset >= below_offset:
             return []
-        runs = self.segments.runs(
-            self.index.locations(partition, from_offset, below_offset, size_max)
-        )
+        places = self.index.locations(partition, from_offset, below_offset, size_max)
+        if len(places) == 1:
+            # What most get who read many partitions at once, or the end of one.
+            ((position, size),) = places
+            return [memoryview(self.read(Position(position), size))]
         found: list[memoryview] = []
-        for run in runs:
+        for run in self.segments.runs(places):
             stored = memoryview(self.read(Position(run.position), run.size))
             taken = [stored[start:stop] for start, stop in run.pieces]
             # A reply is kept until its client has read it, and must not keep the batches of

@@ -1,5 +1,7 @@
 """The names of the journal's files: each carries the position where its content begins or holds."""
 
+from functools import lru_cache
+
 LOCK = "lock"
 NOTE = "note"
 PREPARED = "prepared"
@@ -11,6 +13,7 @@ CHECKPOINT = ".checkpoint"
 DIGITS = 20
 
 
+@lru_cache(1024)
 def segment(base: int) -> str:
     return f"{base:0{DIGITS}d}{SEGMENT}"
 

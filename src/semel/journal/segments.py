@@ -29,9 +29,12 @@ class Run(NamedTuple):
     """Neighbouring pieces of one segment, read at once."""
 
     position: int
-    size: int
     pieces: list[tuple[int, int]]
     """Where each piece begins and ends in the run."""
+
+    @property
+    def size(self) -> int:
+        return self.pieces[-1][1]
 
     @property
     def is_mostly_gaps(self) -> bool:
@@ -90,9 +93,8 @@ class Segments:
                 start = position
                 place = bisect_right(self.bases, position)
                 boundary = self.bases[place] if place < len(self.bases) else self.limit
-                runs.append(Run(start, 0, [(0, size)]))
+                runs.append(Run(start, [(0, size)]))
             end = position + size
-            runs[-1] = runs[-1]._replace(size=end - start)
         return runs
 
     def require(self, end: int, size: int, *, urgent: bool) -> None:
