@@ -36,7 +36,7 @@ class Members:
     async def member(self, **options: Any) -> AsyncIterator["Member"]:
         options = {
             "heartbeat_interval_ms": 100,
-            "session_timeout_ms": 6_000,
+            "session_timeout_ms": 30_000,
             "max_poll_interval_ms": 30_000,
             "metadata_age_ms_max": 200,
             **options,

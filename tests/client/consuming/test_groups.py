@@ -161,7 +161,7 @@ def test_a_member_that_stays_away_too_long_loses_its_share_and_comes_back(
         servers = semel_broker.bootstrap_servers
         members = Members(servers, topic, [topic])
         async with (
-            members.member(max_poll_interval_ms=300) as first,
+            members.member(max_poll_interval_ms=1_000) as first,
             members.member() as second,
         ):
             await members.until(lambda: shares(first, second) == [3, 3])

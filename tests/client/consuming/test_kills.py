@@ -1,6 +1,11 @@
-"""A consumer while its broker is killed and comes back."""
+"""Consumers while their broker is killed and paused, and while they are killed themselves."""
 
+import asyncio
+import subprocess
+import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -8,6 +13,10 @@ import semel
 from semel.errors import RequestError
 from semel.testing import Broker
 from semel.types import TopicPartition
+from support import reading_app
+from support.group_members import Member, Members
+
+PARTITION_COUNT = 6
 
 
 @pytest.mark.parametrize("is_member", [False, True])
@@ -67,3 +76,92 @@ def test_a_consumer_whose_broker_is_gone_gives_up_in_time() -> None:
         with pytest.raises(RequestError):
             consumer.commit()
         consumer.close()
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_group_shares_and_reads_on_over_kills_and_pauses_of_its_broker(
+    tmp_path: Path, assignor: str
+) -> None:
+    random = Random(assignor)
+    count = 1_500
+
+    async def work(broker: Broker) -> None:
+        members = Members(broker.bootstrap_servers, "readers", ["t"])
+        alive: list[tuple[AsyncExitStack, Member]] = []
+
+        async def add() -> None:
+            stack = AsyncExitStack()
+            options = {"assignor": assignor, "fetch_wait_ms_max": 50}
+            alive.append((stack, await stack.enter_async_context(members.member(**options))))
+
+        async def send(producer: semel.AsyncProducer) -> None:
+            for number in range(count):
+                for partition in range(PARTITION_COUNT):
+                    await producer.send("t", str(number), partition=partition)
+                if number % 50 == 0:
+                    await producer.flush()
+
+        try:
+            async with (
+                semel.AsyncProducer(broker.bootstrap_servers) as producer,
+                asyncio.TaskGroup() as tasks,
+            ):
+                await (await producer.send("t", b"first", partition=0))
+                await add()
+                tasks.create_task(send(producer))
+                for turn in range(8):
+                    goal = len(members.read) + 300
+                    await members.until(lambda goal=goal: len(members.read) >= goal)  # type: ignore[misc]
+                    if turn % 4 == 0:
+                        await asyncio.to_thread(broker.kill)
+                        await asyncio.to_thread(broker.start)
+                    elif turn % 4 == 2:
+                        broker.pause()
+                        # Long enough for several heartbeats to be missed.
+                        await asyncio.sleep(0.5)
+                        broker.resume()
+                    elif turn % 4 == 1 or len(alive) == 1:
+                        await add()
+                        await add()
+                    else:
+                        stack, _ = alive.pop(random.randrange(len(alive)))
+                        await stack.aclose()
+            total = PARTITION_COUNT * count + 1
+            await members.until(lambda: len(members.read) == total)
+            size = PARTITION_COUNT // len(alive)
+            await members.until(lambda: all(len(each.owned) >= size for _, each in alive))
+            # A group that outlives its broker goes on where each member stood.
+            assert set(members.read.values()) == {1}
+        finally:
+            for stack, _ in alive:
+                await stack.aclose()
+
+    with Broker(data=tmp_path / "data", settings={"num.partitions": PARTITION_COUNT}) as broker:
+        asyncio.run(work(broker))
+
+
+def test_what_a_killed_member_had_goes_to_another_at_its_last_commit() -> None:
+    with Broker(settings={"num.partitions": 2, "group.min.session.timeout.ms": 100}) as broker:
+        servers = broker.bootstrap_servers
+        with semel.Producer(servers) as producer:
+            for number in range(100):
+                producer.send("t", str(number), partition=number % 2)
+        command = [sys.executable, str(Path(reading_app.__file__)), servers, "t", "readers"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        try:
+            read = {
+                tuple(map(int, line.split()))
+                for line, _ in zip(process.stdout, range(35), strict=False)
+            }
+        finally:
+            process.kill()
+            process.communicate()
+        with semel.Consumer(servers, "readers", heartbeat_interval_ms=100) as consumer:
+            consumer.subscribe("t")
+            again: set[tuple[int, ...]] = set()
+            while len(read | again) < 100:
+                again |= {(each.partition, each.offset) for each in consumer.poll(10_000)}
+    # All that was not committed comes, and nothing that was.
+    assert len(again) <= 70
+    assert read | again == {(place, offset) for place in range(2) for offset in range(50)}

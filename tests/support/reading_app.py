@@ -1,0 +1,24 @@
+"""A process that reads as a member of a group until it is killed: `servers topic group`."""
+
+import sys
+
+from semel import Consumer
+
+
+def main(servers: str, topic: str, group: str) -> None:
+    with Consumer(
+        servers,
+        group,
+        session_timeout_ms=1_000,
+        heartbeat_interval_ms=100,
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.subscribe(topic)
+        for count, record in enumerate(consumer, start=1):
+            if count % 10 == 0:
+                consumer.commit()
+            print(record.partition, record.offset, flush=True)  # noqa: T201 - the test reads it.
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
