@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -170,3 +171,30 @@ def test_a_failing_block_is_told_as_it_is(topics: Topics) -> None:
 
     with pytest.raises(LookupError, match="mine"):
         asyncio.run(scenario())
+
+
+async def trouble_of(app: App, servers: str) -> str:
+    """The first trouble that the only listener has."""
+    async with app.running(servers) as run:
+        while True:
+            (counts,) = run.counts().values()
+            if counts.trouble is not None:
+                return counts.trouble
+            await asyncio.sleep(0.01)
+
+
+def test_a_topic_that_is_missing_is_told(topics: Topics) -> None:
+    app = App(topics.servers)
+    app.listener(f"{topics.source}-missing", group=topics.group)(lambda record: None)
+    told = asyncio.run(trouble_of(app, topics.servers))
+    assert told == f"topic {topics.source}-missing does not exist"
+
+
+def test_a_cluster_that_is_away_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        app = App()
+        app.listener("any", group="any")(lambda record: None)
+        told = asyncio.run(trouble_of(app, address))
+    assert address in told

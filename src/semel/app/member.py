@@ -82,10 +82,8 @@ class Member:
 
     async def look_at_lag(self) -> None:
         """Count what waits to be read."""
-        if self.counts.partitions:
-            with suppress(SemelError):
-                lag = await self.consumer.lag()
-                self.counts.lag = sum(lag.values()) + self._standing.held_count
+        lag = await self.consumer.lag()
+        self.counts.lag = sum(lag.values()) + self._standing.held_count
 
     async def run(self) -> None:
         listener = self._listener

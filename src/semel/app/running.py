@@ -12,6 +12,7 @@ from semel.app.listener import Listener
 from semel.app.member import Equipment, Member
 from semel.app.outbox import Outbox, Transaction
 from semel.app.progress import Counts, added
+from semel.app.watch import Watch
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.producing.asynchronous import AsyncProducer
@@ -22,7 +23,6 @@ from semel.world import SystemRandomness
 
 BOOTSTRAP_SERVERS_DEFAULT = "127.0.0.1:9092"
 BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
-_LAG_INTERVAL_S = 1.0
 _RANDOM_SIZE = 8
 
 
@@ -56,6 +56,9 @@ class Run:
             ]
             for listener in listeners
         }
+        security = surroundings.producer_options.get("security", PLAINTEXT)
+        self._watch = Watch(self._servers, security, self._members)
+        self._idleness = Idleness(self._servers, security, self._members)
         self._stopping = asyncio.Event()
         self._ended = asyncio.Event()
         self.failure: ListenerFailed | None = None
@@ -70,10 +73,11 @@ class Run:
 
     def counts(self) -> dict[str, Counts]:
         """What each listener has done so far, by its name."""
-        return {
-            listener.name: added([member.counts for member in members])
-            for listener, members in self._members.items()
-        }
+        counts = {}
+        for listener, members in self._members.items():
+            counts[listener.name] = together = added([member.counts for member in members])
+            together.trouble = together.trouble or self._watch.troubles.get(listener)
+        return counts
 
     @property
     def is_stopping(self) -> bool:
@@ -85,10 +89,8 @@ class Run:
 
     async def idle(self, timeout_s: float = 60) -> None:
         """Return when every record there is has been worked on."""
-        security = self._surroundings.producer_options.get("security", PLAINTEXT)
-        idleness = Idleness(self._servers, security, self._members)
         async with asyncio.timeout(timeout_s):
-            await idleness.reached()
+            await self._idleness.reached()
 
     def _all(self) -> list[Member]:
         return [member for members in self._members.values() for member in members]
@@ -144,7 +146,7 @@ class Run:
     async def run(self) -> None:
         """Until all members have ended; one that fails stops the others."""
         async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(self._watch_lag())
+            watching = tasks.create_task(self._watch.run())
             running = [tasks.create_task(self._run_member(member)) for member in self._all()]
             await self._stopping.wait()
             _, late = await asyncio.wait(running, timeout=self._surroundings.stop_timeout_ms / 1000)
@@ -160,12 +162,6 @@ class Run:
             self.failure = self.failure or failure
         finally:
             self.stop()
-
-    async def _watch_lag(self) -> None:
-        while True:
-            await asyncio.sleep(_LAG_INTERVAL_S)
-            for member in self._all():
-                await member.look_at_lag()
 
 
 @asynccontextmanager
