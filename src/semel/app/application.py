@@ -11,6 +11,7 @@ from semel.app.listener import Listener, shape_of, takes_outbox, topics_of
 from semel.app.patience import Patience, check
 from semel.app.progress import Counts
 from semel.app.running import Run, Surroundings, run_members
+from semel.app.signals import run_until_told
 from semel.app.turn import Rules
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.consuming.settings import settings_of as check_consumer
@@ -146,6 +147,10 @@ class App:
         if not listeners:
             raise ConfigError("the application has no listeners")
         return run_members(self._surroundings.at(bootstrap_servers), listeners)
+
+    def run(self, bootstrap_servers: str | None = None) -> None:
+        """Run until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""
+        asyncio.run(run_until_told(self.running(bootstrap_servers), Run.until_ended))
 
     def run_until_idle(
         self, bootstrap_servers: str | None = None, *, timeout_s: float = 60

@@ -1,8 +1,6 @@
 """`semel run`: run the listeners of an application, and show how they get on."""
 
 import asyncio
-import os
-import signal
 import sys
 import sysconfig
 import traceback
@@ -11,12 +9,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semel.app.application import App
 from semel.app.failure import ListenerFailed
 from semel.app.loading import CannotLoad, load
-from semel.app.running import Run
-from semel.cli.live import Watcher, watcher
-from semel.cli.main import FAILED, INTERRUPTED
+from semel.app.signals import run_until_told
+from semel.cli.live import watcher
+from semel.cli.main import FAILED
 from semel.cli.output import complain
 from semel.errors import ConfigError, SemelError
 
@@ -57,7 +54,8 @@ def run(
         complain(f"{application} cannot be imported: {type(error).__name__}: {error}")
         return FAILED
     try:
-        asyncio.run(_run(app, bootstrap_server, watcher(as_json=as_json, quiet=quiet)))
+        watch = watcher(as_json=as_json, quiet=quiet)
+        asyncio.run(run_until_told(app.running(bootstrap_server), watch))
     except ListenerFailed as failure:
         reason = failure.__cause__
         if reason is not None and (failure.is_of_function or not isinstance(reason, SemelError)):
@@ -65,24 +63,6 @@ def run(
         complain(str(failure))
         return FAILED
     return 0
-
-
-async def _run(app: App, bootstrap_server: str | None, watch: Watcher) -> None:
-    async with app.running(bootstrap_server) as running:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _stop, running)
-        await watch(running)
-
-
-def _stop(running: Run) -> None:
-    if running.is_stopping:
-        # Someone does not want to wait for what is being worked on; its transaction is aborted
-        # by the coordinator.
-        sys.stdout.flush()
-        os._exit(INTERRUPTED)
-    complain("finishing what is in work; once more ends it at once")
-    running.stop()
 
 
 def _show_traceback(error: BaseException) -> None:
