@@ -74,6 +74,20 @@ def test_what_is_put_back_comes_before_what_is_held() -> None:
     assert taken(standing) == [(0, 6), (0, 7)]
 
 
+def test_partitions_are_served_in_turn() -> None:
+    standing = standing_at((0, 5), (0, 6), (1, 7), (1, 8))
+    found = [taken(standing, 1) for _ in range(4)]
+    assert found == [[(0, 5)], [(1, 7)], [(0, 6)], [(1, 8)]]
+
+
+def test_records_in_doubt_do_not_keep_the_other_partitions_waiting() -> None:
+    standing = standing_at((0, 5), (0, 6), (1, 7), (1, 8))
+    standing.failed(Outcome(Outbox(), doubtful={place(0): 7}), 0, 0)
+    standing.wake(100)
+    found = [taken(standing) for _ in range(3)]
+    assert found == [[(0, 5)], [(1, 7), (1, 8)], [(0, 6)]]
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 9)), max_size=20), st.integers(1, 5))
 def test_records_are_taken_once_and_in_order(runs: list[tuple[int, int]], count_max: int) -> None:
     places = [(partition, offset) for offset, (partition, _) in enumerate(runs)]

@@ -150,22 +150,25 @@ class Member:
             self.counts.state = State.IDLE if is_member else State.JOINING
 
     async def _next(self) -> Portion | None:
-        """What was put off before what is new; without either, what comes while it waits."""
+        """What was put off, in turn with what is new; without either, what comes in a while."""
         now_ms = self._now_ms()
         wake_at_ms = self._standing.wake(now_ms)
         if wake_at_ms is None:
-            return await self._poll(_POLL_MS, self._count_max)
+            return await self._poll(_POLL_MS)
         if wake_at_ms > now_ms:
-            return await self._poll(min(_POLL_MS, wake_at_ms - now_ms), self._count_max)
-        # The group may want partitions back, and thinks a member dead that never asks.
-        await self._poll(0, 0)
+            return await self._poll(min(_POLL_MS, wake_at_ms - now_ms))
+        # Also lest the group takes a member for dead that never asks.
+        polled = await self._poll(0)
+        if polled is not None:
+            self._standing.hold(polled.records(), polled.firsts)
         records = self._standing.take(self._count_max)
         self._hold_and_let_go()
         if self._listener.shape is Shape.COLUMNS and records:
             return portions.of_columns(portions.columns_of(records))
         return portions.of_records(records)
 
-    async def _poll(self, timeout_ms: float, count_max: int) -> Portion | None:
+    async def _poll(self, timeout_ms: float, count_max: int | None = None) -> Portion | None:
+        count_max = self._count_max if count_max is None else count_max
         self._is_polling = True
         try:
             async with asyncio.timeout(None) as self._interruptible:

@@ -45,9 +45,11 @@ class Standing:
 
     def hold(self, records: Iterable[Record], undone: Mapping[TopicPartition, int]) -> None:
         """Keep those that were not done; they come before what is held already."""
-        for record in reversed(list(records)):
-            if record.offset >= undone.get(record.place, record.offset + 1):
-                self._held.setdefault(record.place, deque()).appendleft(record)
+        left = [each for each in records if each.offset >= undone.get(each.place, each.offset + 1)]
+        for record in left:
+            self._held.setdefault(record.place, deque())
+        for record in reversed(left):
+            self._held[record.place].appendleft(record)
 
     def done(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These are committed."""
@@ -76,21 +78,21 @@ class Standing:
         return min(self._wake_at_ms.values(), default=None)
 
     def take(self, count_max: int) -> list[Record]:
-        """What is to be worked on before anything is polled."""
+        """What is to be worked on next, of each partition in its turn."""
         ready = [place for place in self._held if place not in self._wake_at_ms]
-        for place in ready:
-            if place in self._doubtful:
-                return self._take_from(place, 1)
+        if ready and ready[0] in self._doubtful:
+            return self._take_from(ready[0], 1)
         taken: list[Record] = []
         for place in ready:
-            taken += self._take_from(place, count_max - len(taken))
+            if place not in self._doubtful and len(taken) < count_max:
+                taken += self._take_from(place, count_max - len(taken))
         return taken
 
     def _take_from(self, place: TopicPartition, count_max: int) -> list[Record]:
-        held = self._held[place]
+        held = self._held.pop(place)
         taken = [held.popleft() for _ in range(min(count_max, len(held)))]
-        if not held:
-            del self._held[place]
+        if held:
+            self._held[place] = held  # At the end: the others are next.
         return taken
 
     # What is over
