@@ -146,7 +146,7 @@ def _decode_record(plain: bytes, position: int, header: BatchHeader) -> tuple[Re
     header_count, cursor = read_varint(plain, cursor)
     headers: tuple[RecordHeader, ...] = ()
     if header_count:
-        headers, cursor = _read_headers(plain, cursor, end, header_count)
+        headers, cursor = read_headers(plain, cursor, end, header_count)
     if cursor != end:
         raise CorruptMessage(f"record at byte {position}: ends at byte {cursor}, not {end}")
     timestamp_ms = (
@@ -166,7 +166,7 @@ def _read_bytes(plain: bytes, position: int, end: int) -> tuple[bytes | None, in
     return plain[cursor : cursor + size], cursor + size
 
 
-def _read_headers(
+def read_headers(
     plain: bytes, position: int, end: int, count: int
 ) -> tuple[tuple[RecordHeader, ...], int]:
     if not 0 <= count <= (end - position) // 2:

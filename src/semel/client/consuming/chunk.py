@@ -4,11 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from semel.client.committed import visible_batches
-from semel.client.consuming.record import Record, TimestampType
+from semel.client.consuming.opening import open_batch
+from semel.client.consuming.record import Record
 from semel.errors import RecordListTooLarge
 from semel.records.batch import BatchHeader, split
-from semel.records.records import Record as StoredRecord
-from semel.records.records import decode_batch
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages.fetch import AbortedTransaction
 
@@ -65,7 +64,7 @@ class Chunk:
             self._batches, self._aborted
         )
         self._upcoming = next(self._visible, None)
-        self._open: list[StoredRecord] = []
+        self._open: list[Record] = []
         self._header: BatchHeader | None = None
         self._index = 0
 
@@ -86,30 +85,16 @@ class Chunk:
             self._finish()
             return
         position, self._header = self._upcoming
-        # A fetch into the middle of a batch gets the whole batch.
-        records = decode_batch(self._batches, position)
-        self._open = [record for record in records if record.offset >= self.offset]
+        self._open = open_batch(self._batches, position, self._header, self.place, self.offset)
         self._index = 0
         self._upcoming = next(self._visible, None)
 
     def _take_open(self, taken: list[Record], room: int) -> None:
         header = self._header
         assert header is not None
-        kind = (
-            TimestampType.LOG_APPEND_TIME
-            if header.is_log_append_time
-            else TimestampType.CREATE_TIME
-        )
-        topic, partition = self.place
         part = self._open[self._index : self._index + room]
         self._index += len(part)
-        taken += [
-            Record(
-                topic, partition, each.offset, each.timestamp_ms, kind,
-                each.key, each.value, each.headers,
-            )
-            for each in part
-        ]  # fmt: skip
+        taken += part
         self.epoch = header.leader_epoch
         if self._index < len(self._open):
             self.offset = self._open[self._index].offset
