@@ -1,6 +1,6 @@
 """The failure table with real processes: whoever dies at whatever step, every row is there once.
 
-`make chaos` runs it: it takes longer than all other tests together.
+`make test` runs the first two, `make chaos` all: that takes longer than all other tests together.
 """
 
 import signal
@@ -29,10 +29,10 @@ from support.spark_victim import ROWS_PER_BATCH
 SINKS = ["default", "volume"]
 SHORT_TIMEOUT_MS = 2_000
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.chaos]
+pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("sink", ["default", pytest.param("volume", marks=pytest.mark.chaos)])
 def test_a_driver_a_worker_and_the_broker_may_die_at_their_worst_moments(
     tmp_path: Path, sink: str
 ) -> None:
@@ -57,6 +57,7 @@ def test_without_the_number_of_the_last_batch_a_replay_is_doubled(tmp_path: Path
         assert len(found) == len(VALUES) + ROWS_PER_BATCH
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("kill", [kill_driver, kill_jvm, kill_python, kill_broker])
 @pytest.mark.parametrize("sink", SINKS)
 def test_any_process_may_die_at_any_step(tmp_path: Path, sink: str, kill: Hit) -> None:
@@ -65,6 +66,7 @@ def test_any_process_may_die_at_any_step(tmp_path: Path, sink: str, kill: Hit) -
         assert values_in(attack) == VALUES, attack.log()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("sink", SINKS)
 def test_an_executor_may_die_while_its_tasks_run(tmp_path: Path, sink: str) -> None:
     with (
@@ -75,6 +77,7 @@ def test_an_executor_may_die_while_its_tasks_run(tmp_path: Path, sink: str) -> N
         assert values_in(attack) == VALUES, attack.log()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("pause", [pause_past_the_timeout, let_the_transaction_time_out])
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_transaction_that_times_out_is_written_again(
@@ -85,6 +88,7 @@ def test_a_transaction_that_times_out_is_written_again(
         assert values_in(attack) == VALUES, attack.log()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("step", ["taken over", "written", "marked", "committed"])
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_driver_that_wakes_up_after_another_took_over_writes_nothing(
@@ -102,6 +106,7 @@ def test_a_driver_that_wakes_up_after_another_took_over_writes_nothing(
         assert values_in(attack) == VALUES, attack.log()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("sink", SINKS)
 def test_without_the_number_every_replay_is_doubled(tmp_path: Path, sink: str) -> None:
     with attacked(tmp_path, sink, is_unchecked=True) as attack:

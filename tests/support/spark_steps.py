@@ -16,6 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from semel.client.producer import Delivery
 from semel.client.session import TransactionalSession
 from semel.client.writer import Identity
 from semel.spark import committing
@@ -60,7 +61,7 @@ def _halt_in_task() -> None:
 
 _take_over = BatchTransaction.take_over
 _finish = BatchTransaction.finish
-_send_offsets = TransactionalSession.send_offsets
+_write = TransactionalSession.write
 _commit = TransactionalSession.commit
 
 
@@ -74,18 +75,21 @@ async def _halting_take_over(self: BatchTransaction, *, is_retry: bool = False) 
     return verdict
 
 
-async def _halting_finish(self: BatchTransaction, consumed: Any) -> None:
-    halt("written")
-    await _finish(self, consumed)
+async def _halting_finish(self: BatchTransaction, consumed: Any, rows: Any = ()) -> None:
+    if not rows:
+        halt("written")  # By tasks.
+    await _finish(self, consumed, rows)
 
 
-async def _halting_send_offsets(self: TransactionalSession, group_id: str, *rest: Any) -> None:
-    await _send_offsets(self, group_id, *rest)
-    if group_id.startswith("semel-sink-"):
-        halt("marked")
+async def _halting_write(self: TransactionalSession, batches: Any) -> list[Delivery]:
+    deliveries = await _write(self, batches)
+    if _batch_id >= 0:  # A task knows no number, and has a step of its own.
+        halt("written")
+    return deliveries
 
 
 async def _halting_commit(self: TransactionalSession) -> None:
+    halt("marked")
     await _commit(self)
     halt("committed")
 
@@ -97,9 +101,7 @@ def _write_anyway(*_: Any, **__: Any) -> Verdict:
 if HALTS in os.environ:
     BatchTransaction.take_over = _halting_take_over  # type: ignore[method-assign]
     BatchTransaction.finish = _halting_finish  # type: ignore[method-assign]
-    TransactionalSession.send_offsets = (  # type: ignore[method-assign]
-        _halting_send_offsets  # type: ignore[assignment]
-    )
+    TransactionalSession.write = _halting_write  # type: ignore[method-assign]
     TransactionalSession.commit = _halting_commit  # type: ignore[method-assign]
 if os.environ.get(UNCHECKED):
     committing.judge = _write_anyway  # type: ignore[attr-defined]
