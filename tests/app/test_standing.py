@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from semel.app.outbox import Outbox
 from semel.app.patience import Patience, check
 from semel.app.standing import Standing
-from semel.app.turn import Failure, Outcome
+from semel.app.turn import Doubt, Failure, Outcome, doubt
 from semel.errors import ConfigError
 from support.app_records import place, portion, record
 
@@ -82,7 +82,7 @@ def test_partitions_are_served_in_turn() -> None:
 
 def test_records_in_doubt_do_not_keep_the_other_partitions_waiting() -> None:
     standing = standing_at((0, 5), (0, 6), (1, 7), (1, 8))
-    standing.failed(Outcome(Outbox(), doubtful={place(0): 7}), 0, 0)
+    standing.failed(Outcome(Outbox(), doubts={place(0): Doubt(7, 1)}), 0, 0)
     standing.wake(100)
     found = [taken(standing) for _ in range(3)]
     assert found == [[(0, 5)], [(1, 7), (1, 8)], [(0, 6)]]
@@ -113,20 +113,42 @@ def test_attempts_are_those_of_one_record() -> None:
     assert standing.attempts_of(place(0), 5) == 0
 
 
-def test_records_in_doubt_go_one_by_one_until_the_last_of_them_is_done() -> None:
-    standing = standing_at((0, 5), (0, 6), (0, 7), (0, 8), (0, 9))
-    standing.failed(Outcome(Outbox(), doubtful={place(0): 8}), 0, 0)
+def test_the_record_at_fault_is_found_in_few_steps() -> None:
+    at_fault, count = 37, 100
+    standing = standing_at(*((0, offset) for offset in range(count)))
+    done: list[int] = []
+    steps = 0
+    while records := standing.take(1_000):
+        steps += 1
+        offsets = [each.offset for each in records]
+        if at_fault in offsets and len(offsets) > 1:
+            outcome = Outcome(Outbox())
+            doubt(outcome, portion((0, offset) for offset in offsets))
+            standing.hold(records, outcome.undone)
+            standing.failed(outcome, 0, 0)
+            standing.wake(1_000)
+        else:
+            done += offsets
+            standing.done({place(0): offsets[-1] + 1})
+    assert done == list(range(count))
+    assert steps < 30
+
+
+def test_what_is_behind_the_doubt_goes_together_again() -> None:
+    standing = standing_at(*((0, offset) for offset in range(5, 12)))
+    standing.failed(Outcome(Outbox(), doubts={place(0): Doubt(7, 1)}), 0, 0)
     standing.wake(100)
-    for offset in (5, 6, 7):
-        assert taken(standing) == [(0, offset)]
-        standing.done({place(0): offset + 1})
-    assert taken(standing) == [(0, 8), (0, 9)]
+    assert taken(standing) == [(0, 5)]
+    standing.done({place(0): 6})
+    assert taken(standing) == [(0, 6), (0, 7)]
+    standing.done({place(0): 8})
+    assert taken(standing) == [(0, offset) for offset in range(8, 12)]
 
 
 def test_a_partition_that_went_away_is_forgotten() -> None:
     standing = standing_at((0, 5), (1, 7))
     standing.failed(failed_at(5, 2), 0, 0)
-    standing.failed(Outcome(Outbox(), doubtful={place(0): 8}), 0, 0)
+    standing.failed(Outcome(Outbox(), doubts={place(0): Doubt(8, 1)}), 0, 0)
     standing.forget([place(0), place(2)])
     assert (standing.is_resting, standing.held) == (False, frozenset({place(1)}))
     assert standing.attempts_of(place(0), 5) == 0

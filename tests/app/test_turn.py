@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from semel.app.calling import on_loop
 from semel.app.outbox import Outbox
-from semel.app.turn import Outcome, Rules, all_at_once, one_by_one
+from semel.app.turn import Doubt, Outcome, Rules, all_at_once, one_by_one
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 from support.app_records import failing_at, performed, place, portion, record, rules, sent
@@ -107,7 +107,7 @@ def test_a_turn_has_at_least_one_record() -> None:
     assert sent(outcome) == ["0-1"]
 
 
-def test_a_batch_that_fails_leaves_nothing_and_is_to_be_tried_one_by_one() -> None:
+def test_a_batch_that_fails_leaves_nothing_and_is_to_be_tried_in_parts() -> None:
     def function(batch: list[Record], out: Outbox) -> None:
         out.send("out", value="half")
         raise ValueError
@@ -116,7 +116,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_to_be_tried_one_by_one() -> No
     outcome = performed(steps, function)
     assert (sent(outcome), outcome.done) == ([], {})
     assert outcome.undone == {place(0): 4, place(1): 1}
-    assert outcome.doubtful == {place(0): 6, place(1): 2}
+    assert outcome.doubts == {place(0): Doubt(6, 2), place(1): Doubt(2, 1)}
 
 
 def test_a_batch_of_one_that_fails_is_at_fault() -> None:

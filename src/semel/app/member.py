@@ -232,7 +232,7 @@ class Member:
 
     async def _settle(self, portion: Portion, outcome: Outcome, membership: GroupMetadata) -> None:
         counts = self.counts
-        counts.retries += len(outcome.failures) + bool(outcome.doubtful)
+        counts.retries += len(outcome.failures) + bool(outcome.doubts)
         if outcome.done:
             # A letter and the offset of the record that it is about go together in any case.
             delivery = self._transactions if outcome.dead_letter_count else self._delivery
@@ -277,7 +277,7 @@ class Member:
         else:
             refused = Outcome(Outbox())
             if portion.record_count > 1:
-                doubt(refused, portion, reason)
+                doubt(refused, portion)
             else:
                 record = portion.records()[0]
                 attempt = self._standing.attempts_of(record.place, record.offset) + 1

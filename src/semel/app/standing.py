@@ -2,14 +2,14 @@
 
 Records that were polled and are not done stay here, in order, and their partition is not polled
 until they are. A partition rests after a failure. Where one record of many failed them all, they
-go one by one until it is found.
+go in smaller and smaller parts until it is found.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
 
 from semel.app.patience import Patience
-from semel.app.turn import Outcome
+from semel.app.turn import Doubt, Outcome
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
@@ -21,8 +21,7 @@ class Standing:
         self._attempts: dict[TopicPartition, tuple[int, int]] = {}
         """The offset that the partition stands still at, and how often it has failed."""
         self._wake_at_ms: dict[TopicPartition, float] = {}
-        self._doubtful: dict[TopicPartition, int] = {}
-        """Up to where its records go one by one."""
+        self._doubts: dict[TopicPartition, Doubt] = {}
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -55,17 +54,24 @@ class Standing:
         """These are committed."""
         for place, offset in offsets.items():
             self._attempts.pop(place, None)
-            if offset >= self._doubtful.get(place, offset + 1):
-                del self._doubtful[place]
+            doubt = self._doubts.pop(place, None)
+            if doubt is not None and offset < doubt.until:
+                # The rest is less suspicious now.
+                count_max = 2 * doubt.record_count_max
+                self._doubts[place] = doubt._replace(record_count_max=count_max)
 
     def failed(self, outcome: Outcome, now_ms: float, dice: float) -> None:
         """Let the partitions that did not go well rest for a while."""
         for place, (record, _, attempt) in outcome.failures.items():
             self._attempts[place] = (record.offset, attempt)
             self._wake_at_ms[place] = now_ms + self._patience.pause_ms(attempt, dice)
-        for place, offset in outcome.doubtful.items():
-            self._doubtful[place] = max(offset, self._doubtful.get(place, offset))
-            self._wake_at_ms[place] = now_ms + self._patience.pause_ms(1, dice)
+        for place, doubt in outcome.doubts.items():
+            known = self._doubts.get(place)
+            if known is None:
+                self._doubts[place] = doubt
+                self._wake_at_ms[place] = now_ms + self._patience.pause_ms(1, dice)
+            else:
+                self._doubts[place] = doubt._replace(until=max(doubt.until, known.until))
 
     # What is next
 
@@ -80,11 +86,12 @@ class Standing:
     def take(self, count_max: int) -> list[Record]:
         """What is to be worked on next, of each partition in its turn."""
         ready = [place for place in self._held if place not in self._wake_at_ms]
-        if ready and ready[0] in self._doubtful:
-            return self._take_from(ready[0], 1)
+        if ready and ready[0] in self._doubts:
+            part_max = self._doubts[ready[0]].record_count_max
+            return self._take_from(ready[0], min(part_max, count_max))
         taken: list[Record] = []
         for place in ready:
-            if place not in self._doubtful and len(taken) < count_max:
+            if place not in self._doubts and len(taken) < count_max:
                 taken += self._take_from(place, count_max - len(taken))
         return taken
 
@@ -102,7 +109,7 @@ class Standing:
         for place in places:
             self._held.pop(place, None)
             self._wake_at_ms.pop(place, None)
-            self._doubtful.pop(place, None)
+            self._doubts.pop(place, None)
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
         """These belong to another member now."""

@@ -7,6 +7,7 @@ Order is kept per partition: behind a record that is not done, none of its parti
 call that failed leaves nothing behind, so that the other records of the turn go on without it.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -30,6 +31,15 @@ class Failure(NamedTuple):
     """How often it has failed by now."""
 
 
+class Doubt(NamedTuple):
+    """One of several records is at fault, and it is not known which."""
+
+    until: int
+    """The offset behind the last of them."""
+    record_count_max: int
+    """How many to try at a time."""
+
+
 class Rules(NamedTuple):
     patience: Patience
     dead_letters: str | None
@@ -44,9 +54,8 @@ class Outcome:
     """Where to go on in partitions that were not done to the end."""
     failures: dict[TopicPartition, Failure] = field(default_factory=dict)
     """What is to be tried again after a pause."""
-    doubtful: dict[TopicPartition, int] = field(default_factory=dict)
-    """Up to where records are to be tried one by one, since one of them failed them all."""
-    doubt: Exception | None = None
+    doubts: dict[TopicPartition, Doubt] = field(default_factory=dict)
+    """What is to be tried in smaller parts, since one record failed them all."""
     final: Failure | None = None
     """What ends the listener: nothing more can be done about this record."""
     dead_letter_count: int = 0
@@ -98,7 +107,7 @@ def one_by_one(
 
 
 def all_at_once(portion: Portion, rules: Rules, outbox: Outbox, attempts_of: AttemptsOf) -> Steps:
-    """One call for all of them; if it fails, they are to be tried one by one."""
+    """One call for all of them; if it fails, they are to be tried in smaller parts."""
     outcome = Outcome(outbox)
     error = yield portion.content, outbox
     if error is None:
@@ -107,7 +116,7 @@ def all_at_once(portion: Portion, rules: Rules, outbox: Outbox, attempts_of: Att
         return outcome
     outbox.cut(0)
     if portion.record_count > 1:
-        doubt(outcome, portion, error)
+        doubt(outcome, portion)
     else:
         ((place, offset),) = portion.firsts.items()
         attempt = attempts_of(place, offset) + 1
@@ -115,8 +124,12 @@ def all_at_once(portion: Portion, rules: Rules, outbox: Outbox, attempts_of: Att
     return outcome
 
 
-def doubt(outcome: Outcome, portion: Portion, error: Exception) -> None:
-    """One of these records is at fault, and it is not known which."""
+def doubt(outcome: Outcome, portion: Portion) -> None:
+    """Look for the record at fault: partition by partition, then in halves."""
+    counts = Counter(record.place for record in portion.records())
+    parts = 2 if len(counts) == 1 else 1
     outcome.undone = dict(portion.firsts)
-    outcome.doubtful = dict(portion.nexts)
-    outcome.doubt = error
+    outcome.doubts = {
+        place: Doubt(portion.nexts[place], max(1, count // parts))
+        for place, count in counts.items()
+    }
