@@ -169,7 +169,8 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
     put(made, ONE, 0, 4, epoch=3)
     assert taken(made, 2) == [(0, 0), (0, 1)]
     made.learn_leaders({ONE: (2, 5)})
-    (spot,) = made.wanted()
+    assert len(made.wanted()) == 1
+    spot = made.wanted()[0]
     assert (spot.want, spot.offset, spot.epoch, spot.leader_epoch) == (Want.CHECK, 2, 3, 5)
     # Nothing is handed out until it has answered, and its position is still known.
     assert taken(made) == []
