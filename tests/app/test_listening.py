@@ -86,6 +86,12 @@ def test_a_list_of_records_makes_one_transaction(topics: Topics) -> None:
     assert counts.transactions_committed == len(sizes) == len(values(topics.servers, topics.target))
 
 
+def test_a_transaction_has_no_more_records_than_it_may(topics: Topics) -> None:
+    spread(topics.servers, topics.source, numbers(100))
+    (counts,) = declared(topics, copying(topics), records_max=3).run_until_idle().values()
+    assert counts.transactions_committed >= 34
+
+
 def test_an_arrow_batch_is_worked_on_as_a_whole(topics: Topics) -> None:
     def copy(batch: pa.RecordBatch, out: Transaction) -> None:
         for row in batch.select(["value", "partition"]).to_pylist():

@@ -62,7 +62,7 @@ class Member:
         self._interruptible: asyncio.Timeout | None = None
         self._is_stopping = False
         self._is_polling = False
-        self._count_max = _COUNT_FIRST
+        self._count_max = min(_COUNT_FIRST, listener.records_max)
         self._setback_count = 0
         self.turn_count = 0
         self.counts = Counts()
