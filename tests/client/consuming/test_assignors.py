@@ -22,7 +22,9 @@ MEMBERS = [f"member-{number}" for number in range(5)]
 counts = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 9))
 topic_sets = st.frozensets(st.sampled_from(TOPICS), min_size=1)
 subscriptions = st.dictionaries(
-    st.sampled_from(MEMBERS), st.builds(Subscription, topic_sets), min_size=1
+    st.sampled_from(MEMBERS),
+    st.builds(Subscription, topic_sets, st.just(frozenset()), st.just(-1), st.none(), st.none()),
+    min_size=1,
 )
 
 
@@ -159,7 +161,7 @@ def test_among_equals_no_more_moves_than_must(
         st.sampled_from(MEMBERS),
         st.tuples(
             st.frozensets(
-                st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 5)), max_size=8
+                st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(-1, 5)), max_size=8
             ),
             st.integers(-1, 3),
         ),

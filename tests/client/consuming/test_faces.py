@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -30,12 +31,15 @@ def test_blocking_members_in_threads_read_each_record_once(servers: str, topic: 
     seen: list[tuple[int, int]] = []
     told: list[tuple[str, str]] = []
     is_over = threading.Event()
+    has_share = {"a": threading.Event(), "b": threading.Event()}
 
     def read(name: str) -> None:
-        def callback(kind: str) -> object:
+        def callback(kind: str) -> Callable[[Sequence[TopicPartition]], None]:
             # In the thread that polls, where it may wait for the consumer.
-            def called(places: object) -> None:
+            def called(places: Sequence[TopicPartition]) -> None:
                 told.append((kind, threading.current_thread().name))
+                if kind == "assigned" and places:
+                    has_share[name].set()
                 if kind == "revoked":
                     consumer.commit()
 
@@ -46,17 +50,19 @@ def test_blocking_members_in_threads_read_each_record_once(servers: str, topic: 
         ) as consumer:
             consumer.subscribe(
                 [topic],
-                on_assigned=callback("assigned"),  # type: ignore[arg-type]
-                on_revoked=callback("revoked"),  # type: ignore[arg-type]
+                on_assigned=callback("assigned"),
+                on_revoked=callback("revoked"),
             )
             while not is_over.is_set():
                 seen.extend((each.partition, each.offset) for each in consumer.poll(50, 7))
                 if len(seen) >= 4 * count:
                     is_over.set()
 
-    threads = [threading.Thread(target=read, args=(name,), name=name) for name in ("a", "b")]
+    threads = [threading.Thread(target=read, args=(name,), name=name) for name in has_share]
     for thread in threads:
         thread.start()
+    for event in has_share.values():
+        assert event.wait(60)
     for partition in range(4):
         topics.fill(servers, topic, [b"x"] * count, partition)
     for thread in threads:

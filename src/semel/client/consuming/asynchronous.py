@@ -77,8 +77,8 @@ class AsyncConsumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None and self._maybe_engine is not None:
-            self._maybe_engine.forgo_commits()
+        if error is not None and self._settings.group is not None:
+            self._engine.commits.forgo()
         await self.close()
 
     async def close(self) -> None:

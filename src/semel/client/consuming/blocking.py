@@ -82,8 +82,8 @@ class Consumer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is not None:
-            self._engine.forgo_commits()
+        if error is not None and self._settings.group is not None:
+            self._engine.commits.forgo()
         self.close()
 
     def close(self) -> None:

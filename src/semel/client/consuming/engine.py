@@ -65,6 +65,7 @@ class Engine:
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._is_serving = False
+        self._late_commits: set[asyncio.Task[None]] = set()
         self._attendance: Attendance | None = None
         self._attending: asyncio.Task[None] | None = None
         self._coordination = (
@@ -206,6 +207,8 @@ class Engine:
 
     async def part(self) -> None:
         """Leave the group, and read nothing more."""
+        if self._late_commits:
+            await asyncio.wait(self._late_commits, timeout=self.settings.request_timeout_ms / 1000)
         attendance, self._attendance = self._attendance, None
         self._watching.attendance = self._watching.pattern = None
         self.positions.remove(self.positions.places)
@@ -313,11 +316,10 @@ class Engine:
         return self._commits
 
     def commit_later(self, offsets: Offsets | None, on_done: OnDone | None) -> None:
-        self._start(self.commits.later(self.commits.offsets(offsets), on_done))
-
-    def forgo_commits(self) -> None:
-        if self._commits is not None:
-            self._commits.forgo()
+        task = self._start(self.commits.later(self.commits.offsets(offsets), on_done))
+        if task is not None:
+            self._late_commits.add(task)
+            task.add_done_callback(self._late_commits.discard)
 
     async def commit_automatically(self, places: Collection[TopicPartition] | None = None) -> None:
         if self._commits is not None:

@@ -76,7 +76,8 @@ class _Shares:
         self._owners = {
             place: owner
             for place, owner in _owners(subscriptions).items()
-            if place.partition < partition_counts.get(place.topic, 0)
+            # Members may claim what is not there any more, or never was.
+            if 0 <= place.partition < partition_counts.get(place.topic, 0)
             and place.topic in subscriptions[owner].topics
         }
         self.by_member: dict[str, set[TopicPartition]] = {

@@ -69,9 +69,9 @@ class Watching:
 
     async def _look(self) -> float:
         """The time until the next look, unless something happens before."""
-        wanted = self._wanted()
+        wanted, pattern = self._wanted(), self.pattern
         described = await self._cluster.describe(
-            None if self.pattern is not None else wanted,
+            None if pattern is not None else wanted,
             may_create=self._settings.allow_auto_create_topics,
         )
         for cluster in self._fetching_clusters:
@@ -80,9 +80,9 @@ class Watching:
         self._described = described
         self._learn_leaders(described)
         if self.attendance is not None:
-            if self.pattern is not None:
-                names = matching(self.pattern, described)
-                self.attendance.membership.subscribe(names)
+            # The application may have changed its mind meanwhile.
+            if pattern is not None and pattern is self.pattern:
+                self.attendance.membership.subscribe(matching(pattern, described))
             self.attendance.membership.noticed(partition_counts(described))
             self.attendance.wake()
         for name, error in described.refused.items():
