@@ -17,7 +17,7 @@ import pytest
 
 import support.journal_victim as victim
 from semel.errors import CorruptJournal, FolderInUse, JournalFailed, JournalFull
-from semel.journal import file, names
+from semel.journal import checkpoints, file, names
 from semel.journal.file import FileDevice
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.journal import Journal
@@ -287,6 +287,14 @@ def test_a_full_disk_refuses_writes_serves_reads_and_takes_writes_again(small_di
         assert stored_payloads(small_disk / "journal") == lane.payloads
 
     asyncio.run(main())
+
+
+def test_a_checkpoint_that_finds_no_room_leaves_none_of_it_behind(small_disk: Path) -> None:
+    device = FileDevice(small_disk)
+    with pytest.raises(OSError, match="written"):
+        for _ in checkpoints.publish(device, [(0, b"index")], 100, bytes(400 * 1024), []):
+            pass
+    assert device.names() == [names.index(0)]
 
 
 # Real kills.

@@ -17,6 +17,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from support.broker_in_thread import BrokerInThread
+from support.compiled import plain_python
 from support.kafka_codes import NONE, PRODUCER_FENCED
 from support.raw_client import RawClient
 from support.transactional_wire import (
@@ -126,6 +127,7 @@ def late_offsets(client: RawClient, producer: WireProducer) -> list[str]:
 ANOMALIES: tuple[Anomaly, ...] = (late_commit, late_abort, late_produce, late_offsets)
 
 
+@plain_python
 @pytest.mark.parametrize("story", ANOMALIES)
 def test_without_the_rule_a_late_request_hits_a_later_transaction(
     client: RawClient,

@@ -136,8 +136,8 @@ class _Write:
                     incoming.fingerprint,
                     begins_at_zero=self._dialect is Dialect.TV2,
                 )
-            except SequenceReused as error:
-                self._refuse(key, self._doom(producer_id, epoch) or error)
+            except SequenceReused as reuse:
+                self._refuse(key, self._doom(producer_id, epoch) or reuse)
             except RequestError as error:
                 self._refuse(key, error)
             else:

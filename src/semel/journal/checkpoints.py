@@ -4,6 +4,7 @@ A checkpoint is published after everything before its position is durable, and a
 files of the sealed segments before it: temporary file, sync, rename, sync of the folder.
 """
 
+import contextlib
 import struct
 from array import array
 from collections.abc import Sequence
@@ -119,11 +120,17 @@ def publish(
 
 def _write_whole(device: Device, name: str, content: bytes) -> Job:
     temporary = name + names.TEMPORARY
-    device.create(temporary)
-    yield
-    device.write(temporary, 0, [content])
-    yield
-    device.sync(temporary)
-    yield
-    device.rename(temporary, name)
+    try:
+        device.create(temporary)
+        yield
+        device.write(temporary, 0, [content])
+        yield
+        device.sync(temporary)
+        yield
+        device.rename(temporary, name)
+    except OSError:
+        # Half of it is of no use, and on a full disk the next segment needs the room.
+        with contextlib.suppress(OSError):
+            device.remove(temporary)
+        raise
     yield
