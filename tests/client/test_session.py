@@ -13,10 +13,10 @@ from semel.client.columns.encode import encode
 from semel.client.columns.plan import Range
 from semel.client.columns.rows import rows_from
 from semel.client.columns.tables import read_range
-from semel.client.identity import renewed_identity
+from semel.client.coordination import GroupMetadata, GroupOffset
 from semel.client.offsets import Isolation, ends_of
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
-from semel.client.session import GroupOffset, TransactionalSession
+from semel.client.session import TransactionalSession
 from semel.client.stable import stable_offsets
 from semel.client.writer import BatchWriter
 from semel.errors import UnstableOffsetCommit
@@ -103,13 +103,13 @@ def test_an_open_transaction_bounds_what_is_read(connected: Connected, dialect: 
 def test_offsets_and_notes_come_with_the_commit(connected: Connected, dialect: str) -> None:
     topic = new_topic(connected, f"offsets-{dialect}")
     place = TopicPartition(topic, 0)
-    group = f"sink-{dialect}"
+    group = GroupMetadata(f"sink-{dialect}")
     session = TransactionalSession(connected.cluster, f"offsets-{dialect}")
     for offset, is_committed in ((1, True), (2, False), (3, True)):
         connected.run(session.begin())
         connected.run(session.send_offsets(group, {place: GroupOffset(offset, f"note {offset}")}))
         connected.run(session.commit() if is_committed else session.abort())
-        found = connected.run(stable_offsets(connected.cluster, group, [place]))
+        found = connected.run(stable_offsets(connected.cluster, group.group_id, [place]))
         expected = {1: 1, 2: 1, 3: 3}[offset]
         assert found == {place: GroupOffset(expected, f"note {expected}")}
 
@@ -121,7 +121,9 @@ def test_a_pending_offset_is_waited_for(
     place = TopicPartition(topic, 0)
     session = TransactionalSession(connected.cluster, f"pending-{dialect}")
     connected.run(session.begin())
-    connected.run(session.send_offsets(f"pending-{dialect}", {place: GroupOffset(1)}))
+    connected.run(
+        session.send_offsets(GroupMetadata(f"pending-{dialect}"), {place: GroupOffset(1)})
+    )
     impatient = ClientOptions(semel_broker.bootstrap_servers, timeout_ms=100)
     with Connected(impatient) as other, pytest.raises(UnstableOffsetCommit):
         other.run(stable_offsets(other.cluster, f"pending-{dialect}", [place]))
@@ -237,9 +239,7 @@ def test_the_next_epoch_is_asked_for_until_the_broker_is_back(tmp_path: Path, di
         before = connected.run(session.begin())
         connected.run(session.write(batches(topic, ["rolled back"])))
         broker.kill()
-        asking = connected.start(
-            renewed_identity(connected.cluster, "renewed", 60_000, session.identity)
-        )
+        asking = connected.start(session.renew())
         broker.start()
         assert asking.result().producer_epoch > before.producer_epoch
         assert values_in(connected, topic) == []

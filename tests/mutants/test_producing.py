@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from client.producing import test_core_rules
-from semel.client.producing import verdict
+from semel.client import verdict
 from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.queue import PartitionQueue

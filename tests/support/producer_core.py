@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from semel.client.producing.batch import Batch, Identity
+from semel.client.identity import Identity
+from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.settings import ProducerSettings

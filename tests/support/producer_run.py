@@ -3,7 +3,8 @@
 import enum
 from random import Random
 
-from semel.client.producing.batch import Batch, Identity
+from semel.client.identity import Identity
+from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Request
 from semel.client.producing.settings import ProducerSettings

@@ -16,9 +16,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from semel.client.identity import Identity
 from semel.client.producer import Delivery
 from semel.client.session import TransactionalSession
-from semel.client.writer import Identity
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction
 from semel.spark.marker import Verdict

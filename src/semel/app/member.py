@@ -22,8 +22,8 @@ from semel.app.setback import Meaning, NotDelivered
 from semel.app.standing import Standing
 from semel.app.turn import Failure, Outcome, Steps, all_at_once, doubt, one_by_one
 from semel.client.consuming.asynchronous import AsyncConsumer
+from semel.client.coordination import GroupMetadata
 from semel.client.producing.asynchronous import AsyncProducer
-from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestError, SemelError
 from semel.types import TopicPartition
 

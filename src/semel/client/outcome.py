@@ -6,22 +6,12 @@ TransactionFailed
 └── OutcomeUnknown      committed or not: nobody answered; its next incarnation will find out
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from semel.errors import (
-    ClusterAuthorizationFailed,
-    InvalidProducerEpoch,
-    InvalidProducerIdMapping,
-    InvalidRequest,
-    InvalidTransactionState,
-    InvalidTransactionTimeout,
-    ProducerFenced,
-    RequestError,
-    SemelError,
-    TransactionCoordinatorFenced,
-    UnsupportedVersion,
-)
+from semel.client import verdict
+from semel.client.verdict import Kind
+from semel.errors import RequestError, SemelError
 
 
 class TransactionFailed(SemelError):
@@ -40,36 +30,24 @@ class OutcomeUnknown(TransactionFailed):
     """The end of the transaction was asked for, and no answer came in time."""
 
 
-_FATAL = (
-    ClusterAuthorizationFailed,
-    InvalidProducerIdMapping,
-    InvalidRequest,
-    InvalidTransactionState,
-    InvalidTransactionTimeout,
-    ProducerFenced,
-    TransactionCoordinatorFenced,
-    UnsupportedVersion,
-)
-
-
 @contextmanager
 def judging_writes(transactional_id: str) -> Iterator[None]:
     """For Produce, where an old epoch may be that of a transaction that took too long."""
-    with _judging(transactional_id, _FATAL):
+    with _judging(transactional_id, verdict.from_leader):
         yield
 
 
 @contextmanager
 def judging_coordinator(transactional_id: str) -> Iterator[None]:
     """For calls to the coordinator, where an old epoch means that there is a newer producer."""
-    with _judging(transactional_id, (*_FATAL, InvalidProducerEpoch)):
+    with _judging(transactional_id, verdict.from_coordinator):
         yield
 
 
 @contextmanager
-def _judging(transactional_id: str, fatal: tuple[type[RequestError], ...]) -> Iterator[None]:
+def _judging(transactional_id: str, judge: Callable[[RequestError], Kind]) -> Iterator[None]:
     try:
         yield
     except RequestError as error:
-        kind = MustStop if isinstance(error, fatal) else MustAbort
+        kind = MustStop if judge(error) is Kind.FATAL else MustAbort
         raise kind(f"transactional id {transactional_id}: {error}") from error

@@ -4,45 +4,17 @@ The law: after `MustAbort` only `abort` may follow, after `MustStop` nothing, an
 `OutcomeUnknown` only a new session, whose `initialise` ends what this one left open.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping
 
-from semel.client.cluster import Cluster, CoordinatorOf
-from semel.client.connection import IMPLICIT_PARTITIONS, Messages
-from semel.client.identity import newest_identity, renewed_identity
+from semel.client.cluster import Cluster
+from semel.client.connection import IMPLICIT_PARTITIONS
+from semel.client.coordination import Coordination, GroupMetadata, GroupOffset
+from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import OutcomeUnknown, judging_coordinator, judging_writes
 from semel.client.producer import Delivery
-from semel.client.refusal import raise_for
-from semel.client.writer import BatchWriter, Identity
-from semel.errors import InvalidTransactionState, OperationNotAttempted, RequestError
-from semel.types import NO_PRODUCER_ID, Buffer, TopicPartition
-from semel.wire.messages import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    end_txn,
-    txn_offset_commit,
-)
-
-_Request = TypeVar("_Request")
-_Reply = TypeVar("_Reply")
-_Result = TypeVar("_Result")
-
-
-class GroupOffset(NamedTuple):
-    """Where a group is to go on reading, and a note that comes with it."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int = -1
-
-
-class GroupMember(NamedTuple):
-    """On whose behalf offsets are written; the default is nobody's, so that nothing is fenced."""
-
-    member_id: str = ""
-    generation_id: int = -1
-    group_instance_id: str | None = None
+from semel.client.writer import BatchWriter
+from semel.errors import InvalidTransactionState, RequestError
+from semel.types import Buffer, TopicPartition
 
 
 class TransactionalSession:
@@ -57,7 +29,7 @@ class TransactionalSession:
         """`identity` is that of an earlier session: the next epoch, or fenced if that was."""
         self._cluster = cluster
         self.transactional_id = transactional_id
-        self._timeout_ms = transaction_timeout_ms
+        self._coordination = Coordination(cluster, transactional_id, transaction_timeout_ms)
         self._identity = identity
         self._writer: BatchWriter | None = None
         self._needs_new_epoch = identity is not None
@@ -75,9 +47,18 @@ class TransactionalSession:
     async def initialise(self) -> Identity:
         """Take the transactional id over: fence all others, roll back what they left open."""
         with judging_coordinator(self.transactional_id):
-            self._adopt(
-                await newest_identity(self._cluster, self.transactional_id, self._timeout_ms)
-            )
+            self._adopt(await self._coordination.initialise())
+        return self.identity
+
+    async def renew(self) -> Identity:
+        """The next epoch, unless somebody has taken the id over: then the request is refused.
+
+        Brokers before version 2.5 cannot tell: there it is as with `initialise`.
+        """
+        with judging_coordinator(self.transactional_id):
+            can_tell = (await self._coordination.dialect()).can_renew_epoch
+            known = self.identity if can_tell else NOBODY
+            self._adopt(await self._coordination.initialise(known))
         return self.identity
 
     async def begin(self) -> Identity:
@@ -86,12 +67,7 @@ class TransactionalSession:
         if self._identity is None:
             await self.initialise()
         elif self._needs_new_epoch:
-            with judging_coordinator(self.transactional_id):
-                self._adopt(
-                    await renewed_identity(
-                        self._cluster, self.transactional_id, self._timeout_ms, self._identity
-                    )
-                )
+            await self.renew()
         if self._writer is None:
             self._writer = BatchWriter(self._cluster, self.identity, self.transactional_id)
         self._is_open = True
@@ -116,18 +92,8 @@ class TransactionalSession:
         self._has_written = True
         if not new or await self._has_epoch_per_transaction():
             return
-        topics: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in sorted(new):
-            topics[topic].append(partition)
-        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
-            self.transactional_id,
-            *self.identity,
-            [
-                add_partitions_to_txn.AddPartitionsToTxnTopic(name, numbers)
-                for name, numbers in topics.items()
-            ],
-        )
-        await self._ask_coordinator(add_partitions_to_txn, request, _check_added)
+        with judging_coordinator(self.transactional_id):
+            await self._coordination.add_partitions(self.identity, sorted(new))
         self._partitions |= new
 
     async def write(self, batches: Iterable[tuple[TopicPartition, Buffer]]) -> list[Delivery]:
@@ -140,59 +106,17 @@ class TransactionalSession:
             return await self._writer.write(prepared)
 
     async def send_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, GroupOffset],
-        member: GroupMember | None = None,
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, GroupOffset]
     ) -> None:
         """Set these offsets of the group if, and only if, the transaction commits."""
         assert self._is_open, "no transaction is open"
         self._has_written = True
-        if group_id not in self._groups and not await self._has_epoch_per_transaction():
-            await self._ask_coordinator(
-                add_offsets_to_txn,
-                add_offsets_to_txn.AddOffsetsToTxnRequest(
-                    self.transactional_id, *self.identity, group_id
-                ),
-                lambda reply: raise_for(reply.error_code, f"group {group_id}"),
-            )
-            self._groups.add(group_id)
-        request = self._offsets_request(group_id, offsets, member or GroupMember())
-
-        async def attempt() -> None:
-            reply = await self._cluster.call_coordinator(group_id, txn_offset_commit, request)
-            for topic in reply.topics:
-                for partition in topic.partitions:
-                    place = TopicPartition(topic.name, partition.partition_index)
-                    raise_for(partition.error_code, f"offset of group {group_id} in {place}")
-
+        is_known = group.group_id in self._groups or await self._has_epoch_per_transaction()
         with judging_coordinator(self.transactional_id):
-            await self._cluster.retry(attempt)
-
-    def _offsets_request(
-        self, group_id: str, offsets: Mapping[TopicPartition, GroupOffset], member: GroupMember
-    ) -> txn_offset_commit.TxnOffsetCommitRequest:
-        topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]]
-        topics = defaultdict(list)
-        for (topic, partition), at in offsets.items():
-            topics[topic].append(
-                txn_offset_commit.TxnOffsetCommitRequestPartition(
-                    partition, at.offset, at.leader_epoch, at.metadata
-                )
-            )
-        return txn_offset_commit.TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=group_id,
-            producer_id=self.identity.producer_id,
-            producer_epoch=self.identity.producer_epoch,
-            generation_id=member.generation_id,
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            topics=[
-                txn_offset_commit.TxnOffsetCommitRequestTopic(name, partitions)
-                for name, partitions in topics.items()
-            ],
-        )
+            if not is_known:
+                await self._coordination.add_group(self.identity, group.group_id)
+                self._groups.add(group.group_id)
+            await self._coordination.commit_offsets(self.identity, offsets, group)
 
     async def commit(self) -> None:
         """Return once everything is committed; a lost answer is asked for again."""
@@ -214,41 +138,20 @@ class TransactionalSession:
         self._is_open = False
 
     async def _end(self, *, is_commit: bool) -> None:
-        request = end_txn.EndTxnRequest(self.transactional_id, *self.identity, is_commit)
-        subject = f"{'commit' if is_commit else 'abort'} of {self.transactional_id}"
-
-        def check(reply: end_txn.EndTxnResponse) -> Identity:
-            # There is nothing to abort if nothing of it has reached the coordinator.
-            if is_commit or reply.error_code != InvalidTransactionState.code:
-                raise_for(reply.error_code, subject)
-            return Identity(reply.producer_id, reply.producer_epoch)
-
-        following = await self._ask_coordinator(end_txn, request, check, is_end=True)
-        if following.producer_id != NO_PRODUCER_ID:
-            self._adopt(following)
-
-    async def _ask_coordinator(
-        self,
-        messages: Messages[_Request, _Reply],
-        request: _Request,
-        check: Callable[[_Reply], _Result],
-        *,
-        is_end: bool = False,
-    ) -> _Result:
-        async def attempt() -> _Result:
-            return check(
-                await self._cluster.call_coordinator(
-                    self.transactional_id, messages, request, CoordinatorOf.TRANSACTION
-                )
-            )
-
         with judging_coordinator(self.transactional_id):
             try:
-                return await self._cluster.retry(attempt)
+                following = await self._coordination.end(self.identity, is_commit=is_commit)
+            except InvalidTransactionState:
+                # There is nothing to abort if nothing of it has reached the coordinator.
+                if is_commit:
+                    raise
+                return
             except RequestError as error:
-                if not (is_end and error.retriable):
+                if not error.retriable:
                     raise
                 raise OutcomeUnknown(f"{self.transactional_id}: {error}") from error
+        if following != self.identity:
+            self._adopt(following)
 
     async def _has_epoch_per_transaction(self) -> bool:
         return await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS
@@ -258,12 +161,3 @@ class TransactionalSession:
         self._identity = identity
         self._writer = None
         self._needs_new_epoch = False
-
-
-def _check_added(reply: add_partitions_to_txn.AddPartitionsToTxnResponse) -> None:
-    """The first real reason: the others were not attempted because of it."""
-    for topic in reply.results_by_topic_v3_and_below:
-        for result in topic.results_by_partition:
-            if result.partition_error_code != OperationNotAttempted.code:
-                place = TopicPartition(topic.name, result.partition_index)
-                raise_for(result.partition_error_code, f"{place}")

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from semel.client.cluster import Cluster
+from semel.client.coordination import GroupOffset
 from semel.client.refusal import raise_for
-from semel.client.session import GroupOffset
 from semel.errors import UnsupportedVersion
 from semel.types import TopicPartition
 from semel.wire.messages import offset_fetch

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
+from semel.client.identity import Identity
 from semel.client.link import Pending
 from semel.client.producer import ACKS_ALL, Delivery
 from semel.client.refusal import raise_for
@@ -23,13 +24,6 @@ from semel.wire.messages import produce
 _IN_FLIGHT_MAX = 5
 _REQUEST_SIZE_MAX = 8 * 1024 * 1024
 _PAUSE_S = 0.1
-
-
-class Identity(NamedTuple):
-    """Who writes: the broker knows a batch by these and its sequence."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 class _Sending(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from semel.client.cluster import Cluster
 from semel.client.connection import IMPLICIT_PARTITIONS
-from semel.client.identity import renewed_identity
-from semel.client.outcome import MustAbort, MustStop, judging_coordinator
-from semel.client.session import GroupOffset, TransactionalSession
-from semel.client.writer import Identity
+from semel.client.coordination import GroupMetadata, GroupOffset
+from semel.client.identity import Identity
+from semel.client.outcome import MustAbort, MustStop
+from semel.client.session import TransactionalSession
 from semel.errors import InvalidProducerEpoch, ProducerFenced, SemelError
 from semel.spark.marker import Marker, Verdict, judge, marker_group, marker_metadata
 from semel.spark.marker_store import stored_marker
@@ -115,7 +115,7 @@ class BatchTransaction:
         if self._settings.checks_marker:
             marker = GroupOffset(self._batch.batch_id + 1, marker_metadata(self._batch))
             place = self._settings.marker_place
-            group = marker_group(self.transactional_id)
+            group = GroupMetadata(marker_group(self.transactional_id))
             jobs.append(self.session.send_offsets(group, {place: marker}))
         if consumed:
             jobs.append(self._publish(consumed))
@@ -124,7 +124,7 @@ class BatchTransaction:
         self._remember(self._batch)
 
     async def _publish(self, consumed: Offsets) -> None:
-        group = self._settings.offsets_group or self.transactional_id
+        group = GroupMetadata(self._settings.offsets_group or self.transactional_id)
         existing = await _existing(self._cluster, consumed)
         if existing:
             await self.session.send_offsets(group, existing)
@@ -147,14 +147,7 @@ class BatchTransaction:
 
     async def start_over(self) -> None:
         """Roll back what is open and shut out whoever still writes to it, in one step."""
-        with judging_coordinator(self.transactional_id):
-            identity = await renewed_identity(
-                self._cluster,
-                self.transactional_id,
-                self._settings.transaction_timeout_ms,
-                self.session.identity,
-            )
-        self._continue_as(identity)
+        self._continue_as(await self.session.renew())
         # Whether the transaction that went wrong was committed is not known.
         self._remember(None)
 

@@ -15,8 +15,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from semel.client.blocking import Connected, shared
+from semel.client.identity import Identity
 from semel.client.outcome import MustStop, TransactionFailed
-from semel.client.writer import Identity
 from semel.errors import ConfigError, RequestError, SemelError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame

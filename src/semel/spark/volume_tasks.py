@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from semel.client.blocking import shared
+from semel.client.identity import Identity
 from semel.client.session import TransactionalSession
-from semel.client.writer import Identity
 from semel.errors import SemelError
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.producing.batch import Batch, Identity
+from semel.client.identity import Identity
+from semel.client.producing.batch import Batch
 from semel.records.batch import read_header
 from semel.records.compression import Compression
 from semel.records.records import decode_batch

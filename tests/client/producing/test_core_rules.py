@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.client.producing.batch import Identity
+from semel.client.identity import Identity
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Answer
 from semel.client.producing.settings import ProducerSettings

@@ -2,8 +2,8 @@
 
 import pytest
 
+from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop
-from semel.client.producing.batch import Identity
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.transaction import NotInOrder
 from semel.errors import (

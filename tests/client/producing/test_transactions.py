@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import semel
-from semel.client import connection
+from semel.client import connection, coordination
+from semel.client.coordination import GroupMetadata
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
-from semel.client.producing import coordination
 from semel.client.producing.blocking import BlockingSent
-from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.session import TransactionAborted
 from semel.client.producing.transaction import NotInOrder
 from semel.errors import MessageTooLarge

@@ -13,7 +13,7 @@ from semel.client.columns.headers import as_binary, as_numbers
 from semel.client.columns.murmur import partitions_of
 from semel.client.columns.rows import rows_from
 from semel.client.columns.schema import FIELDS
-from semel.client.identity import fresh_identity
+from semel.client.coordination import new_producer_id
 from semel.client.producer import Delivery
 from semel.client.session import TransactionalSession
 from semel.client.writer import BatchWriter
@@ -49,7 +49,7 @@ class Sending:
         described = self._connected.run(cluster.topic_to_write(self._topic))
         partition_count = len(described.partitions)
         if self._transactional_id is None:
-            identity = self._connected.run(fresh_identity(cluster))
+            identity = self._connected.run(cluster.retry(lambda: new_producer_id(cluster)))
             return self._send_parts(BatchWriter(cluster, identity), table, partition_count)
         session = TransactionalSession(cluster, self._transactional_id)
         self._connected.run(session.begin())

@@ -24,7 +24,7 @@ from semel.client.consuming.positions import Positions, Want
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.consuming.watching import Watching, matching
-from semel.client.producing.coordination import GroupMetadata
+from semel.client.coordination import GroupMetadata
 from semel.client.producing.transaction import NotInOrder
 from semel.client.security import PLAINTEXT
 from semel.errors import SemelError

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
+from semel.client.coordination import Coordination
 from semel.client.outcome import TransactionFailed
-from semel.client.producing.coordination import Coordination
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.engine import Engine
 from semel.client.producing.intake import Intake, as_bytes

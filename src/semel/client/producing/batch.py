@@ -6,15 +6,13 @@ A retry sends the same bytes, by which brokers recognise it; only a new epoch ma
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import NamedTuple
 
+from semel.client.identity import NOBODY
 from semel.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
 from semel.records.compression import Compression, compress
 from semel.records.records import RecordHeader
 from semel.records.varint import append_varint
 from semel.types import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     NO_SEQUENCE,
     SEQUENCE_COUNT,
     TopicPartition,
@@ -23,16 +21,6 @@ from semel.types import (
 RECORD_OVERHEAD_SIZE = 24
 """What a record without headers takes beside its key and value, at most and for usual sizes."""
 _HEADER_OVERHEAD_SIZE = 10
-
-
-class Identity(NamedTuple):
-    """Who writes: a broker knows a batch by these and its sequence."""
-
-    producer_id: int
-    producer_epoch: int
-
-
-NOBODY = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _varint(number: int) -> bytes:

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from semel.client.coordination import GroupMetadata
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
-from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.intake import Headers, as_headers
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions

@@ -6,19 +6,14 @@ that `drain` returns, and tells of each either its answers or that it was lost.
 
 from collections.abc import Iterable, Sequence
 
-from semel.client.producing import verdict
-from semel.client.producing.batch import (
-    NOBODY,
-    RECORD_OVERHEAD_SIZE,
-    Batch,
-    Identity,
-    headers_size,
-)
+from semel.client import verdict
+from semel.client.identity import NOBODY, Identity
+from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, Batch, headers_size
 from semel.client.producing.exchange import Answer, Request, Work, sooner
 from semel.client.producing.queue import PartitionQueue
 from semel.client.producing.settings import ProducerSettings
 from semel.client.producing.transaction import Transaction
-from semel.client.producing.verdict import Kind
+from semel.client.verdict import Kind
 from semel.errors import (
     DuplicateSequence,
     OutOfOrderSequence,

@@ -9,15 +9,16 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
+from semel.client import verdict
 from semel.client.cluster import Cluster
-from semel.client.producing import requests, verdict
+from semel.client.coordination import new_producer_id
+from semel.client.producing import requests
 from semel.client.producing.batch import Batch
-from semel.client.producing.coordination import new_producer_id
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.intake import Intake
 from semel.client.producing.settings import ACKS_NONE
-from semel.client.producing.verdict import Kind
+from semel.client.verdict import Kind
 from semel.errors import NetworkException, ProtocolError, RequestError
 from semel.wire.messages import produce
 

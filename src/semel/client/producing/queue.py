@@ -17,7 +17,8 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
-from semel.client.producing.batch import NOBODY, Batch, Identity
+from semel.client.identity import NOBODY, Identity
+from semel.client.producing.batch import Batch
 from semel.types import TopicPartition
 
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 
+from semel.client import verdict
+from semel.client.coordination import Coordination, GroupMetadata, GroupOffset
+from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
-from semel.client.producing import verdict
-from semel.client.producing.batch import Identity
-from semel.client.producing.coordination import Coordination, GroupMetadata
 from semel.client.producing.engine import Engine
 from semel.client.producing.transaction import Status, Transaction
-from semel.client.producing.verdict import Kind
+from semel.client.verdict import Kind
 from semel.errors import InvalidTransactionState, RequestError, SemelError
 from semel.types import TopicPartition
 
@@ -86,7 +86,11 @@ class Session:
                 transaction.groups.add(group.group_id)
             if transaction.is_implicit:
                 transaction.is_begun = True
-            await self._coordination.commit_offsets(self._core.identity, offsets, group)
+            await self._coordination.commit_offsets(
+                self._core.identity,
+                {place: GroupOffset(offset) for place, offset in offsets.items()},
+                group,
+            )
         except RequestError as error:
             self._note_begin(error)
             raise self._judged(error) from error

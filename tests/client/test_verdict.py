@@ -3,8 +3,8 @@
 import pytest
 
 from semel import errors
-from semel.client.producing import verdict
-from semel.client.producing.verdict import Kind
+from semel.client import verdict
+from semel.client.verdict import Kind
 
 
 def test_every_error_has_a_verdict() -> None:

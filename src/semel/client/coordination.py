@@ -1,14 +1,14 @@
 """What a transactional producer asks of its coordinator, and of that of a group."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from semel.client.cluster import Cluster, CoordinatorOf
-from semel.client.connection import IMPLICIT_PARTITIONS
-from semel.client.producing.batch import NOBODY, Identity
-from semel.client.refusal import raise_for, refusal
-from semel.errors import NONE, OperationNotAttempted
+from semel.client.connection import IMPLICIT_PARTITIONS, Messages
+from semel.client.identity import NOBODY, Identity
+from semel.client.refusal import raise_for
+from semel.errors import OperationNotAttempted
 from semel.types import NO_PRODUCER_ID, TopicPartition
 from semel.wire.messages import (
     add_offsets_to_txn,
@@ -18,17 +18,32 @@ from semel.wire.messages import (
     txn_offset_commit,
 )
 
+_Request = TypeVar("_Request")
+_Reply = TypeVar("_Reply")
+_Result = TypeVar("_Result")
+
 _RENEWING_VERSION_MIN = 3  # From here on InitProducerId takes the producer id and epoch (KIP-360).
 _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
 class GroupMetadata(NamedTuple):
-    """Which member of a consumer group read what a transaction was made of (KIP-447)."""
+    """Which member of a consumer group read what a transaction was made of (KIP-447).
+
+    By default it is nobody, so that nothing is fenced.
+    """
 
     group_id: str
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class GroupOffset(NamedTuple):
+    """Where a group is to go on reading, and a note that comes with it."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
 
 
 class Dialect(NamedTuple):
@@ -37,26 +52,26 @@ class Dialect(NamedTuple):
 
 
 async def new_producer_id(cluster: Cluster) -> Identity:
-    """The identity of a producer without transactions; any broker gives one."""
-    request = init_producer_id.InitProducerIdRequest(
-        transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS
-    )
-    reply = await cluster.call_any(init_producer_id, request)
-    raise_for(reply.error_code, "producer id")
-    return Identity(reply.producer_id, reply.producer_epoch)
+    """For writing outside of transactions; any broker gives one."""
+    request = init_producer_id.InitProducerIdRequest(None, _NO_TRANSACTION_TIMEOUT_MS)
+    return _identity(await cluster.call_any(init_producer_id, request), "producer id")
 
 
 class Coordination:
     """Each call is asked again for as long as its refusals are passing ones."""
 
     def __init__(
-        self, cluster: Cluster, transactional_id: str, transaction_timeout_ms: int, timeout_ms: int
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        timeout_ms: int | None = None,
     ) -> None:
+        """`timeout_ms` is how long passing refusals are retried; by default as the cluster does."""
         self._cluster = cluster
         self._id = transactional_id
         self._transaction_timeout_ms = transaction_timeout_ms
         self._timeout_ms = timeout_ms
-        self._subject = f"transactional id {transactional_id}"
 
     async def dialect(self) -> Dialect:
         async def attempt() -> Dialect:
@@ -72,18 +87,13 @@ class Coordination:
 
         With an identity it is this producer that goes on, unless it has been shut out itself.
         """
-        request = init_producer_id.InitProducerIdRequest(
-            self._id, self._transaction_timeout_ms, identity.producer_id, identity.producer_epoch
+        return await self._ask(
+            init_producer_id,
+            init_producer_id.InitProducerIdRequest(
+                self._id, self._transaction_timeout_ms, *identity
+            ),
+            lambda reply: _identity(reply, f"transactional id {self._id}"),
         )
-
-        async def attempt() -> Identity:
-            reply = await self._cluster.call_coordinator(
-                self._id, init_producer_id, request, CoordinatorOf.TRANSACTION
-            )
-            raise_for(reply.error_code, self._subject)
-            return Identity(reply.producer_id, reply.producer_epoch)
-
-        return await self._cluster.retry(attempt, self._timeout_ms)
 
     async def add_partitions(self, identity: Identity, places: Iterable[TopicPartition]) -> None:
         topics: dict[str, list[int]] = defaultdict(list)
@@ -97,43 +107,28 @@ class Coordination:
                 for name, partitions in topics.items()
             ],
         )
-
-        async def attempt() -> None:
-            reply = await self._cluster.call_coordinator(
-                self._id, add_partitions_to_txn, request, CoordinatorOf.TRANSACTION
-            )
-            refused = [
-                (each.partition_error_code, f"{topic.name}-{each.partition_index}")
-                for topic in reply.results_by_topic_v3_and_below
-                for each in topic.results_by_partition
-                if each.partition_error_code != NONE
-            ]
-            # All are refused if one is, and only that one tells the reason.
-            refused.sort(key=lambda each: each[0] == OperationNotAttempted.code)
-            for code, place in refused:
-                raise refusal(code, place)
-
-        await self._cluster.retry(attempt, self._timeout_ms)
+        await self._ask(add_partitions_to_txn, request, _check_added)
 
     async def add_group(self, identity: Identity, group_id: str) -> None:
-        request = add_offsets_to_txn.AddOffsetsToTxnRequest(self._id, *identity, group_id)
-
-        async def attempt() -> None:
-            reply = await self._cluster.call_coordinator(
-                self._id, add_offsets_to_txn, request, CoordinatorOf.TRANSACTION
-            )
-            raise_for(reply.error_code, self._subject)
-
-        await self._cluster.retry(attempt, self._timeout_ms)
+        await self._ask(
+            add_offsets_to_txn,
+            add_offsets_to_txn.AddOffsetsToTxnRequest(self._id, *identity, group_id),
+            lambda reply: raise_for(reply.error_code, f"group {group_id}"),
+        )
 
     async def commit_offsets(
-        self, identity: Identity, offsets: Mapping[TopicPartition, int], group: GroupMetadata
+        self,
+        identity: Identity,
+        offsets: Mapping[TopicPartition, GroupOffset],
+        group: GroupMetadata,
     ) -> None:
         topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]]
         topics = defaultdict(list)
-        for place, offset in offsets.items():
-            topics[place.topic].append(
-                txn_offset_commit.TxnOffsetCommitRequestPartition(place.partition, offset)
+        for (topic, partition), at in offsets.items():
+            topics[topic].append(
+                txn_offset_commit.TxnOffsetCommitRequestPartition(
+                    partition, at.offset, at.leader_epoch, at.metadata
+                )
             )
         request = txn_offset_commit.TxnOffsetCommitRequest(
             self._id,
@@ -153,21 +148,50 @@ class Coordination:
             for topic in reply.topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)
-                    raise_for(each.error_code, f"offset of {place} for group {group.group_id}")
+                    raise_for(each.error_code, f"offset of group {group.group_id} in {place}")
 
         await self._cluster.retry(attempt, self._timeout_ms)
 
     async def end(self, identity: Identity, *, is_commit: bool) -> Identity:
         """The identity of the next transaction: another one where each has an epoch of its own."""
-        request = end_txn.EndTxnRequest(self._id, *identity, is_commit)
+        subject = f"{'commit' if is_commit else 'abort'} of {self._id}"
 
-        async def attempt() -> Identity:
-            reply = await self._cluster.call_coordinator(
-                self._id, end_txn, request, CoordinatorOf.TRANSACTION
-            )
-            raise_for(reply.error_code, self._subject)
+        def following(reply: end_txn.EndTxnResponse) -> Identity:
+            raise_for(reply.error_code, subject)
             if reply.producer_id == NO_PRODUCER_ID:
                 return identity
             return Identity(reply.producer_id, reply.producer_epoch)
 
+        request = end_txn.EndTxnRequest(self._id, *identity, is_commit)
+        return await self._ask(end_txn, request, following)
+
+    async def _ask(
+        self,
+        messages: Messages[_Request, _Reply],
+        request: _Request,
+        read: Callable[[_Reply], _Result],
+    ) -> _Result:
+        async def attempt() -> _Result:
+            return read(
+                await self._cluster.call_coordinator(
+                    self._id, messages, request, CoordinatorOf.TRANSACTION
+                )
+            )
+
         return await self._cluster.retry(attempt, self._timeout_ms)
+
+
+def _identity(reply: init_producer_id.InitProducerIdResponse, subject: str) -> Identity:
+    raise_for(reply.error_code, subject)
+    return Identity(reply.producer_id, reply.producer_epoch)
+
+
+def _check_added(reply: add_partitions_to_txn.AddPartitionsToTxnResponse) -> None:
+    codes = {
+        TopicPartition(topic.name, each.partition_index): each.partition_error_code
+        for topic in reply.results_by_topic_v3_and_below
+        for each in topic.results_by_partition
+    }
+    # All are refused if one is, and only that one tells the reason.
+    for place in sorted(codes, key=lambda place: codes[place] == OperationNotAttempted.code):
+        raise_for(codes[place], f"{place}")
