@@ -189,13 +189,14 @@ class Connection(asyncio.BufferedProtocol):
             parts += reply.parts
             size += reply.size
         self.count_unsent(-size)
-        if not parts or self._is_closing:
+        if self._is_closing:
             return
         if len(parts) == 1:
             self._transport.write(parts[0])
-        elif WRITELINES_PAUSES:
+        elif WRITELINES_PAUSES and parts:
             self._transport.writelines(parts)
         else:
+            # Nothing at all, if those whose turn has come asked for no reply.
             self._transport.write(b"".join(parts))
         if self._requests or not self._may_read:
             self._decide()

@@ -65,6 +65,7 @@ class Housekeeping:
             self._expire_transactional_ids,
             self._take_checkpoint,
             self._close_idle_connections,
+            self._tell_of_closed_connections,
         ):
             try:
                 duty(now_ms)
@@ -125,3 +126,6 @@ class Housekeeping:
 
     def _close_idle_connections(self, now_ms: int) -> None:
         self._server.close_idle()
+
+    def _tell_of_closed_connections(self, now_ms: int) -> None:
+        self._server.tell_of_closings()

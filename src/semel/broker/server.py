@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from semel.broker import log
 from semel.broker.answer import Answer, Call
+from semel.broker.closings import Closings
 from semel.broker.connection import Connection, Reply
 from semel.broker.dispatch import read_request, write_reply
 from semel.broker.inbox import SCRATCH_SIZE
@@ -28,6 +28,7 @@ class Server:
         self.request_size_max = broker.config.socket_request_max_bytes
         self._connections: set[Connection] = set()
         self._last_connection_number = 0
+        self._closings = Closings()
         self._to_write: list[Connection] = []
         self._held_bytes = 0
         self.unsent_bytes = 0
@@ -80,7 +81,10 @@ class Server:
 
     def refused(self, connection: Connection, reason: str) -> None:
         self._broker.metrics.requests_malformed += 1
-        log.warning("connection closed", client=connection.client_host, reason=reason)
+        self._closings.note(connection.client_host, reason, self.loop.time())
+
+    def tell_of_closings(self) -> None:
+        self._closings.tell(self.loop.time())
 
     def failed(self, connection: Connection, error: Exception) -> None:
         """A request could not be decided or answered; its connection ends, and no other.
@@ -131,8 +135,9 @@ class Server:
             self.failed(connection, error)
 
     def _answer(self, call: Call, answer: Answer, reply: Reply, connection: Connection) -> None:
-        reply.parts, reply.size = write_reply(call, answer)
-        connection.count_unsent(reply.size)
+        if answer.response is not None:
+            reply.parts, reply.size = write_reply(call, answer)
+            connection.count_unsent(reply.size)
         if answer.durable:
             if answer.position <= self._journal.durable:
                 reply.release()

@@ -57,16 +57,25 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     else:
         response, refused, missed = produce_in_transaction(broker, request, call)
         durable = refused is not None
-    if acks == ACKS_NONE:
-        if refused is not None:
-            # Closing the connection is all that a client hears who asked for no reply.
-            raise ProtocolError(f"produce with acks=0 refused: {refused!r}")
-        return Answer(None)
     answer = Answer(response, broker.lane.journal.end, durable=durable)
-    return _look_up(broker, answer, missed) if missed else answer
+    if missed:
+        return _look_up(broker, answer, missed, acks)
+    if acks != ACKS_NONE:
+        return answer
+    return Answer(None) if refused is None else _unanswered(response)
 
 
-async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed]) -> Answer:
+def _unanswered(response: ProduceResponse) -> Answer:
+    """Closing the connection is all that a client hears who asked for no reply."""
+    for topic in response.responses:
+        for each in topic.partition_responses:
+            if each.error_code:
+                reason = each.error_message or f"error code {each.error_code}"
+                raise ProtocolError(f"produce with acks=0 refused: {reason}")
+    return Answer(None)
+
+
+async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks: int) -> Answer:
     """Turn refusals into the answers of the originals that the log still has."""
     for refused, incoming, error in missed:
         offset = await find_original(broker.lane.journal, incoming, error)
@@ -77,7 +86,7 @@ async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed]) -> An
             refused.base_offset = found.base_offset
             refused.log_append_time_ms = found.log_append_time_ms
             refused.log_start_offset = found.log_start_offset
-    return answer
+    return answer if acks != ACKS_NONE else _unanswered(answer.response)
 
 
 class _Writer:
