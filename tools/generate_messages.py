@@ -108,21 +108,22 @@ def _head(api: Api, code: Code) -> str:
         "",
         "from collections.abc import Callable",
         f"from struct import {', '.join(['Struct', *from_struct])}",
+        "from typing import Final",
         "",
         "import msgspec",
         "",
         "from semel.types import Buffer",
         f"from semel.wire.primitives import {', '.join(used)}",
         "",
-        f"API_KEY = {api.key}",
+        f"API_KEY: Final = {api.key}",
         "",
     ]
     for letters in sorted(code.packings):
         suffix = letters.replace("?", "t")
         if f"_unpack_{suffix}(" in body:
-            lines.append(f'_unpack_{suffix} = Struct(">{letters}").unpack_from')
+            lines.append(f'_unpack_{suffix}: Final = Struct(">{letters}").unpack_from')
         if f"_pack_{suffix}(" in body:
-            lines.append(f'_pack_{suffix} = Struct(">{letters}").pack')
+            lines.append(f'_pack_{suffix}: Final = Struct(">{letters}").pack')
     return "\n".join(lines)
 
 

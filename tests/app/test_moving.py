@@ -113,9 +113,10 @@ def test_a_member_that_finds_itself_thrown_out_while_it_works_commits_nothing(
     async def scenario() -> int:
         async with app.running() as run:
             (member,) = run._all()
-            await until(lambda: len(run.counts()["copy"].partitions) == 2)
-            generation_id = member.consumer.membership.generation_id
-            await until(lambda: member.consumer.membership.generation_id != generation_id)
+            await until(is_thrown_out.is_set)
+            attendance = member.consumer._engine._attendance
+            assert attendance is not None
+            await until(lambda: not attendance.membership.is_member)
             has_noticed.set()
             await run.idle()
         return run.counts()["copy"].transactions_aborted

@@ -14,10 +14,10 @@ from semel.client.columns.plan import Range
 from semel.client.columns.rows import rows_from
 from semel.client.columns.tables import read_range
 from semel.client.coordination import GroupMetadata, GroupOffset
+from semel.client.group_offsets import group_offsets
 from semel.client.offsets import Isolation, ends_of
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.client.session import TransactionalSession
-from semel.client.stable import stable_offsets
 from semel.client.writer import BatchWriter
 from semel.errors import UnstableOffsetCommit
 from semel.testing import Broker
@@ -109,7 +109,7 @@ def test_offsets_and_notes_come_with_the_commit(connected: Connected, dialect: s
         connected.run(session.begin())
         connected.run(session.send_offsets(group, {place: GroupOffset(offset, f"note {offset}")}))
         connected.run(session.commit() if is_committed else session.abort())
-        found = connected.run(stable_offsets(connected.cluster, group.group_id, [place]))
+        found = connected.run(group_offsets(connected.cluster, group.group_id, [place]))
         expected = {1: 1, 2: 1, 3: 3}[offset]
         assert found == {place: GroupOffset(expected, f"note {expected}")}
 
@@ -126,9 +126,9 @@ def test_a_pending_offset_is_waited_for(
     )
     impatient = ClientOptions(semel_broker.bootstrap_servers, timeout_ms=100)
     with Connected(impatient) as other, pytest.raises(UnstableOffsetCommit):
-        other.run(stable_offsets(other.cluster, f"pending-{dialect}", [place]))
+        other.run(group_offsets(other.cluster, f"pending-{dialect}", [place]))
     connected.run(session.abort())
-    assert connected.run(stable_offsets(connected.cluster, f"pending-{dialect}", [place])) == {}
+    assert connected.run(group_offsets(connected.cluster, f"pending-{dialect}", [place])) == {}
 
 
 def test_a_transaction_without_writes_ends_either_way(connected: Connected, dialect: str) -> None:

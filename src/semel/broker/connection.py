@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
@@ -20,10 +20,10 @@ from semel.types import Buffer
 if TYPE_CHECKING:
     from semel.broker.server import Server
 
-REPLIES_AWAITED_MAX = 256
-UNSENT_BYTES_MAX = 1 * 2**20
+REPLIES_AWAITED_MAX: Final = 256
+UNSENT_BYTES_MAX: Final = 1 * 2**20
 
-WRITELINES_PAUSES = sys.version_info < (3, 12) or not (
+WRITELINES_PAUSES: Final = sys.version_info < (3, 12) or not (
     sys.version_info < (3, 12, 9) or (3, 13) <= sys.version_info < (3, 13, 2)
 )
 """False where asyncio forgets to say that a client reads too slowly (CVE-2024-12254)."""

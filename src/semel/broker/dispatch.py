@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.answer import Answer, Call, Handled
 from semel.errors import ProtocolError, UnsupportedVersion
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.connection import Connection
 
-_HEADER = struct.Struct(">hhih")
-_SIZE_AND_CORRELATION = struct.Struct(">ii")
-_SIZE_CORRELATION_AND_NO_TAGS = struct.Struct(">iib")
+_HEADER: Final = struct.Struct(">hhih")
+_SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+_SIZE_CORRELATION_AND_NO_TAGS: Final = struct.Struct(">iib")
 
 Handler = Callable[["Broker", Any, Call], Handled]
 

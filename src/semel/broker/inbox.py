@@ -6,11 +6,12 @@ arrive, so that a size that lies costs its sender more than it costs us.
 """
 
 import struct
+from typing import Final
 
 from semel.errors import ProtocolError
 
-_SIZE = struct.Struct(">i")
-SCRATCH_SIZE = 256 * 2**10
+_SIZE: Final = struct.Struct(">i")
+SCRATCH_SIZE: Final = 256 * 2**10
 
 
 class Inbox:

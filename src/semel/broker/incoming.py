@@ -1,6 +1,6 @@
 """A batch as it comes in with a Produce request: looked at, not yet decided."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.errors import InvalidTopic, MessageTooLarge, UnknownTopicOrPartition
 from semel.log.partition import Partition
@@ -13,7 +13,7 @@ from semel.wire.messages.produce import PartitionProduceData, PartitionProduceRe
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-NO_TIMESTAMP_MS = -1
+NO_TIMESTAMP_MS: Final = -1
 
 
 class Incoming:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from semel.client.assignment import assigned_partitions
 from semel.client.cluster import Cluster
+from semel.client.group_offsets import group_offsets
 from semel.client.refusal import raise_for, refusal
 from semel.errors import NONE, GroupIdNotFound, NonEmptyGroup, RequestError, UnknownMemberId
 from semel.types import TopicPartition
@@ -14,11 +15,9 @@ from semel.wire.messages import (
     describe_groups,
     list_groups,
     offset_commit,
-    offset_fetch,
 )
 
 DEAD = "Dead"
-_NO_OFFSET = -1
 _CONSUMER_PROTOCOL = "consumer"
 _REASONS = {GroupIdNotFound.code: "it does not exist", NonEmptyGroup.code: "it has members"}
 
@@ -96,27 +95,8 @@ def _member(member: describe_groups.DescribedGroupMember, protocol_type: str) ->
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
     """Every offset that the group has committed."""
-    request = offset_fetch.OffsetFetchRequest(
-        group_id=group_id,
-        topics=None,
-        groups=[offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=None)],
-    )
-
-    async def attempt() -> dict[TopicPartition, int]:
-        reply = await cluster.call_coordinator(group_id, offset_fetch, request)
-        # Since version 8 the reply is a list of groups.
-        answer = reply.groups[0] if reply.groups else reply
-        raise_for(answer.error_code, f"offsets of group {group_id}")
-        offsets = {}
-        for topic in answer.topics:
-            for partition in topic.partitions:
-                place = TopicPartition(topic.name, partition.partition_index)
-                raise_for(partition.error_code, f"offset of group {group_id} in {place}")
-                if partition.committed_offset != _NO_OFFSET:
-                    offsets[place] = partition.committed_offset
-        return offsets
-
-    return await cluster.retry(attempt)
+    found = await group_offsets(cluster, group_id, is_stable=False)
+    return {place: at.offset for place, at in found.items()}
 
 
 async def commit_offsets(

@@ -8,20 +8,20 @@ lagged behind this frame when it was made: bad bytes before that are damage, not
 """
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
 from semel.types import Buffer
 
 MAGIC = b"\xf5SML"
-HEADER_SIZE = 32
-LAG_MAX = 2**32 - 1
+HEADER_SIZE: Final = 32
+LAG_MAX: Final = 2**32 - 1
 
-_HEADER = struct.Struct("<4sIIIQII")
-_MARK = struct.Struct("<4sI")
-_CHECKED = struct.Struct("<IIQII")
-_CHECKED_START = 8
+_HEADER: Final = struct.Struct("<4sIIIQII")
+_MARK: Final = struct.Struct("<4sI")
+_CHECKED: Final = struct.Struct("<IIQII")
+_CHECKED_START: Final = 8
 
 assert _HEADER.size == HEADER_SIZE
 
@@ -57,7 +57,7 @@ def head(
     return _MARK.pack(MAGIC, checksum) + checked, checksum
 
 
-unpack_header = _HEADER.unpack_from
+unpack_header: Final = _HEADER.unpack_from
 """The fields of a `FrameHeader` as a plain tuple, where many are read."""
 
 

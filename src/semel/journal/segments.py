@@ -10,7 +10,7 @@ import errno
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import JournalFull
 from semel.journal import names
@@ -18,10 +18,10 @@ from semel.journal.device import Device, Job, JobHandle
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.settings import JournalSettings
 
-GAP_MAX = 16 * 1024
+GAP_MAX: Final = 16 * 1024
 """Bytes between two pieces that cost less to read than another call would."""
 
-RUN_SIZE_MAX = 4 * 2**20
+RUN_SIZE_MAX: Final = 4 * 2**20
 """Bytes. What lies between the pieces is held in memory until they are taken out of it."""
 
 

@@ -4,7 +4,7 @@ A draft lives within one synchronous step. Room for it is reserved before anythi
 that nothing between the first change of state and the append can fail.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.lane import facts, frame
 from semel.log.partition import Partition
@@ -14,7 +14,7 @@ from semel.types import Buffer, Offset, Position, ProducerEpoch, ProducerId
 if TYPE_CHECKING:
     from semel.lane.lane import Lane
 
-JOINED_SIZE_MAX = 512
+JOINED_SIZE_MAX: Final = 512
 """Bytes. A smaller batch is copied into one piece with its neighbours."""
 
 

@@ -8,21 +8,21 @@ partition number is then 0). Everything that a frame changes, it changes at the 
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal
 from semel.types import Position
 
-BATCH = 1
-FACT = 2
+BATCH: Final = 1
+FACT: Final = 2
 
-_TIME = struct.Struct(">q")
-_ENTRY = struct.Struct(">BII")
-TIME_SIZE = _TIME.size
-ENTRY_SIZE = _ENTRY.size
+_TIME: Final = struct.Struct(">q")
+_ENTRY: Final = struct.Struct(">BII")
+TIME_SIZE: Final = _TIME.size
+ENTRY_SIZE: Final = _ENTRY.size
 
-pack_time = _TIME.pack
-pack_entry = _ENTRY.pack
+pack_time: Final = _TIME.pack
+pack_entry: Final = _ENTRY.pack
 
 
 class Entry(NamedTuple):

@@ -5,7 +5,7 @@ offsets become final or vanish; all in the frame that also carries whatever led 
 One frame, one sync: when the client hears of it, it is done.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.lane import facts, frame
 from semel.lane.internal_topics import creation
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from semel.lane.draft import Draft
     from semel.lane.lane import Lane
 
-MARKER_SIZE_MAX = frame.ENTRY_SIZE + 96
+MARKER_SIZE_MAX: Final = frame.ENTRY_SIZE + 96
 """Bytes of one marker with its entry."""
 
-OVERHEAD = 1024
+OVERHEAD: Final = 1024
 """Bytes. The header of the batch of values, and facts beside it."""
 
 

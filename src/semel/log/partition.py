@@ -6,7 +6,7 @@ synced. Readers are shown the second alone.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
 from semel.log.producers import Producer, TakenBatch, check_unknown
@@ -14,9 +14,9 @@ from semel.log.transactions import PartitionTransactions
 from semel.records.batch import BatchHeader
 from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
 
-NO_LEADER_EPOCH = -1
-NO_OFFSET = -1
-HELD_UP_MAX = 1000
+NO_LEADER_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+HELD_UP_MAX: Final = 1000
 """Producers. The oldest is let go, so that a full disk does not fill the memory as well."""
 
 

@@ -9,12 +9,12 @@ A client may use the sequences of an aborted transaction again. So an abort forg
 that transaction and no others: those committed before it must still be known as duplicates.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import InvalidProducerEpoch, OutOfOrderSequence
 from semel.types import SEQUENCE_COUNT, Offset, ProducerEpoch, Sequence
 
-BATCHES_REMEMBERED = 5
+BATCHES_REMEMBERED: Final = 5
 
 
 class SequenceReused(OutOfOrderSequence):
@@ -56,7 +56,7 @@ class Restart(NamedTuple):
         return (sequence - self.first) % SEQUENCE_COUNT <= span
 
 
-FROM_ZERO = Restart(Sequence(0), Sequence(0))
+FROM_ZERO: Final = Restart(Sequence(0), Sequence(0))
 
 
 class Producer:

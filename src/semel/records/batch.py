@@ -6,7 +6,7 @@ offset and the leader epoch, which only the broker knows, lie before it and can 
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, UnsupportedCompressionType
 from semel.records.checksum import crc32c
@@ -14,32 +14,32 @@ from semel.types import NO_PRODUCER_ID, Buffer
 
 # Base offset, length, leader epoch, magic, checksum, attributes, last offset delta,
 # base and max timestamp, producer id, producer epoch, base sequence, record count.
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_PREFIX = struct.Struct(">qii")
-_LENGTH = struct.Struct(">i")
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_PREFIX: Final = struct.Struct(">qii")
+_LENGTH: Final = struct.Struct(">i")
 
-HEADER_SIZE = 61
-PREFIX_SIZE = 16
+HEADER_SIZE: Final = 61
+PREFIX_SIZE: Final = 16
 """The bytes in front of the magic byte: what `stamp` writes anew."""
 
-RECORD_SIZE_MIN = 7
+RECORD_SIZE_MIN: Final = 7
 """Bytes. A record without key, value and headers: one byte for each of its numbers."""
 
-MAGIC = 2
-NO_TIMESTAMP_MS = -1
+MAGIC: Final = 2
+NO_TIMESTAMP_MS: Final = -1
 
-_LENGTH_POSITION = 8
-_COUNTED_FROM = 12  # The length field counts neither the base offset nor itself.
-_RECORDS_FROM = HEADER_SIZE - _COUNTED_FROM
-_CHECKSUM_POSITION = 17
-_CHECKED_FROM = 21
+_LENGTH_POSITION: Final = 8
+_COUNTED_FROM: Final = 12  # The length field counts neither the base offset nor itself.
+_RECORDS_FROM: Final = HEADER_SIZE - _COUNTED_FROM
+_CHECKSUM_POSITION: Final = 17
+_CHECKED_FROM: Final = 21
 
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
-_COMPRESSION_MAX = 4
+COMPRESSION_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+_COMPRESSION_MAX: Final = 4
 
 
 class BatchHeader(NamedTuple):

@@ -6,16 +6,16 @@ coordinator epoch; it takes one offset, and consumers step over it.
 
 import enum
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import CorruptMessage
 from semel.records.batch import read
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import NO_SEQUENCE, Buffer
 
-_KEY = struct.Struct(">hh")
-_VALUE = struct.Struct(">hi")
-_VERSION = 0
+_KEY: Final = struct.Struct(">hh")
+_VALUE: Final = struct.Struct(">hi")
+_VERSION: Final = 0
 
 
 class MarkerType(enum.IntEnum):

@@ -5,7 +5,7 @@ slices of Python truncate silently.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import CorruptMessage
 from semel.records.batch import (
@@ -24,8 +24,8 @@ from semel.records.compression import OUTPUT_SIZE_MAX, Compression, compress, de
 from semel.records.varint import append_varint, read_varint
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer
 
-_RECORD_SIZE_MIN = 7  # Length, attributes, two deltas, no key, no value, no headers.
-_NO_OFFSET = -1
+_RECORD_SIZE_MIN: Final = 7  # Length, attributes, two deltas, no key, no value, no headers.
+_NO_OFFSET: Final = -1
 
 RecordHeader = tuple[str, bytes | None]
 

@@ -4,6 +4,8 @@ Law: an epoch is issued once, by one term, and 32767 is never handed out. The pr
 transactional id whose epochs have run out is replaced.
 """
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from semel.errors import InvalidProducerIdMapping, ProducerFenced, TransactionAbortable
@@ -19,7 +21,7 @@ from semel.types import (
     Term,
 )
 
-LAST_EPOCH = ProducerEpoch(EPOCH_MAX - 1)
+LAST_EPOCH: Final = ProducerEpoch(EPOCH_MAX - 1)
 """The last one that is handed out; only markers may carry the one behind it."""
 
 

@@ -11,6 +11,7 @@ lacks them was written by someone else, and its epoch counts as spent.
 
 import struct
 from collections import defaultdict
+from typing import Final
 
 from semel.errors import CorruptJournal
 from semel.records.fields import FieldReader, string_field
@@ -28,24 +29,24 @@ from semel.types import (
 )
 from semel.wire.primitives import uvarint
 
-KEY_VERSION = 0
-VALUE_VERSION = 1
+KEY_VERSION: Final = 0
+VALUE_VERSION: Final = 1
 
-PREVIOUS_PRODUCER_ID_TAG = 0
-NEXT_PRODUCER_ID_TAG = 1
-CLIENT_VERSION_TAG = 2
-EPOCH_TERM_TAG = 10_000
-LAST_PRODUCER_EPOCH_TAG = 10_001
-DOOMED_TAG = 10_002
+PREVIOUS_PRODUCER_ID_TAG: Final = 0
+NEXT_PRODUCER_ID_TAG: Final = 1
+CLIENT_VERSION_TAG: Final = 2
+EPOCH_TERM_TAG: Final = 10_000
+LAST_PRODUCER_EPOCH_TAG: Final = 10_001
+DOOMED_TAG: Final = 10_002
 
-_NO_TAGS = b"\x00"
-_NULL_ARRAY = b"\x00"
-_HEAD = struct.Struct(">qhib")
+_NO_TAGS: Final = b"\x00"
+_NULL_ARRAY: Final = b"\x00"
+_HEAD: Final = struct.Struct(">qhib")
 """Producer id, epoch, timeout, status: the same in both versions."""
-_TIMES = struct.Struct(">qq")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
-_INT64 = struct.Struct(">q")
+_TIMES: Final = struct.Struct(">qq")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
 
 
 def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:

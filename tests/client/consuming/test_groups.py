@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncConsumer, AsyncProducer
+from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.refusals import CommitFailed
 from semel.errors import FencedInstanceId
 from semel.testing import Broker
@@ -177,6 +178,42 @@ def test_a_member_that_stays_away_too_long_loses_its_share_and_comes_back(
             await members.until(lambda: shares(first, second) == [3, 3])
             assert "lost" in [kind for kind, _ in first.events]
             assert "lost" not in [kind for kind, _ in second.events]
+
+    run(work())
+
+
+def test_a_member_that_stayed_away_gets_nothing_of_its_old_share_while_it_is_leaving(
+    semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        is_leaving, may_leave = asyncio.Event(), asyncio.Event()
+
+        async def leave(coordination: Coordination, member_id: str) -> None:
+            is_leaving.set()
+            await may_leave.wait()
+
+        servers = semel_broker.bootstrap_servers
+        await send(servers, topic, 60)
+        lost: list[TopicPartition] = []
+        consumer = AsyncConsumer(
+            servers, topic, max_poll_interval_ms=100, heartbeat_interval_ms=50
+        )
+        async with consumer:
+            await consumer.subscribe(topic, on_lost=lost.extend)
+            while not await consumer.poll(max_records=1):
+                pass
+            before = consumer.membership
+            monkeypatch.setattr(Coordination, "leave", leave)
+            await is_leaving.wait()
+            # What it commits now is refused, since it says who it was.
+            assert consumer.membership == before
+            assert await consumer.poll(0) == []
+            assert len(lost) == 6
+            may_leave.set()
+            monkeypatch.undo()
+            while not await consumer.poll(max_records=1):
+                pass
+            assert consumer.membership.member_id != before.member_id
 
     run(work())
 

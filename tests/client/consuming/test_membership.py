@@ -200,6 +200,31 @@ def test_who_stays_away_leaves_and_joins_when_it_is_back(instance_id: str | None
     assert isinstance(core.due(), Join)
 
 
+def test_who_has_stayed_away_hears_of_its_loss_before_its_group_has_let_it_go() -> None:
+    core = stable(member())
+    core.overslept()
+    assert core.due() == Leave("me")
+    tell = core.due_tell()
+    assert tell is not None
+    assert (tell.kind, tell.partitions) == (Kind.LOST, PLACES)
+    core.told(tell)
+    assert core.due_tell() is None
+    assert core.due() == Leave("me")
+
+
+@pytest.mark.parametrize("error", [UnknownMemberId(""), IllegalGeneration("")])
+def test_what_was_lost_is_held_by_who_it_was_until_the_application_is_told(
+    error: RequestError,
+) -> None:
+    core = stable(member())
+    before = core.identity
+    core.beaten(before, error)
+    assert not core.is_member
+    assert core.holder == before
+    tell_all(core)
+    assert core.holder.generation_id == -1
+
+
 def test_a_subscription_that_changes_while_joining_is_joined_with_afterwards() -> None:
     core = member()
     core.joining()

@@ -11,7 +11,7 @@ keeps no sessions, and clients go on with full fetches.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.answer import Answer, Call
 from semel.errors import (
@@ -37,7 +37,7 @@ from semel.wire.messages.fetch import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-READ_COMMITTED = 1
+READ_COMMITTED: Final = 1
 
 
 def fetch(

@@ -10,7 +10,7 @@ in the log. A batch of a transaction is answered when the
 kernel has it, since the commit will make it durable.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call, Handled
 from semel.broker.incoming import Missed, look_at
@@ -40,7 +40,9 @@ from semel.wire.messages.produce import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-ACKS_ALL, ACKS_NONE, ACKS_ONE = -1, 0, 1
+ACKS_ALL: Final = -1
+ACKS_NONE: Final = 0
+ACKS_ONE: Final = 1
 
 
 def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:

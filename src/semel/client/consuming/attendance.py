@@ -47,11 +47,7 @@ class Attendance:
     @property
     def is_quiet(self) -> bool:
         """Whether the application has nothing to be told."""
-        return self.membership.phase is Phase.STABLE or self.due_tell() is None
-
-    def due_tell(self) -> Tell | None:
-        due = self.membership.due()
-        return due if isinstance(due, Tell) else None
+        return self.membership.phase is Phase.STABLE or self.membership.due_tell() is None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

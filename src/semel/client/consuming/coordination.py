@@ -15,6 +15,7 @@ from semel.client.consuming.actions import Identity, Join, Sync
 from semel.client.consuming.chunk import NO_EPOCH
 from semel.client.consuming.positions import Position
 from semel.client.consuming.settings import ConsumerSettings
+from semel.client.group_offsets import group_offsets
 from semel.client.refusal import raise_for
 from semel.errors import (
     MemberIdRequired,
@@ -182,40 +183,8 @@ class Coordination:
 
     async def committed(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
         """Those that have one; waits for transactions that may change them (KIP-447)."""
-        topics: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in places:
-            topics[topic].append(partition)
-        request = offset_fetch.OffsetFetchRequest(
-            group_id=self._group,
-            topics=[
-                offset_fetch.OffsetFetchRequestTopic(name, partitions)
-                for name, partitions in topics.items()
-            ],
-            groups=[
-                offset_fetch.OffsetFetchRequestGroup(
-                    self._group,
-                    [
-                        offset_fetch.OffsetFetchRequestTopics(name, partitions)
-                        for name, partitions in topics.items()
-                    ],
-                )
-            ],
-            require_stable=True,
-        )
-
-        async def attempt() -> dict[TopicPartition, Position]:
-            reply: Any = await self._asking.call_coordinator(self._group, offset_fetch, request)
-            # Since version 8 the reply is a list of groups.
-            answer = reply.groups[0] if reply.groups else reply
-            raise_for(answer.error_code, f"offsets of {self._subject}")
-            offsets = {}
-            for topic in answer.topics:
-                for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    raise_for(each.error_code, f"offset of {self._subject} in {place}")
-                    if each.committed_offset != _NO_OFFSET:
-                        epoch = each.committed_leader_epoch
-                        offsets[place] = Position(each.committed_offset, max(epoch, NO_EPOCH))
-            return offsets
-
-        return await self._asking.retry(attempt) if places else {}
+        found = await group_offsets(self._asking, self._group, places) if places else {}
+        return {
+            place: Position(at.offset, max(at.leader_epoch, NO_EPOCH))
+            for place, at in found.items()
+        }

@@ -296,7 +296,7 @@ class Engine:
         self.check_open()
         attendance = self._attendance
         if attendance is not None:
-            tell = attendance.due_tell()
+            tell = attendance.membership.due_tell()
             if tell is not None:
                 return tell
             if attendance.membership.fatal is not None:
@@ -339,7 +339,7 @@ class Engine:
         if self.settings.group is None:
             raise NotInOrder("a consumer without a group is no member of one")
         attendance = self._attendance
-        identity = NOBODY if attendance is None else attendance.membership.identity
+        identity = NOBODY if attendance is None else attendance.membership.holder
         return GroupMetadata(
             self.settings.group,
             *identity,

@@ -65,6 +65,7 @@ class Membership:
         self.topics = frozenset(topics)
         self.phase = Phase.UNJOINED
         self.identity = NOBODY
+        self._identity_last = NOBODY
         self.owned: frozenset[TopicPartition] = frozenset()
         """What the application has been told to have."""
         self.fatal: SemelError | None = None
@@ -85,6 +86,14 @@ class Membership:
     @property
     def is_member(self) -> bool:
         return self.identity.generation_id >= 0
+
+    @property
+    def holder(self) -> Identity:
+        """As whom it has its partitions; once it has lost them, and is not told yet, had them.
+
+        A commit for nobody in particular is one that no group refuses.
+        """
+        return self._identity_last if self.owned and not self.is_member else self.identity
 
     @property
     def may_beat(self) -> bool:
@@ -122,6 +131,14 @@ class Membership:
             case Phase.JOINING | Phase.STABLE:
                 pass
         return action
+
+    def due_tell(self) -> Tell | None:
+        """What the application is to be told before it gets any records."""
+        if self.owned and not self.is_member:
+            # Also while the group is still being asked to let go.
+            return self._tell(Kind.LOST, self.owned)
+        action = self.due()
+        return action if isinstance(action, Tell) else None
 
     def _adopting(self) -> Tell:
         revoked = self.owned - self._assigned
@@ -283,6 +300,8 @@ class Membership:
             self._fail(error)
 
     def _reset(self, member_id: str = NOBODY.member_id) -> None:
+        if self.is_member:
+            self._identity_last = self.identity
         self.identity = Identity(NOBODY.generation_id, member_id)
         self.phase = Phase.UNJOINED
         self._is_stale = False

@@ -3,25 +3,26 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 25
+API_KEY: Final = 25
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihx = Struct(">ihx").pack
-_pack_qh = Struct(">qh").pack
-_unpack_qhB = Struct(">qhB").unpack_from
-_pack_qhB = Struct(">qhB").pack
-_unpack_qhh = Struct(">qhh").unpack_from
-_pack_qhh = Struct(">qhh").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihx: Final = Struct(">ihx").pack
+_pack_qh: Final = Struct(">qh").pack
+_unpack_qhB: Final = Struct(">qhB").unpack_from
+_pack_qhB: Final = Struct(">qhB").pack
+_unpack_qhh: Final = Struct(">qhh").unpack_from
+_pack_qhh: Final = Struct(">qhh").pack
 
 class AddOffsetsToTxnRequest(msgspec.Struct, gc=False):
     transactional_id: str = ''

@@ -3,31 +3,32 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 24
+API_KEY: Final = 24
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihx = Struct(">ihx").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_pack_qh = Struct(">qh").pack
-_unpack_qhB = Struct(">qhB").unpack_from
-_pack_qhB = Struct(">qhB").pack
-_unpack_qhi = Struct(">qhi").unpack_from
-_pack_qhi = Struct(">qhi").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihx: Final = Struct(">ihx").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_pack_qh: Final = Struct(">qh").pack
+_unpack_qhB: Final = Struct(">qhB").unpack_from
+_pack_qhB: Final = Struct(">qhB").pack
+_unpack_qhi: Final = Struct(">qhi").unpack_from
+_pack_qhi: Final = Struct(">qhi").pack
 
 class AddPartitionsToTxnTopic(msgspec.Struct, gc=False):
     name: str = ''

@@ -3,32 +3,33 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 18
+API_KEY: Final = 18
 
-_unpack_t = Struct(">?").unpack_from
-_pack_t = Struct(">?").pack
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hB = Struct(">hB").pack
-_unpack_hhB = Struct(">hhB").unpack_from
-_unpack_hhh = Struct(">hhh").unpack_from
-_pack_hhh = Struct(">hhh").pack
-_unpack_hhhB = Struct(">hhhB").unpack_from
-_pack_hhhx = Struct(">hhhx").pack
-_pack_hhx = Struct(">hhx").pack
-_unpack_hi = Struct(">hi").unpack_from
-_pack_hi = Struct(">hi").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_unpack_q = Struct(">q").unpack_from
-_pack_q = Struct(">q").pack
+_unpack_t: Final = Struct(">?").unpack_from
+_pack_t: Final = Struct(">?").pack
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hB: Final = Struct(">hB").pack
+_unpack_hhB: Final = Struct(">hhB").unpack_from
+_unpack_hhh: Final = Struct(">hhh").unpack_from
+_pack_hhh: Final = Struct(">hhh").pack
+_unpack_hhhB: Final = Struct(">hhhB").unpack_from
+_pack_hhhx: Final = Struct(">hhhx").pack
+_pack_hhx: Final = Struct(">hhx").pack
+_unpack_hi: Final = Struct(">hi").unpack_from
+_pack_hi: Final = Struct(">hi").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_unpack_q: Final = Struct(">q").unpack_from
+_pack_q: Final = Struct(">q").pack
 
 class ApiVersionsRequest(msgspec.Struct, gc=False):
     client_software_name: str = ''

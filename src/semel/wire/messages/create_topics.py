@@ -3,37 +3,38 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 19
+API_KEY: Final = 19
 
-_pack_16sh = Struct(">16sh").pack
-_unpack_16shB = Struct(">16shB").unpack_from
-_unpack_tbtB = Struct(">?b?B").unpack_from
-_pack_tbtx = Struct(">?b?x").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_unpack_hh = Struct(">hh").unpack_from
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_it = Struct(">i?").unpack_from
-_pack_it = Struct(">i?").pack
-_unpack_itB = Struct(">i?B").unpack_from
-_pack_itx = Struct(">i?x").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihB = Struct(">ihB").pack
-_unpack_ihi = Struct(">ihi").unpack_from
-_pack_ihi = Struct(">ihi").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
+_pack_16sh: Final = Struct(">16sh").pack
+_unpack_16shB: Final = Struct(">16shB").unpack_from
+_unpack_tbtB: Final = Struct(">?b?B").unpack_from
+_pack_tbtx: Final = Struct(">?b?x").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_unpack_hh: Final = Struct(">hh").unpack_from
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_it: Final = Struct(">i?").unpack_from
+_pack_it: Final = Struct(">i?").pack
+_unpack_itB: Final = Struct(">i?B").unpack_from
+_pack_itx: Final = Struct(">i?x").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihB: Final = Struct(">ihB").pack
+_unpack_ihi: Final = Struct(">ihi").unpack_from
+_pack_ihi: Final = Struct(">ihi").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
 
 class CreatableReplicaAssignment(msgspec.Struct, gc=False):
     partition_index: int = 0

@@ -3,31 +3,32 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, Records, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 21
+API_KEY: Final = 21
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_unpack_iq = Struct(">iq").unpack_from
-_pack_iq = Struct(">iq").pack
-_unpack_iqB = Struct(">iqB").unpack_from
-_unpack_iqh = Struct(">iqh").unpack_from
-_pack_iqh = Struct(">iqh").pack
-_unpack_iqhB = Struct(">iqhB").unpack_from
-_pack_iqhx = Struct(">iqhx").pack
-_pack_iqx = Struct(">iqx").pack
-_pack_ix = Struct(">ix").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_unpack_iq: Final = Struct(">iq").unpack_from
+_pack_iq: Final = Struct(">iq").pack
+_unpack_iqB: Final = Struct(">iqB").unpack_from
+_unpack_iqh: Final = Struct(">iqh").unpack_from
+_pack_iqh: Final = Struct(">iqh").pack
+_unpack_iqhB: Final = Struct(">iqhB").unpack_from
+_pack_iqhx: Final = Struct(">iqhx").pack
+_pack_iqx: Final = Struct(">iqx").pack
+_pack_ix: Final = Struct(">ix").pack
 
 class DeleteRecordsPartition(msgspec.Struct, gc=False):
     partition_index: int = 0

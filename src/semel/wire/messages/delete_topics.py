@@ -3,29 +3,30 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 20
+API_KEY: Final = 20
 
-_unpack_16sB = Struct(">16sB").unpack_from
-_pack_16sh = Struct(">16sh").pack
-_unpack_16shB = Struct(">16shB").unpack_from
-_pack_16sx = Struct(">16sx").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hx = Struct(">hx").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_pack_ix = Struct(">ix").pack
+_unpack_16sB: Final = Struct(">16sB").unpack_from
+_pack_16sh: Final = Struct(">16sh").pack
+_unpack_16shB: Final = Struct(">16shB").unpack_from
+_pack_16sx: Final = Struct(">16sx").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hx: Final = Struct(">hx").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_pack_ix: Final = Struct(">ix").pack
 
 class DeleteTopicState(msgspec.Struct, gc=False):
     name: str | None = None

@@ -3,27 +3,28 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 60
+API_KEY: Final = 60
 
-_unpack_tB = Struct(">?B").unpack_from
-_unpack_tbB = Struct(">?bB").unpack_from
-_pack_tbx = Struct(">?bx").pack
-_pack_tx = Struct(">?x").pack
-_pack_b = Struct(">b").pack
-_unpack_bB = Struct(">bB").unpack_from
-_pack_bB = Struct(">bB").pack
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ix = Struct(">ix").pack
+_unpack_tB: Final = Struct(">?B").unpack_from
+_unpack_tbB: Final = Struct(">?bB").unpack_from
+_pack_tbx: Final = Struct(">?bx").pack
+_pack_tx: Final = Struct(">?x").pack
+_pack_b: Final = Struct(">b").pack
+_unpack_bB: Final = Struct(">bB").unpack_from
+_pack_bB: Final = Struct(">bB").pack
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ix: Final = Struct(">ix").pack
 
 class DescribeClusterRequest(msgspec.Struct, gc=False):
     include_cluster_authorized_operations: bool = False

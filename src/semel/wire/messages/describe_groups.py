@@ -3,31 +3,32 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 15
+API_KEY: Final = 15
 
-_unpack_t = Struct(">?").unpack_from
-_pack_t = Struct(">?").pack
-_unpack_tB = Struct(">?B").unpack_from
-_pack_tx = Struct(">?x").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hB = Struct(">hB").pack
-_unpack_hh = Struct(">hh").unpack_from
-_pack_hh = Struct(">hh").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_pack_ix = Struct(">ix").pack
+_unpack_t: Final = Struct(">?").unpack_from
+_pack_t: Final = Struct(">?").pack
+_unpack_tB: Final = Struct(">?B").unpack_from
+_pack_tx: Final = Struct(">?x").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hB: Final = Struct(">hB").pack
+_unpack_hh: Final = Struct(">hh").unpack_from
+_pack_hh: Final = Struct(">hh").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_pack_ix: Final = Struct(">ix").pack
 
 class DescribeGroupsRequest(msgspec.Struct, gc=False):
     groups: list[str] = []

@@ -3,35 +3,36 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 35
+API_KEY: Final = 35
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hB = Struct(">hB").pack
-_unpack_hh = Struct(">hh").unpack_from
-_pack_hh = Struct(">hh").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihB = Struct(">ihB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_unpack_iqqt = Struct(">iqq?").unpack_from
-_pack_iqqt = Struct(">iqq?").pack
-_unpack_iqqtB = Struct(">iqq?B").unpack_from
-_pack_iqqtx = Struct(">iqq?x").pack
-_unpack_qqB = Struct(">qqB").unpack_from
-_pack_qqx = Struct(">qqx").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hB: Final = Struct(">hB").pack
+_unpack_hh: Final = Struct(">hh").unpack_from
+_pack_hh: Final = Struct(">hh").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihB: Final = Struct(">ihB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_unpack_iqqt: Final = Struct(">iqq?").unpack_from
+_pack_iqqt: Final = Struct(">iqq?").pack
+_unpack_iqqtB: Final = Struct(">iqq?B").unpack_from
+_pack_iqqtx: Final = Struct(">iqq?x").pack
+_unpack_qqB: Final = Struct(">qqB").unpack_from
+_pack_qqx: Final = Struct(">qqx").pack
 
 class DescribableLogDirTopic(msgspec.Struct, gc=False):
     topic: str = ''

@@ -3,21 +3,22 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 61
+API_KEY: Final = 61
 
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_unpack_qiiqiqB = Struct(">qiiqiqB").unpack_from
-_pack_qiiqiqx = Struct(">qiiqiqx").pack
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_unpack_qiiqiqB: Final = Struct(">qiiqiqB").unpack_from
+_pack_qiiqiqx: Final = Struct(">qiiqiqx").pack
 
 class TopicRequest(msgspec.Struct, gc=False):
     name: str = ''

@@ -3,23 +3,24 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 65
+API_KEY: Final = 65
 
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hB = Struct(">hB").pack
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_pack_iqqh = Struct(">iqqh").pack
-_unpack_iqqhB = Struct(">iqqhB").unpack_from
-_pack_iqqhB = Struct(">iqqhB").pack
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hB: Final = Struct(">hB").pack
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_pack_iqqh: Final = Struct(">iqqh").pack
+_unpack_iqqhB: Final = Struct(">iqqhB").unpack_from
+_pack_iqqhB: Final = Struct(">iqqhB").pack
 
 class DescribeTransactionsRequest(msgspec.Struct, gc=False):
     transactional_ids: list[str] = []

@@ -3,26 +3,27 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 26
+API_KEY: Final = 26
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_unpack_ihqhB = Struct(">ihqhB").unpack_from
-_pack_ihqhx = Struct(">ihqhx").pack
-_pack_ihx = Struct(">ihx").pack
-_unpack_qht = Struct(">qh?").unpack_from
-_pack_qht = Struct(">qh?").pack
-_unpack_qhtB = Struct(">qh?B").unpack_from
-_pack_qhtx = Struct(">qh?x").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_unpack_ihqhB: Final = Struct(">ihqhB").unpack_from
+_pack_ihqhx: Final = Struct(">ihqhx").pack
+_pack_ihx: Final = Struct(">ihx").pack
+_unpack_qht: Final = Struct(">qh?").unpack_from
+_pack_qht: Final = Struct(">qh?").pack
+_unpack_qhtB: Final = Struct(">qh?B").unpack_from
+_pack_qhtx: Final = Struct(">qh?x").pack
 
 class EndTxnRequest(msgspec.Struct, gc=False):
     transactional_id: str = ''

@@ -3,56 +3,57 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, Records, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
-API_KEY = 1
+API_KEY: Final = 1
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_ihi = Struct(">ihi").pack
-_unpack_ihiB = Struct(">ihiB").unpack_from
-_pack_ihiB = Struct(">ihiB").pack
-_unpack_ihii = Struct(">ihii").unpack_from
-_pack_ihii = Struct(">ihii").pack
-_pack_ihqq = Struct(">ihqq").pack
-_unpack_ihqqi = Struct(">ihqqi").unpack_from
-_pack_ihqqq = Struct(">ihqqq").pack
-_unpack_ihqqqB = Struct(">ihqqqB").unpack_from
-_unpack_ihqqqi = Struct(">ihqqqi").unpack_from
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_unpack_iiB = Struct(">iiB").unpack_from
-_unpack_iiiibi = Struct(">iiiibi").unpack_from
-_pack_iiiibi = Struct(">iiiibi").pack
-_pack_iiiibii = Struct(">iiiibii").pack
-_unpack_iiiibiiB = Struct(">iiiibiiB").unpack_from
-_pack_iiiibiiB = Struct(">iiiibiiB").pack
-_unpack_iiiibiii = Struct(">iiiibiii").unpack_from
-_pack_iiiibiii = Struct(">iiiibiii").pack
-_unpack_iiqiqiB = Struct(">iiqiqiB").unpack_from
-_pack_iiqiqix = Struct(">iiqiqix").pack
-_unpack_iiqqi = Struct(">iiqqi").unpack_from
-_pack_iiqqi = Struct(">iiqqi").pack
-_pack_iix = Struct(">iix").pack
-_unpack_iqB = Struct(">iqB").unpack_from
-_unpack_iqi = Struct(">iqi").unpack_from
-_pack_iqi = Struct(">iqi").pack
-_unpack_iqqi = Struct(">iqqi").unpack_from
-_pack_iqqi = Struct(">iqqi").pack
-_pack_iqx = Struct(">iqx").pack
-_unpack_qiB = Struct(">qiB").unpack_from
-_pack_qix = Struct(">qix").pack
-_unpack_qq = Struct(">qq").unpack_from
-_pack_qq = Struct(">qq").pack
-_unpack_qqB = Struct(">qqB").unpack_from
-_pack_qqx = Struct(">qqx").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_ihi: Final = Struct(">ihi").pack
+_unpack_ihiB: Final = Struct(">ihiB").unpack_from
+_pack_ihiB: Final = Struct(">ihiB").pack
+_unpack_ihii: Final = Struct(">ihii").unpack_from
+_pack_ihii: Final = Struct(">ihii").pack
+_pack_ihqq: Final = Struct(">ihqq").pack
+_unpack_ihqqi: Final = Struct(">ihqqi").unpack_from
+_pack_ihqqq: Final = Struct(">ihqqq").pack
+_unpack_ihqqqB: Final = Struct(">ihqqqB").unpack_from
+_unpack_ihqqqi: Final = Struct(">ihqqqi").unpack_from
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_unpack_iiB: Final = Struct(">iiB").unpack_from
+_unpack_iiiibi: Final = Struct(">iiiibi").unpack_from
+_pack_iiiibi: Final = Struct(">iiiibi").pack
+_pack_iiiibii: Final = Struct(">iiiibii").pack
+_unpack_iiiibiiB: Final = Struct(">iiiibiiB").unpack_from
+_pack_iiiibiiB: Final = Struct(">iiiibiiB").pack
+_unpack_iiiibiii: Final = Struct(">iiiibiii").unpack_from
+_pack_iiiibiii: Final = Struct(">iiiibiii").pack
+_unpack_iiqiqiB: Final = Struct(">iiqiqiB").unpack_from
+_pack_iiqiqix: Final = Struct(">iiqiqix").pack
+_unpack_iiqqi: Final = Struct(">iiqqi").unpack_from
+_pack_iiqqi: Final = Struct(">iiqqi").pack
+_pack_iix: Final = Struct(">iix").pack
+_unpack_iqB: Final = Struct(">iqB").unpack_from
+_unpack_iqi: Final = Struct(">iqi").unpack_from
+_pack_iqi: Final = Struct(">iqi").pack
+_unpack_iqqi: Final = Struct(">iqqi").unpack_from
+_pack_iqqi: Final = Struct(">iqqi").pack
+_pack_iqx: Final = Struct(">iqx").pack
+_unpack_qiB: Final = Struct(">qiB").unpack_from
+_pack_qix: Final = Struct(">qix").pack
+_unpack_qq: Final = Struct(">qq").unpack_from
+_pack_qq: Final = Struct(">qq").pack
+_unpack_qqB: Final = Struct(">qqB").unpack_from
+_pack_qqx: Final = Struct(">qqx").pack
 
 class FetchPartition(msgspec.Struct, gc=False):
     partition: int = 0

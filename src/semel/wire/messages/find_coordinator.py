@@ -3,32 +3,33 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 10
+API_KEY: Final = 10
 
-_unpack_b = Struct(">b").unpack_from
-_pack_b = Struct(">b").pack
-_unpack_bB = Struct(">bB").unpack_from
-_pack_bB = Struct(">bB").pack
-_pack_bx = Struct(">bx").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hih = Struct(">hih").unpack_from
-_pack_hih = Struct(">hih").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_unpack_ihh = Struct(">ihh").unpack_from
-_pack_ix = Struct(">ix").pack
+_unpack_b: Final = Struct(">b").unpack_from
+_pack_b: Final = Struct(">b").pack
+_unpack_bB: Final = Struct(">bB").unpack_from
+_pack_bB: Final = Struct(">bB").pack
+_pack_bx: Final = Struct(">bx").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hih: Final = Struct(">hih").unpack_from
+_pack_hih: Final = Struct(">hih").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_unpack_ihh: Final = Struct(">ihh").unpack_from
+_pack_ix: Final = Struct(">ix").pack
 
 class FindCoordinatorRequest(msgspec.Struct, gc=False):
     key: str = ''

@@ -3,23 +3,24 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 12
+API_KEY: Final = 12
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihx = Struct(">ihx").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihx: Final = Struct(">ihx").pack
 
 class HeartbeatRequest(msgspec.Struct, gc=False):
     group_id: str = ''

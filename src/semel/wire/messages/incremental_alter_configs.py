@@ -3,33 +3,34 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 44
+API_KEY: Final = 44
 
-_unpack_t = Struct(">?").unpack_from
-_pack_t = Struct(">?").pack
-_unpack_tB = Struct(">?B").unpack_from
-_pack_tx = Struct(">?x").pack
-_pack_b = Struct(">b").pack
-_unpack_bB = Struct(">bB").unpack_from
-_pack_bB = Struct(">bB").pack
-_unpack_bh = Struct(">bh").unpack_from
-_pack_bh = Struct(">bh").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_unpack_hh = Struct(">hh").unpack_from
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
+_unpack_t: Final = Struct(">?").unpack_from
+_pack_t: Final = Struct(">?").pack
+_unpack_tB: Final = Struct(">?B").unpack_from
+_pack_tx: Final = Struct(">?x").pack
+_pack_b: Final = Struct(">b").pack
+_unpack_bB: Final = Struct(">bB").unpack_from
+_pack_bB: Final = Struct(">bB").pack
+_unpack_bh: Final = Struct(">bh").unpack_from
+_pack_bh: Final = Struct(">bh").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_unpack_hh: Final = Struct(">hh").unpack_from
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
 
 class AlterableConfig(msgspec.Struct, gc=False):
     name: str = ''

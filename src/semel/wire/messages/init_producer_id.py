@@ -3,26 +3,27 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 22
+API_KEY: Final = 22
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_unpack_ihqh = Struct(">ihqh").unpack_from
-_pack_ihqh = Struct(">ihqh").pack
-_unpack_ihqhB = Struct(">ihqhB").unpack_from
-_pack_ihqhx = Struct(">ihqhx").pack
-_unpack_iqhB = Struct(">iqhB").unpack_from
-_pack_iqhx = Struct(">iqhx").pack
-_pack_ix = Struct(">ix").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_unpack_ihqh: Final = Struct(">ihqh").unpack_from
+_pack_ihqh: Final = Struct(">ihqh").pack
+_unpack_ihqhB: Final = Struct(">ihqhB").unpack_from
+_pack_ihqhx: Final = Struct(">ihqhx").pack
+_unpack_iqhB: Final = Struct(">iqhB").unpack_from
+_pack_iqhx: Final = Struct(">iqhx").pack
+_pack_ix: Final = Struct(">ix").pack
 
 class InitProducerIdRequest(msgspec.Struct, gc=False):
     transactional_id: str | None = None

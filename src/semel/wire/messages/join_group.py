@@ -3,35 +3,36 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 11
+API_KEY: Final = 11
 
-_pack_t = Struct(">?").pack
-_unpack_tB = Struct(">?B").unpack_from
-_pack_tB = Struct(">?B").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hih = Struct(">hih").unpack_from
-_pack_hih = Struct(">hih").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_pack_ihi = Struct(">ihi").pack
-_unpack_ihiB = Struct(">ihiB").unpack_from
-_pack_ihiB = Struct(">ihiB").pack
-_unpack_ihih = Struct(">ihih").unpack_from
-_pack_ihih = Struct(">ihih").pack
-_pack_ii = Struct(">ii").pack
-_unpack_iiB = Struct(">iiB").unpack_from
-_pack_iiB = Struct(">iiB").pack
-_unpack_iih = Struct(">iih").unpack_from
-_pack_iih = Struct(">iih").pack
+_pack_t: Final = Struct(">?").pack
+_unpack_tB: Final = Struct(">?B").unpack_from
+_pack_tB: Final = Struct(">?B").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hih: Final = Struct(">hih").unpack_from
+_pack_hih: Final = Struct(">hih").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_pack_ihi: Final = Struct(">ihi").pack
+_unpack_ihiB: Final = Struct(">ihiB").unpack_from
+_pack_ihiB: Final = Struct(">ihiB").pack
+_unpack_ihih: Final = Struct(">ihih").unpack_from
+_pack_ihih: Final = Struct(">ihih").pack
+_pack_ii: Final = Struct(">ii").pack
+_unpack_iiB: Final = Struct(">iiB").unpack_from
+_pack_iiB: Final = Struct(">iiB").pack
+_unpack_iih: Final = Struct(">iih").unpack_from
+_pack_iih: Final = Struct(">iih").pack
 
 class JoinGroupRequestProtocol(msgspec.Struct, gc=False):
     name: str = ''

@@ -3,26 +3,27 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 13
+API_KEY: Final = 13
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hx = Struct(">hx").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihB = Struct(">ihB").pack
-_unpack_ihi = Struct(">ihi").unpack_from
-_pack_ihi = Struct(">ihi").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hx: Final = Struct(">hx").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihB: Final = Struct(">ihB").pack
+_unpack_ihi: Final = Struct(">ihi").unpack_from
+_pack_ihi: Final = Struct(">ihi").pack
 
 class MemberIdentity(msgspec.Struct, gc=False):
     member_id: str = ''

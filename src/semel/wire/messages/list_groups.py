@@ -3,23 +3,24 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 16
+API_KEY: Final = 16
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hi = Struct(">hi").unpack_from
-_pack_hi = Struct(">hi").pack
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihB = Struct(">ihB").pack
-_unpack_ihi = Struct(">ihi").unpack_from
-_pack_ihi = Struct(">ihi").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hi: Final = Struct(">hi").unpack_from
+_pack_hi: Final = Struct(">hi").pack
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihB: Final = Struct(">ihB").pack
+_unpack_ihi: Final = Struct(">ihi").unpack_from
+_pack_ihi: Final = Struct(">ihi").pack
 
 class ListGroupsRequest(msgspec.Struct, gc=False):
     states_filter: list[str] = []

@@ -3,39 +3,40 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 2
+API_KEY: Final = 2
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_pack_ib = Struct(">ib").pack
-_unpack_ibB = Struct(">ibB").unpack_from
-_pack_ibB = Struct(">ibB").pack
-_unpack_ibi = Struct(">ibi").unpack_from
-_pack_ibi = Struct(">ibi").pack
-_unpack_ihqq = Struct(">ihqq").unpack_from
-_pack_ihqq = Struct(">ihqq").pack
-_unpack_ihqqi = Struct(">ihqqi").unpack_from
-_pack_ihqqi = Struct(">ihqqi").pack
-_unpack_ihqqiB = Struct(">ihqqiB").unpack_from
-_pack_ihqqix = Struct(">ihqqix").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_unpack_iiq = Struct(">iiq").unpack_from
-_pack_iiq = Struct(">iiq").pack
-_unpack_iiqB = Struct(">iiqB").unpack_from
-_pack_iiqx = Struct(">iiqx").pack
-_unpack_iq = Struct(">iq").unpack_from
-_pack_iq = Struct(">iq").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_pack_ib: Final = Struct(">ib").pack
+_unpack_ibB: Final = Struct(">ibB").unpack_from
+_pack_ibB: Final = Struct(">ibB").pack
+_unpack_ibi: Final = Struct(">ibi").unpack_from
+_pack_ibi: Final = Struct(">ibi").pack
+_unpack_ihqq: Final = Struct(">ihqq").unpack_from
+_pack_ihqq: Final = Struct(">ihqq").pack
+_unpack_ihqqi: Final = Struct(">ihqqi").unpack_from
+_pack_ihqqi: Final = Struct(">ihqqi").pack
+_unpack_ihqqiB: Final = Struct(">ihqqiB").unpack_from
+_pack_ihqqix: Final = Struct(">ihqqix").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_unpack_iiq: Final = Struct(">iiq").unpack_from
+_pack_iiq: Final = Struct(">iiq").pack
+_unpack_iiqB: Final = Struct(">iiqB").unpack_from
+_pack_iiqx: Final = Struct(">iiqx").pack
+_unpack_iq: Final = Struct(">iq").unpack_from
+_pack_iq: Final = Struct(">iq").pack
 
 class ListOffsetsPartition(msgspec.Struct, gc=False):
     partition_index: int = 0

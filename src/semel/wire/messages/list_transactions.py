@@ -3,21 +3,22 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 66
+API_KEY: Final = 66
 
-_pack_ih = Struct(">ih").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihB = Struct(">ihB").pack
-_pack_q = Struct(">q").pack
-_unpack_qB = Struct(">qB").unpack_from
-_pack_qB = Struct(">qB").pack
-_pack_qx = Struct(">qx").pack
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihB: Final = Struct(">ihB").pack
+_pack_q: Final = Struct(">q").pack
+_unpack_qB: Final = Struct(">qB").unpack_from
+_pack_qB: Final = Struct(">qB").pack
+_pack_qx: Final = Struct(">qx").pack
 
 class ListTransactionsRequest(msgspec.Struct, gc=False):
     state_filters: list[str] = []

@@ -3,52 +3,53 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 3
+API_KEY: Final = 3
 
-_pack_16s = Struct(">16s").pack
-_pack_16st = Struct(">16s?").pack
-_unpack_16stB = Struct(">16s?B").unpack_from
-_pack_16stB = Struct(">16s?B").pack
-_unpack_16sB = Struct(">16sB").unpack_from
-_unpack_t = Struct(">?").unpack_from
-_pack_t = Struct(">?").pack
-_unpack_ttt = Struct(">???").unpack_from
-_pack_ttt = Struct(">???").pack
-_unpack_tttB = Struct(">???B").unpack_from
-_pack_tttx = Struct(">???x").pack
-_unpack_ttB = Struct(">??B").unpack_from
-_pack_ttx = Struct(">??x").pack
-_unpack_tB = Struct(">?B").unpack_from
-_pack_tB = Struct(">?B").pack
-_unpack_ti = Struct(">?i").unpack_from
-_pack_ti = Struct(">?i").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hB = Struct(">hB").pack
-_unpack_hh = Struct(">hh").unpack_from
-_pack_hh = Struct(">hh").pack
-_unpack_hiii = Struct(">hiii").unpack_from
-_pack_hiii = Struct(">hiii").pack
-_unpack_hiiiB = Struct(">hiiiB").unpack_from
-_pack_hiiiB = Struct(">hiiiB").pack
-_unpack_hiiii = Struct(">hiiii").unpack_from
-_pack_hiiii = Struct(">hiiii").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_pack_ix = Struct(">ix").pack
+_pack_16s: Final = Struct(">16s").pack
+_pack_16st: Final = Struct(">16s?").pack
+_unpack_16stB: Final = Struct(">16s?B").unpack_from
+_pack_16stB: Final = Struct(">16s?B").pack
+_unpack_16sB: Final = Struct(">16sB").unpack_from
+_unpack_t: Final = Struct(">?").unpack_from
+_pack_t: Final = Struct(">?").pack
+_unpack_ttt: Final = Struct(">???").unpack_from
+_pack_ttt: Final = Struct(">???").pack
+_unpack_tttB: Final = Struct(">???B").unpack_from
+_pack_tttx: Final = Struct(">???x").pack
+_unpack_ttB: Final = Struct(">??B").unpack_from
+_pack_ttx: Final = Struct(">??x").pack
+_unpack_tB: Final = Struct(">?B").unpack_from
+_pack_tB: Final = Struct(">?B").pack
+_unpack_ti: Final = Struct(">?i").unpack_from
+_pack_ti: Final = Struct(">?i").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hB: Final = Struct(">hB").pack
+_unpack_hh: Final = Struct(">hh").unpack_from
+_pack_hh: Final = Struct(">hh").pack
+_unpack_hiii: Final = Struct(">hiii").unpack_from
+_pack_hiii: Final = Struct(">hiii").pack
+_unpack_hiiiB: Final = Struct(">hiiiB").unpack_from
+_pack_hiiiB: Final = Struct(">hiiiB").pack
+_unpack_hiiii: Final = Struct(">hiiii").unpack_from
+_pack_hiiii: Final = Struct(">hiiii").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_pack_ix: Final = Struct(">ix").pack
 
 class MetadataRequestTopic(msgspec.Struct, gc=False):
     topic_id: bytes = b'\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00'

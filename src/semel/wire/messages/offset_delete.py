@@ -3,22 +3,23 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, unknown_version
 
-API_KEY = 47
+API_KEY: Final = 47
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hii = Struct(">hii").unpack_from
-_pack_hii = Struct(">hii").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_ih = Struct(">ih").unpack_from
-_pack_ih = Struct(">ih").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hii: Final = Struct(">hii").unpack_from
+_pack_hii: Final = Struct(">hii").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_pack_ih: Final = Struct(">ih").pack
 
 class OffsetDeleteRequestPartition(msgspec.Struct, gc=False):
     partition_index: int = 0

@@ -3,31 +3,32 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, null_refused, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 9
+API_KEY: Final = 9
 
-_unpack_tB = Struct(">?B").unpack_from
-_pack_tx = Struct(">?x").pack
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_pack_hx = Struct(">hx").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_pack_iq = Struct(">iq").pack
-_unpack_iqh = Struct(">iqh").unpack_from
-_pack_iqi = Struct(">iqi").pack
-_unpack_iqiB = Struct(">iqiB").unpack_from
-_unpack_iqih = Struct(">iqih").unpack_from
+_unpack_tB: Final = Struct(">?B").unpack_from
+_pack_tx: Final = Struct(">?x").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_pack_hx: Final = Struct(">hx").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_pack_iq: Final = Struct(">iq").pack
+_unpack_iqh: Final = Struct(">iqh").unpack_from
+_pack_iqi: Final = Struct(">iqi").pack
+_unpack_iqiB: Final = Struct(">iqiB").unpack_from
+_unpack_iqih: Final = Struct(">iqih").unpack_from
 
 class OffsetFetchRequestTopic(msgspec.Struct, gc=False):
     name: str = ''

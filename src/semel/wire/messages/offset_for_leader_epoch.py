@@ -3,30 +3,31 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 23
+API_KEY: Final = 23
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hiiq = Struct(">hiiq").unpack_from
-_pack_hiiq = Struct(">hiiq").pack
-_unpack_hiiqB = Struct(">hiiqB").unpack_from
-_pack_hiiqx = Struct(">hiiqx").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ii = Struct(">ii").unpack_from
-_pack_ii = Struct(">ii").pack
-_unpack_iii = Struct(">iii").unpack_from
-_pack_iii = Struct(">iii").pack
-_unpack_iiiB = Struct(">iiiB").unpack_from
-_pack_iiix = Struct(">iiix").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hiiq: Final = Struct(">hiiq").unpack_from
+_pack_hiiq: Final = Struct(">hiiq").pack
+_unpack_hiiqB: Final = Struct(">hiiqB").unpack_from
+_pack_hiiqx: Final = Struct(">hiiqx").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_pack_ii: Final = Struct(">ii").pack
+_unpack_iii: Final = Struct(">iii").unpack_from
+_pack_iii: Final = Struct(">iii").pack
+_unpack_iiiB: Final = Struct(">iiiB").unpack_from
+_pack_iiix: Final = Struct(">iiix").pack
 
 class OffsetForLeaderPartition(msgspec.Struct, gc=False):
     partition: int = 0

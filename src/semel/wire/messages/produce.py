@@ -3,38 +3,39 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, put_records, read_uvarint, records_size, skip_tags, unknown_version, uvarint
 
-API_KEY = 0
+API_KEY: Final = 0
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_pack_hi = Struct(">hi").pack
-_unpack_hiB = Struct(">hiB").unpack_from
-_pack_hiB = Struct(">hiB").pack
-_unpack_hii = Struct(">hii").unpack_from
-_pack_hii = Struct(">hii").pack
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_iB = Struct(">iB").unpack_from
-_pack_iB = Struct(">iB").pack
-_unpack_ih = Struct(">ih").unpack_from
-_unpack_ihqq = Struct(">ihqq").unpack_from
-_pack_ihqq = Struct(">ihqq").pack
-_unpack_ihqqq = Struct(">ihqqq").unpack_from
-_pack_ihqqq = Struct(">ihqqq").pack
-_unpack_ihqqqB = Struct(">ihqqqB").unpack_from
-_pack_ihqqqB = Struct(">ihqqqB").pack
-_unpack_ihqqqi = Struct(">ihqqqi").unpack_from
-_pack_ihqqqi = Struct(">ihqqqi").pack
-_unpack_ii = Struct(">ii").unpack_from
-_unpack_iiB = Struct(">iiB").unpack_from
-_pack_iix = Struct(">iix").pack
-_pack_ix = Struct(">ix").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_pack_hi: Final = Struct(">hi").pack
+_unpack_hiB: Final = Struct(">hiB").unpack_from
+_pack_hiB: Final = Struct(">hiB").pack
+_unpack_hii: Final = Struct(">hii").unpack_from
+_pack_hii: Final = Struct(">hii").pack
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_pack_iB: Final = Struct(">iB").pack
+_unpack_ih: Final = Struct(">ih").unpack_from
+_unpack_ihqq: Final = Struct(">ihqq").unpack_from
+_pack_ihqq: Final = Struct(">ihqq").pack
+_unpack_ihqqq: Final = Struct(">ihqqq").unpack_from
+_pack_ihqqq: Final = Struct(">ihqqq").pack
+_unpack_ihqqqB: Final = Struct(">ihqqqB").unpack_from
+_pack_ihqqqB: Final = Struct(">ihqqqB").pack
+_unpack_ihqqqi: Final = Struct(">ihqqqi").unpack_from
+_pack_ihqqqi: Final = Struct(">ihqqqi").pack
+_unpack_ii: Final = Struct(">ii").unpack_from
+_unpack_iiB: Final = Struct(">iiB").unpack_from
+_pack_iix: Final = Struct(">iix").pack
+_pack_ix: Final = Struct(">ix").pack
 
 class PartitionProduceData(msgspec.Struct, gc=False):
     index: int = 0

@@ -3,23 +3,24 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 36
+API_KEY: Final = 36
 
-_pack_h = Struct(">h").pack
-_unpack_hB = Struct(">hB").unpack_from
-_unpack_hh = Struct(">hh").unpack_from
-_unpack_i = Struct(">i").unpack_from
-_pack_i = Struct(">i").pack
-_unpack_q = Struct(">q").unpack_from
-_pack_q = Struct(">q").pack
-_unpack_qB = Struct(">qB").unpack_from
-_pack_qx = Struct(">qx").pack
+_pack_h: Final = Struct(">h").pack
+_unpack_hB: Final = Struct(">hB").unpack_from
+_unpack_hh: Final = Struct(">hh").unpack_from
+_unpack_i: Final = Struct(">i").unpack_from
+_pack_i: Final = Struct(">i").pack
+_unpack_q: Final = Struct(">q").unpack_from
+_pack_q: Final = Struct(">q").pack
+_unpack_qB: Final = Struct(">qB").unpack_from
+_pack_qx: Final = Struct(">qx").pack
 
 class SaslAuthenticateRequest(msgspec.Struct, gc=False):
     auth_bytes: bytes = b''

@@ -3,18 +3,19 @@
 
 from collections.abc import Callable
 from struct import Struct
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, unknown_version
 
-API_KEY = 17
+API_KEY: Final = 17
 
-_unpack_h = Struct(">h").unpack_from
-_pack_h = Struct(">h").pack
-_unpack_hi = Struct(">hi").unpack_from
-_pack_hi = Struct(">hi").pack
+_unpack_h: Final = Struct(">h").unpack_from
+_pack_h: Final = Struct(">h").pack
+_unpack_hi: Final = Struct(">hi").unpack_from
+_pack_hi: Final = Struct(">hi").pack
 
 class SaslHandshakeRequest(msgspec.Struct, gc=False):
     mechanism: str = ''

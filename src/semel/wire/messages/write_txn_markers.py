@@ -3,26 +3,27 @@
 
 from collections.abc import Callable
 from struct import Struct, pack, unpack_from
+from typing import Final
 
 import msgspec
 
 from semel.types import Buffer
 from semel.wire.primitives import DECODING_ERRORS, ONE_BYTE, REQUEST_ELEMENT_COUNT_MAX, RESPONSE_ELEMENT_COUNT_MAX, Malformed, protocol_error, read_uvarint, skip_tags, unknown_version, uvarint
 
-API_KEY = 27
+API_KEY: Final = 27
 
-_unpack_iB = Struct(">iB").unpack_from
-_unpack_ibB = Struct(">ibB").unpack_from
-_pack_ibx = Struct(">ibx").pack
-_unpack_ihB = Struct(">ihB").unpack_from
-_pack_ihx = Struct(">ihx").pack
-_pack_ix = Struct(">ix").pack
-_pack_q = Struct(">q").pack
-_unpack_qB = Struct(">qB").unpack_from
-_pack_qB = Struct(">qB").pack
-_pack_qht = Struct(">qh?").pack
-_unpack_qhtB = Struct(">qh?B").unpack_from
-_pack_qhtB = Struct(">qh?B").pack
+_unpack_iB: Final = Struct(">iB").unpack_from
+_unpack_ibB: Final = Struct(">ibB").unpack_from
+_pack_ibx: Final = Struct(">ibx").pack
+_unpack_ihB: Final = Struct(">ihB").unpack_from
+_pack_ihx: Final = Struct(">ihx").pack
+_pack_ix: Final = Struct(">ix").pack
+_pack_q: Final = Struct(">q").pack
+_unpack_qB: Final = Struct(">qB").unpack_from
+_pack_qB: Final = Struct(">qB").pack
+_pack_qht: Final = Struct(">qh?").pack
+_unpack_qhtB: Final = Struct(">qh?B").unpack_from
+_pack_qhtB: Final = Struct(">qh?B").pack
 
 class WritableTxnMarkerTopic(msgspec.Struct, gc=False):
     name: str = ''
