@@ -44,6 +44,7 @@ class InTransactions:
     async def deliver(
         self, records: Sequence[Outgoing], offsets: Offsets, membership: GroupMetadata
     ) -> None:
+        assert membership.generation_id >= 0, "offsets of nobody's are fenced by nothing"
         producer = await self._begun()
         try:
             for record in records:

@@ -195,9 +195,7 @@ def test_a_member_that_stayed_away_gets_nothing_of_its_old_share_while_it_is_lea
         servers = semel_broker.bootstrap_servers
         await send(servers, topic, 60)
         lost: list[TopicPartition] = []
-        consumer = AsyncConsumer(
-            servers, topic, max_poll_interval_ms=100, heartbeat_interval_ms=50
-        )
+        consumer = AsyncConsumer(servers, topic, max_poll_interval_ms=100, heartbeat_interval_ms=50)
         async with consumer:
             await consumer.subscribe(topic, on_lost=lost.extend)
             while not await consumer.poll(max_records=1):
