@@ -7,7 +7,7 @@ goes over connections of its own.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.connection import Messages
@@ -31,13 +31,11 @@ from semel.wire.messages import (
     join_group,
     leave_group,
     offset_commit,
-    offset_fetch,
     sync_group,
 )
 
 _PROTOCOL_TYPE = "consumer"
 _STATIC_JOIN_VERSION_MIN = 5
-_NO_OFFSET = -1
 _JOIN_SLACK_MS = 5_000
 _LEAVE_MS_MAX = 5_000
 
