@@ -10,8 +10,8 @@ from semel.client.connection import Connection, VersionRange
 from semel.errors import ProtocolError, UnsupportedVersion
 from semel.wire import apis
 from semel.wire.framing import FrameCutter, frame
-from semel.wire.headers import decode_request_header, encode_response_header
 from semel.wire.messages import api_versions, metadata
+from support.request_header import read_header
 
 
 class Peer:
@@ -23,14 +23,16 @@ class Peer:
     def requests(self, sent: list[Any]) -> list[tuple[apis.Api, int, int, Any]]:
         requests = []
         for one in self._cutter.feed(b"".join(sent)):
-            header, position = decode_request_header(one)
+            header, position = read_header(one)
             assert header.client_id == "tester"
             request, _ = header.api.decode_request(one, position, header.version)
             requests.append((header.api, header.version, header.correlation_id, request))
         return requests
 
     def answer(self, api: apis.Api, version: int, correlation_id: int, message: Any) -> bytes:
-        header = encode_response_header(correlation_id, api, version)
+        header = correlation_id.to_bytes(4, "big")
+        if api.response_header_version(version):
+            header += b"\0"
         return b"".join(frame(header, api.encode_response(message, version)))
 
 

@@ -65,7 +65,7 @@ def test_a_marker_without_data_touches_neither_the_bound_nor_the_index() -> None
     transactions.ended(B, at(1), committed=False)
     assert transactions.settle(at(2)) == 0
     assert len(transactions.aborted) == 0
-    assert transactions.open_count() == 1
+    assert transactions.first_offset(A) == 0
 
 
 def test_committed_transactions_are_not_listed() -> None:

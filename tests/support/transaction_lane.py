@@ -30,7 +30,6 @@ from semel.transactions.late_requests import LateRequests
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
-from semel.transactions.verification import takes_part
 from semel.types import (
     Offset,
     ProducerEpoch,
@@ -40,6 +39,7 @@ from semel.types import (
     TopicPartition,
     TransactionalId,
 )
+from support.transaction_world import takes_part
 
 PARTITIONS = tuple(TopicPartition("out", index) for index in range(3))
 VERSIONS = {

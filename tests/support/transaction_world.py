@@ -20,6 +20,7 @@ from semel.transactions.dialect import Dialect
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
+from semel.transactions.verification import check_joinable, check_member
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -134,6 +135,19 @@ class World:
 
 def identity_of(value: Transaction) -> Identity:
     return value.producer_id, value.producer_epoch
+
+
+def takes_part(
+    current: Transaction | None,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    partition: TopicPartition,
+    dialect: Dialect,
+    term: Term,
+) -> bool:
+    """What is asked of one batch: both checks, in the order in which Produce makes them."""
+    current = check_joinable(current, producer_id, producer_epoch, term)
+    return check_member(current, partition, dialect)
 
 
 def epoch(number: int) -> ProducerEpoch:

@@ -25,9 +25,9 @@ from semel.transactions.commands import (
 )
 from semel.transactions.dialect import Dialect
 from semel.transactions.states import Status
-from semel.transactions.verification import check_coordinator, check_plain, takes_part
+from semel.transactions.verification import check_coordinator, check_plain
 from semel.types import ProducerId, Term, TopicPartition
-from support.transaction_world import P0, P1, P2, TIMEOUT_MS, TV1, TV2, World, epoch
+from support.transaction_world import P0, P1, P2, TIMEOUT_MS, TV1, TV2, World, epoch, takes_part
 
 
 def test_tv1_partitions_are_added_before_they_are_written() -> None:

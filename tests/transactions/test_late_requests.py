@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from semel.transactions.late_requests import API_KEYS, SEEN_MIN, LateRequests
+from semel.transactions.late_requests import SEEN_MIN, LateRequests
 from semel.types import ProducerEpoch, ProducerId
 
 PRODUCER = ProducerId(5)
 EPOCH = ProducerEpoch(3)
-PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSET_COMMIT = 0, 24, 25, 26, 28
+API_KEYS = PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSET_COMMIT = 0, 24, 25, 26, 28
 
 
 def test_a_request_on_an_older_connection_than_the_newest_seen_is_late() -> None:
@@ -21,7 +21,7 @@ def test_a_request_on_an_older_connection_than_the_newest_seen_is_late() -> None
     assert late.admit(PRODUCER, EPOCH, END, 12)
 
 
-@pytest.mark.parametrize("api_key", [PRODUCE, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSET_COMMIT])
+@pytest.mark.parametrize("api_key", API_KEYS)
 def test_each_kind_of_request_counts_for_itself(api_key: int) -> None:
     """A client may have one connection for data and an older one for the coordinator."""
     late = LateRequests()
@@ -70,14 +70,6 @@ def test_what_no_open_connection_is_older_than_is_dropped() -> None:
             late.closed(number - 8)
         late.admit(ProducerId(number), EPOCH, PRODUCE, number)
         assert len(late) <= SEEN_MIN + 1
-
-
-def test_an_expired_id_is_forgotten() -> None:
-    late = LateRequests()
-    for api_key in API_KEYS:
-        late.admit(PRODUCER, EPOCH, api_key, 12)
-    late.forget(PRODUCER)
-    assert len(late) == 0
 
 
 def test_it_agrees_with_remembering_everything() -> None:

@@ -19,8 +19,8 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, Produ
 
 from semel.wire.apis import BY_KEY
 from semel.wire.framing import FrameCutter
-from semel.wire.headers import decode_request_header
 from support.kio_values import kio_class, ours, random_value
+from support.request_header import read_header
 
 RESPONSES = [
     ProduceResponse,
@@ -74,7 +74,7 @@ def sent_by_kafka_python(request: Any, version: int) -> Any:
     request.with_header(correlation_id=77, client_id="them")
     sent = request.encode(version=version, header=True, framed=True)
     (frame,) = FrameCutter(10_000).feed(sent)
-    header, position = decode_request_header(frame)
+    header, position = read_header(frame)
     assert header[1:] == (version, 77, "them")
     message, end = header.api.decode_request(frame, position, version)
     assert end == len(frame)

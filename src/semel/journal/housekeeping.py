@@ -23,8 +23,6 @@ class Draft(NamedTuple):
 
 class Housekeeping:
     def __init__(self, device: Device, index: BatchIndex, positions: Sequence[int]) -> None:
-        self.checkpoint_count = 0
-        self.failure_count = 0
         self.on_warning: Callable[[str], None] = _log
         self._device = device
         self._index = index
@@ -75,7 +73,6 @@ class Housekeeping:
             if error is None:
                 self._published(indexes)
                 self._positions = [*kept[len(older) :], draft.position]
-                self.checkpoint_count += 1
             else:
                 self._untrimmed = [*trims, *self._untrimmed]
                 self._warn(error)
@@ -94,7 +91,6 @@ class Housekeeping:
             self._index.published(base)
 
     def _warn(self, error: Exception) -> None:
-        self.failure_count += 1
         self.on_warning(f"no checkpoint, so the next start replays more: {error}")
 
 

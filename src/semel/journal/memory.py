@@ -34,7 +34,6 @@ class MemoryDevice:
         """Blocking calls until the process is killed in one."""
         self.is_synced = True
         """False plants a bug: a disk that lies about its syncs."""
-        self.sync_count = 0
         self._rng = rng
         self._boot_count = 1
         self._process = 0
@@ -213,7 +212,6 @@ class MemoryDevice:
         return file
 
     def _sync(self, file: MemoryFile, count: int) -> None:
-        self.sync_count += 1
         if self.is_synced:
             file.sync(count)
 

@@ -38,9 +38,6 @@ class PartitionTransactions:
     def first_open_offset(self) -> Offset | None:
         return next(iter(self._open.values()), None)
 
-    def open_count(self) -> int:
-        return len(self._open)
-
     def wrote(self, producer_id: ProducerId, base_offset: Offset) -> None:
         """A transactional batch was appended; the first one opens the transaction here."""
         self._open.setdefault(producer_id, base_offset)

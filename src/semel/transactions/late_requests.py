@@ -9,16 +9,8 @@ Memory suffices: connections die with the process. TV2 needs none of this, and m
 since there one producer may write over many connections.
 """
 
-from semel.transactions.dialect import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    END_TXN,
-    PRODUCE,
-    TXN_OFFSET_COMMIT,
-)
 from semel.types import ProducerEpoch, ProducerId
 
-API_KEYS = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT)
 SEEN_MIN = 1_024
 """Entries that are kept without asking whether they are still of use."""
 
@@ -64,11 +56,6 @@ class LateRequests:
             return True  # Of an epoch that is over; the decision about it says so.
         self._newest[key] = (producer_epoch, connection_number)
         return True
-
-    def forget(self, producer_id: ProducerId) -> None:
-        """Its transactional id has expired, or moved to another producer id."""
-        for api_key in API_KEYS:
-            self._newest.pop((producer_id, api_key), None)
 
     def _sweep(self) -> None:
         """Drop what no open connection is older than: nothing can come too late for it.

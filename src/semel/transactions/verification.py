@@ -16,23 +16,11 @@ from semel.transactions.transaction import Transaction
 from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition
 
 
-def takes_part(
-    current: Transaction | None,
-    producer_id: ProducerId,
-    producer_epoch: ProducerEpoch,
-    partition: TopicPartition,
-    dialect: Dialect,
-    term: Term,
-) -> bool:
+def check_member(current: Transaction, partition: TopicPartition, dialect: Dialect) -> bool:
     """True if the partition is part of the transaction; False if it must join with this batch.
 
-    Raises the refusal of a batch that may not be appended. Only TV2 lets partitions join.
+    Only TV2 lets partitions join.
     """
-    current = check_joinable(current, producer_id, producer_epoch, term)
-    return check_member(current, partition, dialect)
-
-
-def check_member(current: Transaction, partition: TopicPartition, dialect: Dialect) -> bool:
     if current.status is Status.ONGOING and partition in current.partitions:
         return True
     if dialect is Dialect.TV1:

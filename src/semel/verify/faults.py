@@ -27,7 +27,6 @@ class Faults:
         self._rng = Random(f"faults {seed}")
         self._machine = machine
         self._network = network
-        self._population = population
         self.counts: Counter[str] = Counter()
         kinds: dict[str, tuple[int, Callable[[], None]]] = {
             "lost connections": (8, network.lose_one),

@@ -31,7 +31,6 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_alive = True
-        self.crash: BaseException | None = None
         """The exception that nothing in the process has caught, if that ended it."""
         self._context = copy_context()
         self._context.run(_process.set, self)

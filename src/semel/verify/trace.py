@@ -8,10 +8,8 @@ class Trace:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._digest = hashlib.blake2b(digest_size=16)
-        self.event_count = 0
 
     def add(self, what: str, content: bytes = b"") -> None:
-        self.event_count += 1
         self._digest.update(f"{self._loop.time():.9f} {what} {len(content)} ".encode())
         self._digest.update(content)
 

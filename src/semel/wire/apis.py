@@ -42,10 +42,6 @@ class Api:
     def __repr__(self) -> str:
         return f"<{self.name} {self.key}: {self.version_min}-{self.version_max}>"
 
-    def knows(self, version: int) -> bool:
-        """Whether a request of this version can be read, which is less than what is advertised."""
-        return self.version_min <= version <= self.version_max
-
     def request_header_version(self, version: int) -> int:
         return 2 if version >= self.flexible_version_min else 1
 

@@ -11,7 +11,7 @@ import pytest
 from semel.client import admin
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
-from semel.client.columns.ranges import RecordsLost, fetch_range, fetch_regions
+from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.client.offsets import Isolation
 from semel.client.producer import Producer
 from semel.errors import RequestTimedOut
@@ -45,10 +45,10 @@ async def offsets_in(
     cluster: Cluster, place: TopicPartition, start: int, end: int, *, accepts_loss: bool = False
 ) -> list[int]:
     found: list[int] = []
-    async for batch in fetch_range(
+    async for region in fetch_regions(
         cluster, place, start, end, fetch_size_max=1000, accepts_loss=accepts_loss
     ):
-        found += batch.column("offset").to_pylist()
+        found += region.decode().column("offset").to_pylist()
     return found
 
 
@@ -123,9 +123,8 @@ def test_a_range_goes_on_over_a_killed_broker(tmp_path: Path) -> None:
         async def scenario(cluster: Cluster) -> list[int]:
             place = await filled(cluster, "kills", 100)
             found: list[int] = []
-            read = fetch_range(cluster, place, 0, 100, fetch_size_max=1000)
-            async for batch in read:
-                found += batch.column("offset").to_pylist()
+            async for region in fetch_regions(cluster, place, 0, 100, fetch_size_max=1000):
+                found += region.decode().column("offset").to_pylist()
                 broker.kill()
                 broker.start()
             return found
@@ -137,10 +136,10 @@ def test_isolation_is_the_readers_choice(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> list[int]:
         place = await filled(cluster, "isolation", 10)
         found: list[int] = []
-        async for batch in fetch_range(
-            cluster, place, 0, 10, isolation=Isolation.READ_UNCOMMITTED, columns=["offset"]
+        async for region in fetch_regions(
+            cluster, place, 0, 10, isolation=Isolation.READ_UNCOMMITTED
         ):
-            found += batch.column("offset").to_pylist()
+            found += region.decode(["offset"]).column("offset").to_pylist()
         return found
 
     assert with_cluster(semel_broker, scenario) == list(range(10))

@@ -66,35 +66,6 @@ class Region(NamedTuple):
         )
 
 
-async def fetch_range(
-    cluster: Cluster,
-    partition: TopicPartition,
-    start_offset: int,
-    end_offset: int,
-    *,
-    isolation: Isolation = Isolation.READ_COMMITTED,
-    columns: Collection[str] = COLUMNS,
-    fetch_size_max: int = FETCH_SIZE_MAX,
-    accepts_loss: bool = False,
-) -> AsyncIterator[pa.RecordBatch]:
-    """The records of `start_offset..end_offset`, the end not included.
-
-    With `accepts_loss` a range whose beginning is gone is read from what is left of it.
-    """
-    async for region in fetch_regions(
-        cluster,
-        partition,
-        start_offset,
-        end_offset,
-        isolation=isolation,
-        fetch_size_max=fetch_size_max,
-        accepts_loss=accepts_loss,
-    ):
-        decoded = region.decode(columns)
-        if decoded.num_rows:
-            yield decoded
-
-
 async def fetch_regions(
     cluster: Cluster,
     partition: TopicPartition,
@@ -105,7 +76,11 @@ async def fetch_regions(
     fetch_size_max: int = FETCH_SIZE_MAX,
     accepts_loss: bool = False,
 ) -> AsyncIterator[Region]:
-    """As `fetch_range`, not decoded: the next fetch is under way while a region is in use."""
+    """The records of `start_offset..end_offset`, the end not included.
+
+    They are not decoded, so that the next fetch is under way while a region is in use. With
+    `accepts_loss` a range whose beginning is gone is read from what is left of it.
+    """
     fetching = _Fetching(cluster, partition, isolation, fetch_size_max)
     loop = asyncio.get_running_loop()
     position = start_offset

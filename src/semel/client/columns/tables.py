@@ -126,7 +126,7 @@ def read_range(
     fetch_size_max: int = FETCH_SIZE_MAX,
     accepts_loss: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """As `fetch_range`, for code without an event loop; decodes in the caller's thread."""
+    """As `fetch_regions`, for code without an event loop; decodes in the caller's thread."""
     regions = fetch_regions(
         connected.cluster,
         *wanted,
