@@ -1,5 +1,6 @@
 """Declaring listeners: what their functions take, and what is refused at once."""
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -48,6 +49,40 @@ def test_the_decorators_may_stand_in_any_order() -> None:
     def neither(order: Record) -> None: ...
 
     assert [each.is_transactional for each in app.listeners] == [True, True, False]
+
+
+def logged(function: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def call(*arguments: Any) -> None:
+        function(*arguments)
+
+    return call
+
+
+def test_a_decorator_in_between_takes_no_transaction_away() -> None:
+    app = App()
+
+    @app.listener("orders", group="g")
+    @logged
+    @app.transactional
+    def below(order: Record, out: Transaction) -> None: ...
+
+    @app.transactional
+    @logged
+    @app.listener("orders", group="g")
+    def above(order: Record, out: Transaction) -> None: ...
+
+    assert [each.is_transactional for each in app.listeners] == [True, True]
+
+
+def test_a_function_that_takes_a_transaction_does_not_run_without() -> None:
+    app = App()
+
+    @app.listener("orders", group="g")
+    def bill(order: Record, out: Transaction) -> None: ...
+
+    with pytest.raises(ConfigError, match="listener bill: it takes a Transaction"):
+        app.run_until_idle()
 
 
 def one(order: Record) -> None: ...
@@ -113,6 +148,8 @@ def test_a_function_that_cannot_be_called_is_refused(function: Callable[..., Any
         {"backoff_ms": 5, "backoff_ms_max": 1},
         {"enable_auto_commit": True},
         {"batch": "parquet"},
+        {"batch": "arrow", "value_deserializer": int},
+        {"turn_ms_max": 0},
         {"nonsense": 1},
         {"auto_offset_reset": "middle"},
     ],
@@ -156,4 +193,14 @@ def test_what_cannot_be_serialized_fails_where_it_is_sent() -> None:
     out.send("out", {"a": 1})
     with pytest.raises(TypeError):
         out.send("out", {1j})
+    mistakes: list[dict[str, Any]] = [
+        {"topic": None},
+        {"partition": "0"},
+        {"timestamp_ms": 1.5},
+        {"timestamp_ms": 2**63},
+        {"headers": [(1, b"")]},
+    ]
+    for mistake in mistakes:
+        with pytest.raises((TypeError, ValueError)):
+            out.send(**{"topic": "out", **mistake})
     assert [each.value for each in out.records] == [b'{"a": 1}']

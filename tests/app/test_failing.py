@@ -92,7 +92,7 @@ def test_a_poison_record_is_laid_aside_and_the_others_pass(
 @pytest.mark.parametrize("batch", [True, "arrow"], ids=["list", "arrow"])
 def test_a_poison_record_in_a_batch_is_found(topics: Topics, batch: bool | str) -> None:
     sent = numbers(40)
-    spread(topics.servers, topics.source, sent)
+    spread(topics.servers, topics.source, sent, headers=[("trace", b"7")])
 
     def copy(content: Any, out: Transaction) -> None:
         found = content if batch is True else content["value"].to_pylist()
@@ -103,10 +103,41 @@ def test_a_poison_record_in_a_batch_is_found(topics: Topics, batch: bool | str) 
                 raise ValueError("bad")
 
     counts = run(topics, copy, batch=batch, retries=1, dead_letters=topics.dead, **QUICK)
-    assert values(topics.servers, topics.dead) == [sent[9], sent[30]]
+    letters = committed(topics.servers, topics.dead)
+    assert sorted(each.value or b"" for each in letters) == [sent[9], sent[30]]
+    assert [each.headers[0] for each in letters] == [("trace", b"7")] * 2
     good = [each for each in sent if each not in (sent[9], sent[30])]
     assert values(topics.servers, topics.target) == good
     assert (counts.records, counts.dead_letters) == (38, 2)
+
+
+def test_a_function_that_is_cancelled_from_within_has_failed(topics: Topics) -> None:
+    fill(topics.servers, topics.source, [b"good", b"bad"])
+
+    def cancel(record: Record) -> None:
+        if record.value == b"bad":
+            raise asyncio.CancelledError
+
+    async def cancel_on_loop(record: Record) -> None:
+        cancel(record)
+
+    for function in (cancel, cancel_on_loop):
+        group = topics._replace(group=function.__name__)
+        counts = run(group, function, retries=0, dead_letters=topics.dead)
+        assert (counts.records, counts.dead_letters) == (1, 1)
+
+
+def test_a_function_that_cancels_its_own_task_ends_the_application(topics: Topics) -> None:
+    fill(topics.servers, topics.source, [b"x"])
+
+    async def cancel(record: Record) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.Event().wait()
+
+    with pytest.raises(ListenerFailed, match="its task was cancelled"):
+        run(topics, cancel)
 
 
 def test_what_will_not_pass_is_not_tried_again(topics: Topics) -> None:

@@ -42,10 +42,15 @@ def numbers(count: int, start: int = 0) -> list[bytes]:
     return [b"%06d" % number for number in range(start, start + count)]
 
 
-def spread(servers: str, topic: str, values: Sequence[bytes]) -> None:
+def spread(
+    servers: str,
+    topic: str,
+    values: Sequence[bytes],
+    headers: list[tuple[str, bytes]] | None = None,
+) -> None:
     """One after the other into the partitions in turn."""
     for partition in range(PARTITION_COUNT):
-        fill(servers, topic, values[partition::PARTITION_COUNT], partition)
+        fill(servers, topic, values[partition::PARTITION_COUNT], partition, headers=headers)
 
 
 def group_offsets(servers: str, group: str) -> dict[TopicPartition, int]:

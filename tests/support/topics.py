@@ -58,11 +58,12 @@ def fill(
     values: Sequence[bytes],
     partition: int = 0,
     timestamps_ms: Sequence[int] | None = None,
+    headers: list[tuple[str, bytes]] | None = None,
 ) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": servers, **_QUIET})
     for number, value in enumerate(values):
         at = {} if timestamps_ms is None else {"timestamp": timestamps_ms[number]}
-        producer.produce(topic, value, partition=partition, **at)
+        producer.produce(topic, value, partition=partition, headers=headers or [], **at)
     assert producer.flush(_DEADLINE_S) == 0
 
 

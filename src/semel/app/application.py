@@ -7,7 +7,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, Unpack
 
-from semel.app.listener import Listener, shape_of, takes_outbox, topics_of
+from semel.app.listener import (
+    Listener,
+    check_promise,
+    layers_of,
+    shape_of,
+    takes_outbox,
+    topics_of,
+)
 from semel.app.patience import Patience, check
 from semel.app.progress import Counts
 from semel.app.running import Run, Surroundings, run_members
@@ -63,7 +70,7 @@ class App:
 
     def transactional(self, function: _Function) -> _Function:
         """Commit what the function sends, and the offsets of what it read, in one transaction."""
-        self._transactional.add(function)
+        self._transactional.update(layers_of(function))
         return function
 
     def listener(
@@ -91,9 +98,13 @@ class App:
         pause, and goes to the topic `dead_letters` in the end; without one the application stops.
         Further options are those of a consumer.
         """
-        for option, least in (("records_max", records_max), ("concurrency", concurrency)):
-            if least < 1:
-                raise ConfigError(f"{option} is {least}, and must be positive")
+        for option, count in (
+            ("records_max", records_max),
+            ("turn_ms_max", turn_ms_max),
+            ("concurrency", concurrency),
+        ):
+            if count < 1:
+                raise ConfigError(f"{option} is {count}, and must be positive")
         kinds = retry_on if isinstance(retry_on, tuple) else (retry_on,)
         patience = check(Patience(retries, backoff_ms, backoff_ms_max, kinds))
         if consumer_options.get("enable_auto_commit"):
@@ -114,7 +125,9 @@ class App:
                     topics=topics_of(topics),
                     group=group,
                     # Asked late, since the decorators may stand in any order.
-                    is_transactional=function in self._transactional,
+                    is_transactional=any(
+                        each in self._transactional for each in layers_of(function)
+                    ),
                     shape=shape_of(function, batch),
                     takes_outbox=takes_outbox(function),
                     is_coroutine=inspect.iscoroutinefunction(function),
@@ -146,6 +159,8 @@ class App:
         listeners = self.listeners
         if not listeners:
             raise ConfigError("the application has no listeners")
+        for each in listeners:
+            check_promise(each)
         return run_members(self._surroundings.at(bootstrap_servers), listeners)
 
     def run(self, bootstrap_servers: str | None = None) -> None:

@@ -21,6 +21,8 @@ def in_thread(steps: Steps, call: Call) -> Outcome:
             return outcome
         try:
             _check(call(*arguments))
+        except asyncio.CancelledError as raised:
+            error = _cancelled(raised)
         except Exception as raised:  # noqa: BLE001 - what becomes of the record is decided there.
             error = raised
         else:
@@ -41,13 +43,18 @@ async def on_loop(steps: Steps, call: Call) -> Outcome:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Something that the function waited for was cancelled, and not the member.
-            error = RuntimeError("the function was cancelled from within")
-            error.__cause__ = raised
+            error = _cancelled(raised)
         except Exception as raised:  # noqa: BLE001 - as above.
             error = raised
         else:
             error = None
+
+
+def _cancelled(raised: asyncio.CancelledError) -> Exception:
+    """Something that the function waited for was cancelled, and not the member."""
+    error = RuntimeError("the function was cancelled from within")
+    error.__cause__ = raised
+    return error
 
 
 def _check(returned: object) -> None:

@@ -3,7 +3,7 @@
 import enum
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,12 @@ class Listener:
     value_deserializer: Deserializer | None
     consumer_options: ConsumerOptions
 
+    def __post_init__(self) -> None:
+        if self.shape is Shape.COLUMNS and (self.key_deserializer or self.value_deserializer):
+            raise ConfigError(
+                f"listener {self.name}: a deserializer is for records, and it gets an Arrow batch"
+            )
+
     def call(self, content: Any, outbox: Outbox) -> Any:
         """What the function returns: a coroutine, if it is one."""
         if self.key_deserializer or self.value_deserializer:
@@ -76,9 +82,7 @@ def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:
 
 def takes_outbox(function: Callable[..., Any]) -> bool:
     """Whether the function has a second parameter, for what it sends."""
-    parameters = inspect.signature(function).parameters.values()
-    positional = [each for each in parameters if each.kind in _POSITIONAL]
-    needed = [each for each in positional if each.default is each.empty]
+    needed = _needed(function)
     if not 1 <= len(needed) <= _PARAMETERS_MAX:
         raise ConfigError(
             f"listener {function.__qualname__}: it is called with a record, and with an outbox "
@@ -91,12 +95,41 @@ def shape_of(function: Callable[..., Any], batch: bool | str) -> Shape:
     """As it was asked for, or as the first parameter is annotated."""
     if batch not in (True, False, "arrow"):
         raise ConfigError(f"batch is True, False or 'arrow', not {batch!r}")
-    parameters = inspect.signature(function).parameters.values()
-    annotation = next((each.annotation for each in parameters), None)
-    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    if batch == "arrow" or name.rpartition(".")[2] == "RecordBatch":
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if batch == "arrow" or (first is not None and _annotation(first) == "RecordBatch"):
         return Shape.COLUMNS
     return Shape.RECORDS if batch else Shape.RECORD
+
+
+def check_promise(listener: Listener) -> None:
+    """A function that is written for transactions never runs without them."""
+    if listener.takes_outbox and not listener.is_transactional:
+        outbox = _needed(listener.function)[1]
+        if _annotation(outbox) == "Transaction":
+            raise ConfigError(
+                f"listener {listener.name}: it takes a Transaction, and is not @app.transactional"
+            )
+
+
+def layers_of(function: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """The function, and those that it wraps."""
+    layer: Callable[..., Any] | None = function
+    while layer is not None:
+        yield layer
+        layer = getattr(layer, "__wrapped__", None)
+
+
+def _needed(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    positional = [each for each in parameters if each.kind in _POSITIONAL]
+    return [each for each in positional if each.default is each.empty]
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    """The last part of its name, however it was written."""
+    found = parameter.annotation
+    name: str = found if isinstance(found, str) else getattr(found, "__name__", "")
+    return name.rpartition(".")[2]
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -94,6 +94,12 @@ class Member:
         except ListenerFailed:
             self.counts.state = State.FAILED
             raise
+        except asyncio.CancelledError as error:
+            if self._is_stopping:
+                raise
+            # By its own function, since whoever else ends it says so before.
+            self.counts.state = State.FAILED
+            raise ListenerFailed(listener.name, "its task was cancelled", error) from error
         except SemelError as error:
             self.counts.state = State.FAILED
             raise ListenerFailed(listener.name, str(error), error) from error
@@ -173,7 +179,8 @@ class Member:
         try:
             async with asyncio.timeout(None) as self._interruptible:
                 if self._listener.shape is Shape.COLUMNS:
-                    batch = await self.consumer.poll_arrow(timeout_ms, count_max)
+                    names = portions.column_names()
+                    batch = await self.consumer.poll_arrow(timeout_ms, count_max, names)
                     return portions.of_columns(batch)
                 return portions.of_records(await self.consumer.poll(timeout_ms, count_max))
         except TimeoutError:

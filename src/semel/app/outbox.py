@@ -4,9 +4,16 @@ Nothing reaches the cluster before the work is done. So a function may take as l
 without a transaction being open, and what a failed call had sent needs no abort.
 """
 
+from operator import index
 from typing import Any, NamedTuple
 
-from semel.client.producing.intake import Headers, Serializer, as_bytes, as_headers
+from semel.client.producing.intake import (
+    Headers,
+    Serializer,
+    as_bytes,
+    as_headers,
+    as_timestamp_ms,
+)
 from semel.records.records import RecordHeader
 
 
@@ -46,14 +53,17 @@ class Outbox:
         partition: int | None = None,
     ) -> None:
         """Let this record be written when the function has returned."""
+        # What can never be sent is refused here, where the function is seen to be at fault.
+        if not isinstance(topic, str):
+            raise TypeError(f"a topic is a str, not {type(topic).__name__}")
         self.put(
             Outgoing(
                 topic,
                 self._value_bytes(value),
                 self._key_bytes(key),
                 tuple(as_headers(headers)),
-                timestamp_ms,
-                partition,
+                None if timestamp_ms is None else as_timestamp_ms(timestamp_ms),
+                None if partition is None else index(partition),
             )
         )
 

@@ -45,6 +45,13 @@ def of_columns(batch: "pa.RecordBatch") -> Portion:
     return Portion(batch, batch.num_rows, firsts, nexts)
 
 
+def column_names() -> tuple[str, ...]:
+    """With headers, which a dead letter has to keep."""
+    from semel.client.columns.schema import FIELDS
+
+    return tuple(FIELDS)
+
+
 def records_of(batch: "pa.RecordBatch") -> list[Record]:
     """The rows as records; meant for the few that are looked at one by one."""
     import pyarrow as pa
@@ -62,7 +69,7 @@ def records_of(batch: "pa.RecordBatch") -> list[Record]:
             timestamp_type=row["timestampType"],
             key=row["key"],
             value=row["value"],
-            headers=tuple((header["key"], header["value"]) for header in row.get("headers") or ()),
+            headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
         )
         for row in rows
     ]

@@ -166,6 +166,10 @@ def test_mistakes_are_named(broker: Broker) -> None:
     with semel.Producer(servers) as producer:
         with pytest.raises(UnknownTopicOrPartition, match="no partition 7"):
             producer.send("mistakes", b"x", partition=7)
+        with pytest.raises(ValueError, match="no time at all"):
+            producer.send("mistakes", b"x", timestamp_ms=2**63)
+        with pytest.raises(TypeError, match="name of a header is a str, not int"):
+            producer.send("mistakes", b"x", headers=[(1, b"")])  # type: ignore[list-item]
         with pytest.raises(NotInOrder, match="transactional_id"):
             producer.begin_transaction()
     with pytest.raises(SemelError, match="closed"):

@@ -11,7 +11,7 @@ from semel.client.coordination import GroupMetadata
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
 from semel.client.producing.engine import release
-from semel.client.producing.intake import Headers, as_headers
+from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.transaction import NotInOrder
@@ -126,7 +126,7 @@ class AsyncProducer:
             await self._prepare(topic)
         if core.transaction is not None:
             core.transaction.check_open()
-        now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
+        now_ms = self._now_ms() if timestamp_ms is None else as_timestamp_ms(timestamp_ms)
         key_bytes = None if key is None and intake.is_plain else intake.key_bytes(key)
         value_bytes = (
             value if type(value) is bytes and intake.is_plain else intake.value_bytes(value)

@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar, Unpack
 from semel.client.coordination import GroupMetadata
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
-from semel.client.producing.intake import Headers, as_headers
+from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.transaction import NotInOrder, Status
@@ -179,7 +179,7 @@ class Producer:
         core, intake = self._core, self._intake
         if topic not in intake.queues or core.is_hindered:
             self._prepare(topic)
-        now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
+        now_ms = self._now_ms() if timestamp_ms is None else as_timestamp_ms(timestamp_ms)
         key_bytes = None if key is None and intake.is_plain else intake.key_bytes(key)
         value_bytes = (
             value if type(value) is bytes and intake.is_plain else intake.value_bytes(value)

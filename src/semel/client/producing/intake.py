@@ -1,6 +1,7 @@
 """From what a caller hands in to a record in its partition's queue."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 from semel.client.metadata import NO_NODE, Topic
@@ -11,6 +12,9 @@ from semel.client.producing.queue import PartitionQueue
 from semel.errors import UnknownTopicOrPartition
 from semel.records.records import RecordHeader
 from semel.types import TopicPartition
+
+_TIMESTAMP_MS_MAX = 2**62
+"""Of either sign, so that the difference of any two is written in 64 bits."""
 
 Serializer = Callable[[Any], bytes | None]
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
@@ -32,7 +36,20 @@ def as_headers(headers: Headers | None) -> Sequence[RecordHeader]:
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return [(name, as_bytes(content)) for name, content in pairs]
+    return [(_as_name(name), as_bytes(content)) for name, content in pairs]
+
+
+def _as_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a header is a str, not {type(name).__name__}")
+    return name
+
+
+def as_timestamp_ms(timestamp_ms: int) -> int:
+    whole = index(timestamp_ms)
+    if abs(whole) > _TIMESTAMP_MS_MAX:
+        raise ValueError(f"timestamp_ms is {whole}, which is no time at all")
+    return whole
 
 
 class Intake:
