@@ -14,7 +14,15 @@ from semel.broker.config import (
     parse_int,
     unknown_name,
 )
-from semel.errors import ConfigError, InvalidConfig, InvalidRequest
+from semel.errors import (
+    NONE,
+    ConfigError,
+    InvalidConfig,
+    InvalidRequest,
+    JournalFull,
+    RequestError,
+    StorageError,
+)
 from semel.lane.changes import configure_topic, topic_named
 
 if TYPE_CHECKING:
@@ -157,8 +165,27 @@ def alter_topic(
     name: str,
     change: Callable[[dict[str, str]], dict[str, str]],
     only_check: bool,
+) -> tuple[int, str | None]:
+    """Give a topic the settings that `change` makes of its present ones.
+
+    The error code and its message, 0 and None if it is done.
+    """
+    try:
+        _alter_topic(broker, resource_type, name, change, only_check)
+    except RequestError as error:
+        return error.code, str(error) or None
+    except JournalFull as error:
+        return StorageError.code, str(error)
+    return NONE, None
+
+
+def _alter_topic(
+    broker: "Broker",
+    resource_type: int,
+    name: str,
+    change: Callable[[dict[str, str]], dict[str, str]],
+    only_check: bool,
 ) -> None:
-    """Give a topic the settings that `change` makes of its present ones."""
     if resource_type != TOPIC_RESOURCE:
         raise InvalidRequest("only the settings of topics can be changed while the broker runs")
     topic = topic_named(broker.lane, name)

@@ -4,7 +4,15 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.output import say, say_fields, say_heading, say_json, say_outcomes, say_table
+from semel.cli.output import (
+    say,
+    say_each,
+    say_fields,
+    say_heading,
+    say_json,
+    say_outcomes,
+    say_table,
+)
 from semel.cli.place import offsets_of, parse_place
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client import groups
@@ -46,13 +54,7 @@ def describe(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
     async def work(cluster: Cluster) -> list[_Described]:
         return [await _describe(cluster, group_id) for group_id in (group, *more)]
 
-    described = target.run(work)
-    if target.as_json:
-        say_json([_as_json(one) for one in described])
-    else:
-        for one in described:
-            _say_described(one)
-    return 0
+    return say_each(target.run(work), _say_described, _as_json, as_json=target.as_json)
 
 
 @app.command
@@ -106,11 +108,7 @@ def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
 
 async def _partitions(cluster: Cluster, names: tuple[str, ...]) -> list[TopicPartition]:
     topics = await cluster.topics(names)
-    return [
-        TopicPartition(topic.name, partition.partition)
-        for topic in topics.values()
-        for partition in topic.partitions
-    ]
+    return [place for topic in topics.values() for place in topic.places]
 
 
 class _Progress(NamedTuple):

@@ -2,9 +2,12 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from semel.errors import RequestError
+
+_Described = TypeVar("_Described")
 
 Cell = str | int | tuple[int, ...] | None
 
@@ -47,6 +50,22 @@ def say_heading(text: str) -> None:
         Console().print("\n", Text(text, style="bold"), sep="")
     else:
         say(f"\n{text}")
+
+
+def say_each(
+    described: Iterable[_Described],
+    in_words: Callable[[_Described], None],
+    in_json: Callable[[_Described], object],
+    *,
+    as_json: bool,
+) -> int:
+    """One description after the other, or a list of all; the exit code is 0."""
+    if as_json:
+        say_json([in_json(one) for one in described])
+    else:
+        for one in described:
+            in_words(one)
+    return 0
 
 
 def say_outcomes(

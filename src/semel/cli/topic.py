@@ -5,7 +5,15 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.output import say, say_fields, say_heading, say_json, say_outcomes, say_table
+from semel.cli.output import (
+    say,
+    say_each,
+    say_fields,
+    say_heading,
+    say_json,
+    say_outcomes,
+    say_table,
+)
 from semel.cli.pairs import parse_pairs
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client import admin
@@ -168,24 +176,14 @@ def describe(
     async def work(cluster: Cluster) -> list[_Described]:
         topics = await cluster.topics([name, *names])
         configs = await admin.topic_configs(cluster, topics.keys())
-        places = [
-            TopicPartition(topic.name, partition.partition)
-            for topic in topics.values()
-            for partition in topic.partitions
-        ]
+        places = [place for topic in topics.values() for place in topic.places]
         starts, ends = await beginnings_of(cluster, places), await ends_of(cluster, places)
         return [
             _Described(topic, _shown(configs[topic.name], every=every), starts, ends)
             for topic in topics.values()
         ]
 
-    described = target.run(work)
-    if target.as_json:
-        say_json([_as_json(one) for one in described])
-    else:
-        for one in described:
-            _say_described(one)
-    return 0
+    return say_each(target.run(work), _say_described, _as_json, as_json=target.as_json)
 
 
 class _Described(NamedTuple):
@@ -202,10 +200,10 @@ class _Described(NamedTuple):
                 partition.leader_epoch,
                 partition.replica_ids,
                 partition.in_sync_replica_ids,
-                self.starts[TopicPartition(self.topic.name, partition.partition)],
-                self.ends[TopicPartition(self.topic.name, partition.partition)],
+                self.starts[place],
+                self.ends[place],
             )
-            for partition in self.topic.partitions
+            for place, partition in zip(self.topic.places, self.topic.partitions, strict=True)
         ]
 
 

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from semel.cli.duration import duration_in_words, parse_duration_ms
 from semel.cli.moment import moment_in_words
-from semel.cli.output import say, say_fields, say_heading, say_json, say_table
+from semel.cli.output import say, say_each, say_fields, say_heading, say_json, say_table
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.cli.txn_abort import abort
 from semel.cli.txn_hanging import hanging
@@ -114,13 +114,7 @@ def describe(transactional_id: str, /, *more: str, target: Target = DEFAULT_TARG
     async def work(cluster: Cluster) -> list[_Described]:
         return [await _describe(cluster, each) for each in (transactional_id, *more)]
 
-    described = target.run(work)
-    if target.as_json:
-        say_json([_as_json(one) for one in described])
-    else:
-        for one in described:
-            _say_described(one)
-    return 0
+    return say_each(target.run(work), _say_described, _as_json, as_json=target.as_json)
 
 
 class _Described(NamedTuple):

@@ -10,7 +10,6 @@ from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.cluster import Cluster
 from semel.client.hanging import Hanging, find_hanging
 from semel.errors import ConfigError, UnknownTopicOrPartition
-from semel.types import TopicPartition
 from semel.world import SystemClock
 
 
@@ -28,10 +27,10 @@ def hanging(
     async def work(cluster: Cluster) -> list[Hanging]:
         described = await cluster.topics(topics) if topics else (await cluster.describe()).topics
         partitions = [
-            TopicPartition(topic.name, each.partition)
+            place
             for topic in described.values()
-            for each in topic.partitions
-            if partition is None or each.partition == partition
+            for place in topic.places
+            if partition is None or place.partition == partition
         ]
         if topics and not partitions:
             raise UnknownTopicOrPartition(f"there is no partition {partition} in these topics")

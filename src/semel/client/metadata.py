@@ -27,6 +27,10 @@ class Topic(NamedTuple):
     partitions: tuple[Partition, ...]
     """In the order of their numbers, which have no gaps."""
 
+    @property
+    def places(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, each.partition) for each in self.partitions]
+
 
 class ClusterMetadata(NamedTuple):
     cluster_id: str | None

@@ -107,8 +107,4 @@ def _assigned(options: Options) -> tuple[TopicPartition, ...]:
 
 
 def _all_of(topics: Iterable[Topic]) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, partition.partition)
-        for topic in topics
-        for partition in topic.partitions
-    ]
+    return [place for topic in topics for place in topic.places]

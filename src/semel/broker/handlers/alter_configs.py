@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.topic_config import alter_topic
-from semel.errors import JournalFull, RequestError, StorageError
 from semel.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -30,15 +29,6 @@ def _alter(
     broker: "Broker", resource: AlterConfigsResource, only_check: bool
 ) -> AlterConfigsResourceResponse:
     config = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
-    code, message = 0, None
-    try:
-        alter_topic(
-            broker, resource.resource_type, resource.resource_name, lambda _: config, only_check
-        )
-    except RequestError as error:
-        code, message = error.code, str(error) or None
-    except JournalFull as error:
-        code, message = StorageError.code, str(error)
-    return AlterConfigsResourceResponse(
-        code, message, resource.resource_type, resource.resource_name
-    )
+    subject = resource.resource_type, resource.resource_name
+    outcome = alter_topic(broker, *subject, lambda _: config, only_check)
+    return AlterConfigsResourceResponse(*outcome, *subject)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.topic_config import TOPIC_SETTINGS, alter_topic
-from semel.errors import InvalidConfig, InvalidRequest, JournalFull, RequestError, StorageError
+from semel.errors import InvalidConfig, InvalidRequest
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -34,23 +34,15 @@ def incremental_alter_configs(
 def _alter(
     broker: "Broker", resource: AlterConfigsResource, only_check: bool
 ) -> AlterConfigsResourceResponse:
-    code, message = 0, None
-
     def changed(current: dict[str, str]) -> dict[str, str]:
         config = dict(current)
         for entry in resource.configs:
             _change(config, entry)
         return config
 
-    try:
-        alter_topic(broker, resource.resource_type, resource.resource_name, changed, only_check)
-    except RequestError as error:
-        code, message = error.code, str(error) or None
-    except JournalFull as error:
-        code, message = StorageError.code, str(error)
-    return AlterConfigsResourceResponse(
-        code, message, resource.resource_type, resource.resource_name
-    )
+    subject = resource.resource_type, resource.resource_name
+    outcome = alter_topic(broker, *subject, changed, only_check)
+    return AlterConfigsResourceResponse(*outcome, *subject)
 
 
 def _change(config: dict[str, str], entry: AlterableConfig) -> None:

@@ -7,6 +7,7 @@ Committed and pending offsets are read from one state, and the answer waits unti
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
@@ -32,50 +33,34 @@ SEVERAL_GROUPS_SINCE = 8
 
 def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
     position = broker.lane.journal.end
+    is_stable = request.require_stable
     if call.version >= SEVERAL_GROUPS_SINCE:
         groups = [
             OffsetFetchResponseGroup(
                 group.group_id,
                 [
                     OffsetFetchResponseTopics(
-                        topic,
-                        [
-                            OffsetFetchResponsePartitions(
-                                found.partition.partition,
-                                found.offset,
-                                found.leader_epoch,
-                                found.metadata,
-                                found.error_code,
-                            )
-                            for found in offsets
-                        ],
+                        topic, [OffsetFetchResponsePartitions(*_fields(found)) for found in offsets]
                     )
-                    for topic, offsets in _fetch(
-                        broker, group.group_id, group.topics, request.require_stable
-                    ).items()
+                    for topic, offsets in _fetch(broker, group.group_id, group.topics, is_stable)
                 ],
             )
             for group in request.groups
         ]
         return Answer(OffsetFetchResponse(groups=groups), position)
-    by_topic = _fetch(broker, request.group_id, request.topics, request.require_stable)
     topics = [
         OffsetFetchResponseTopic(
-            topic,
-            [
-                OffsetFetchResponsePartition(
-                    found.partition.partition,
-                    found.offset,
-                    found.leader_epoch,
-                    found.metadata,
-                    found.error_code,
-                )
-                for found in offsets
-            ],
+            topic, [OffsetFetchResponsePartition(*_fields(found)) for found in offsets]
         )
-        for topic, offsets in by_topic.items()
+        for topic, offsets in _fetch(broker, request.group_id, request.topics, is_stable)
     ]
     return Answer(OffsetFetchResponse(topics=topics), position)
+
+
+def _fields(found: FetchedOffset) -> tuple[int, int, int, str | None, int]:
+    """In the order that both forms of the reply have."""
+    partition = found.partition.partition
+    return partition, found.offset, found.leader_epoch, found.metadata, found.error_code
 
 
 def _fetch(
@@ -83,7 +68,8 @@ def _fetch(
     group_id: str,
     topics: list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None,
     require_stable: bool,
-) -> dict[str, list[FetchedOffset]]:
+) -> Iterable[tuple[str, list[FetchedOffset]]]:
+    """What is found, by topic."""
     partitions = None
     if topics is not None:
         partitions = tuple(
@@ -97,4 +83,4 @@ def _fetch(
     by_topic: defaultdict[str, list[FetchedOffset]] = defaultdict(list)
     for offset in found:
         by_topic[offset.partition.topic].append(offset)
-    return by_topic
+    return by_topic.items()
