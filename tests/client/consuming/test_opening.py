@@ -57,6 +57,29 @@ def test_both_readers_find_the_same(
     assert all(type(record) is Record for record in found)
 
 
+@pytest.mark.parametrize("size", [0, 63, 64, 8_191, 8_192, 2**20])
+def test_varints_of_any_width_are_read(size: int) -> None:
+    records = [
+        StoredRecord(bytes(size), bytes(size + number % 2), timestamp_ms=(number % 3) * size)
+        for number in range(3)
+    ]
+    batch = encode_batch(records)
+    assert open_batch(batch, 0, read(batch), PLACE, 0) == carefully(batch)
+
+
+def test_a_batch_of_many_records_is_read() -> None:
+    batch = encode_batch([StoredRecord(None, b"")] * 9_000)
+    assert [each.offset for each in open_batch(batch, 0, read(batch), PLACE, 0)] == [*range(9_000)]
+
+
+def test_a_size_that_leads_backwards_is_refused() -> None:
+    batch = bytearray(encode_batch([StoredRecord(None, None)]))
+    batch[HEADER_SIZE] |= 1
+    seal(batch)
+    with pytest.raises(SemelError):
+        open_batch(bytes(batch), 0, read(bytes(batch)), PLACE, 0)
+
+
 @given(batches, st.data())
 def test_a_broken_batch_is_refused_by_both_or_read_alike(
     records: list[StoredRecord], data: st.DataObject

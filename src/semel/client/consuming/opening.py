@@ -50,71 +50,104 @@ def _open_carefully(
     ]
 
 
-def _open_quickly(  # noqa: PLR0912 - a call per field costs more than the reading.
+def _open_quickly(  # noqa: C901, PLR0912, PLR0915 - a call per field costs more than the reading.
     plain: bytes, header: BatchHeader, place: TopicPartition
 ) -> list[Record] | None:
-    """None if anything does not fit."""
+    """None if anything does not fit.
+
+    Varints of one or two bytes are read in place: nearly all are. The lowest bit of the first
+    byte is the sign, and of sizes only -1 may have it. Sizes that are not negative only lead
+    forward, so that a record whose parts end where it ends has none that is larger than that.
+    """
     topic, partition = place
     kind = _timestamp_type(header)
-    base_offset, base_ms, last_delta = (
-        header.base_offset,
-        header.base_timestamp_ms,
-        header.last_offset_delta,
-    )
-    log_ms = header.max_timestamp_ms if header.is_log_append_time else None
-    new = tuple.__new__
+    base_offset, last_offset = header.base_offset, header.last_offset
+    base_ms, is_log_time = header.base_timestamp_ms, header.is_log_append_time
+    timestamp_ms = header.max_timestamp_ms
+    # The byte of the time before, if it had only one: neighbours often have the same time.
+    timestamp_byte = -1
+    new, record_type = tuple.__new__, Record
+    no_headers: tuple[RecordHeader, ...] = ()
     records: list[Record] = []
+    append = records.append
     cursor = 0
-    # A varint of one byte is read in place: most are, and a call costs more than the reading.
     for _ in range(header.record_count):
-        size, cursor = read_varint(plain, cursor)
-        end = cursor + size
-        cursor += 1
         byte = plain[cursor]
+        if byte & 1:
+            return None
         if byte < 0x80:
-            delta_ms = (byte >> 1) ^ -(byte & 1)
+            end = cursor + 1 + (byte >> 1)
+            cursor += 2
+        elif (second := plain[cursor + 1]) < 0x80:
+            end = cursor + 2 + ((byte & 0x7F | second << 7) >> 1)
+            cursor += 3
+        else:
+            size, cursor = read_varint(plain, cursor)
+            end = cursor + size
+            cursor += 1
+        byte = plain[cursor]
+        if byte == timestamp_byte:
             cursor += 1
         else:
             delta_ms, cursor = read_varint(plain, cursor)
+            timestamp_byte = byte if byte < 0x80 else -1
+            if not is_log_time:
+                timestamp_ms = base_ms + delta_ms
         byte = plain[cursor]
         if byte < 0x80:
-            offset_delta = (byte >> 1) ^ -(byte & 1)
+            offset = base_offset + (byte >> 1)
             cursor += 1
+        elif (second := plain[cursor + 1]) < 0x80:
+            offset = base_offset + ((byte & 0x7F | second << 7) >> 1)
+            cursor += 2
         else:
             offset_delta, cursor = read_varint(plain, cursor)
+            offset = base_offset + offset_delta
+        if byte & 1 or offset > last_offset:
+            return None
         byte = plain[cursor]
-        key: bytes | None = None
         if byte == _NO_BYTES:
+            key = None
             cursor += 1
+        elif byte & 1:
+            return None
         else:
-            size, begin = read_varint(plain, cursor)
-            cursor = begin + size
-            if size < 0 or cursor > end:
-                return None
+            if byte < 0x80:
+                begin = cursor + 1
+                cursor = begin + (byte >> 1)
+            elif (second := plain[cursor + 1]) < 0x80:
+                begin = cursor + 2
+                cursor = begin + ((byte & 0x7F | second << 7) >> 1)
+            else:
+                size, begin = read_varint(plain, cursor)
+                cursor = begin + size
             key = plain[begin:cursor]
         byte = plain[cursor]
-        value: bytes | None = None
         if byte == _NO_BYTES:
+            value = None
             cursor += 1
+        elif byte & 1:
+            return None
         else:
-            size, begin = read_varint(plain, cursor)
-            cursor = begin + size
-            if size < 0 or cursor > end:
-                return None
+            if byte < 0x80:
+                begin = cursor + 1
+                cursor = begin + (byte >> 1)
+            elif (second := plain[cursor + 1]) < 0x80:
+                begin = cursor + 2
+                cursor = begin + ((byte & 0x7F | second << 7) >> 1)
+            else:
+                size, begin = read_varint(plain, cursor)
+                cursor = begin + size
             value = plain[begin:cursor]
-        headers: tuple[RecordHeader, ...] = ()
+        headers = no_headers
         if plain[cursor]:
             count, cursor = read_varint(plain, cursor)
             headers, cursor = read_headers(plain, cursor, end, count)
         else:
             cursor += 1
-        if cursor != end or not 0 <= offset_delta <= last_delta:
+        if cursor != end:
             return None
-        time_ms = base_ms + delta_ms if log_ms is None else log_ms
-        records.append(
-            new(
-                Record,
-                (topic, partition, base_offset + offset_delta, time_ms, kind, key, value, headers),
-            )
+        append(
+            new(record_type, (topic, partition, offset, timestamp_ms, kind, key, value, headers))
         )
     return records if cursor == len(plain) else None
