@@ -25,6 +25,7 @@ MEASURES = (
     transactions.commits_at_once,
     transactions.idle_transactional_ids,
     client.client_send,
+    client.client_poll,
     client.client_transactions,
     columns.topic_to_arrow,
     columns.arrow_to_topic,

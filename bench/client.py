@@ -1,4 +1,4 @@
-"""What the producer costs: records through `send`, and transactions, beside other clients'.
+"""What the clients cost: records through `send` and `poll`, and transactions, beside others'.
 
 The machine may be busy with other things, so that the rate of records is taken per second of the
 client's own processor time: what one core yields. Transactions wait most of their time, so that
@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 from bench import load
 from bench.figures import Figure, Plan, durable_broker
-from semel import AsyncProducer, Producer
+from semel import AsyncProducer, Consumer, Producer
+from semel.types import TopicPartition
 
 TOPIC = "bench"
 VALUE = b"x" * 100
 BATCH_SIZE = 64 * 1024
 LINGER_MS = 5
 TRANSACTIONS_PER_TURN = 20
+POLL_COUNT_MAX = 500
 
 
 class Spent(NamedTuple):
@@ -160,6 +162,118 @@ def client_send(plan: Plan) -> Iterator[Figure]:
             ">= 2",
             detail if ours == "semel_async" else clock,
         )
+
+
+def polled_by_semel(servers: str, count: int) -> Spent:
+    with Consumer(servers, max_poll_records=POLL_COUNT_MAX) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0)])
+        watch = _Watch()
+        polled = 0
+        while polled < count:
+            polled += len(consumer.poll())
+        return watch.spent()
+
+
+def polled_by_aiokafka(servers: str, count: int) -> Spent:
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka import TopicPartition as Place
+
+    async def work() -> Spent:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
+        try:
+            consumer.assign([Place(TOPIC, 0)])
+            watch = _Watch()
+            polled = 0
+            while polled < count:
+                found = await consumer.getmany(timeout_ms=1_000, max_records=POLL_COUNT_MAX)
+                polled += sum(map(len, found.values()))
+            return watch.spent()
+        finally:
+            await consumer.stop()
+
+    return asyncio.run(work())
+
+
+def polled_by_kafka_python(servers: str, count: int) -> Spent:
+    from kafka import KafkaConsumer
+    from kafka import TopicPartition as Place
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    try:
+        consumer.assign([Place(TOPIC, 0)])
+        watch = _Watch()
+        polled = 0
+        while polled < count:
+            found = consumer.poll(timeout_ms=1_000, max_records=POLL_COUNT_MAX)
+            polled += sum(map(len, found.values()))
+        return watch.spent()
+    finally:
+        consumer.close()
+
+
+def polled_by_confluent(servers: str, count: int) -> Spent:
+    from confluent_kafka import OFFSET_BEGINNING
+    from confluent_kafka import Consumer as ConfluentConsumer
+    from confluent_kafka import TopicPartition as Place
+
+    consumer = ConfluentConsumer(
+        {"bootstrap.servers": servers, "group.id": "confluent", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([Place(TOPIC, 0, OFFSET_BEGINNING)])
+        watch = _Watch()
+        polled = 0
+        while polled < count:
+            polled += len(consumer.consume(POLL_COUNT_MAX, 1.0))
+        return watch.spent()
+    finally:
+        consumer.close()
+
+
+READERS: dict[str, Callable[[str, int], Spent]] = {
+    "semel": polled_by_semel,
+    "aiokafka": polled_by_aiokafka,
+    "kafka_python": polled_by_kafka_python,
+    "confluent": polled_by_confluent,
+}
+
+
+def client_poll(plan: Plan) -> Iterator[Figure]:
+    """Records of 100 bytes through `poll`, 500 at a time, per second of processor time."""
+    count = int(plan.seconds * 40_000)
+    spent: dict[str, list[Spent]] = {name: [] for name in READERS}
+    with durable_broker(num_partitions=1) as broker:
+        load.wait_for_topic(broker.port, TOPIC)
+        with_semel(broker.bootstrap_servers, count)
+        for _ in range(plan.repeats):
+            for name, read in READERS.items():
+                spent[name].append(read(broker.bootstrap_servers, count))
+    median = {
+        name: statistics.median(count / each.cpu_s for each in turns)
+        for name, turns in spent.items()
+    }
+    clock = {
+        name: statistics.median(count / each.wall_s for each in turns)
+        for name, turns in spent.items()
+    }
+    yield Figure(
+        "records through poll: semel / aiokafka",
+        median["semel"] / median["aiokafka"],
+        ">= 1",
+        {f"{name}_per_cpu_s": rate for name, rate in median.items()}
+        | {f"{name}_per_s": rate for name, rate in clock.items()},
+    )
 
 
 def client_transactions(plan: Plan) -> Iterator[Figure]:
