@@ -15,6 +15,7 @@ from semel.broker.server import Server
 from semel.errors import JournalFailed
 from semel.journal.memory import MemoryDevice
 from semel.lane import facts
+from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
@@ -26,6 +27,8 @@ from support.raw_client import (
     encoded,
     fetch_request,
     fetched_values,
+    produce,
+    produce_request,
     produce_values,
     request_frame,
 )
@@ -71,6 +74,22 @@ def test_an_unforeseen_error_closes_its_connection_alone_and_without_a_reply(
         produce_values(other, "t", [b"after"])
         assert fetched_values(other, "t") == [b"before", b"after"]
     assert broker.broker.metrics.requests_failed == 1
+
+
+def test_7_a_producer_is_never_told_of_an_unknown_error_and_its_retry_is_stored_once(
+    broker: BrokerInThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = encode_batch([Record(None, b"x", 1)], producer_id=7, producer_epoch=0, base_sequence=0)
+    sending = request_frame("produce", 9, encoded("produce", 9, produce_request("t", batch)))
+    with RawClient(broker) as client:
+        client.create_topic("t")
+        with monkeypatch.context() as patch, RawClient(broker) as unlucky:
+            handle(patch, "produce", mistaken)
+            unlucky.send(sending)
+            assert unlucky.is_closed_by_broker
+        answers = [produce(client, "t", batch) for _ in range(2)]
+        assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 0)]
+        assert fetched_values(client, "t") == [b"x"]
 
 
 def test_an_error_behind_a_request_that_waited_closes_its_connection_alone(

@@ -48,13 +48,19 @@ def receive(connection: Connection, received: bytes) -> list[tuple[int, Any]]:
     return replies
 
 
-def negotiated(known: dict[int, tuple[int, int]]) -> tuple[Connection, Peer]:
+def negotiated(
+    known: dict[int, tuple[int, int]], transaction_version: int | None = None
+) -> tuple[Connection, Peer]:
     connection, peer = Connection("tester"), Peer()
     _, sent = connection.request(api_versions, api_versions.ApiVersionsRequest("semel", "1"))
     ((api, version, correlation_id, _),) = peer.requests(sent)
     reply = api_versions.ApiVersionsResponse(
         0, [api_versions.ApiVersion(key, *versions) for key, versions in known.items()]
     )
+    if transaction_version is not None:
+        reply.finalized_features = [
+            api_versions.FinalizedFeatureKey("transaction.version", transaction_version)
+        ]
     receive(connection, peer.answer(api, version, correlation_id, reply))
     return connection, peer
 
@@ -94,6 +100,16 @@ def test_the_highest_version_that_both_know_is_used(known: tuple[int, int], expe
     _, sent = connection.request(metadata, metadata.MetadataRequest(topics=[]))
     ((_, version, _, _),) = peer.requests(sent)
     assert version == expected
+
+
+@pytest.mark.parametrize("agreed", [None, 0, 1, 2, 3])
+def test_37_the_new_dialect_is_spoken_only_where_the_cluster_has_agreed_on_it(
+    agreed: int | None,
+) -> None:
+    """What implementers get wrong: brokers know the versions before the cluster has agreed."""
+    connection, _ = negotiated({0: (0, 12), 26: (0, 5), 28: (0, 5)}, agreed)
+    spoken = [connection.version_of(key) for key in (0, 26, 28)]
+    assert spoken == ([12, 5, 5] if (agreed or 0) >= 2 else [11, 4, 4])
 
 
 @pytest.mark.parametrize("known", [{3: (13, 20)}, {18: (0, 3)}])
