@@ -93,15 +93,13 @@ class _Write:
             if len({(header.producer_id, header.producer_epoch) for header in headers}) > 1:
                 raise InvalidProducerIdMapping("batches of several producers in one request")
             # The epoch is checked before anything else about the transaction.
-            self._prepare(
-                WriteRecords(producer_id, epoch, frozenset(self._incoming), self._dialect)
-            )
+            step = self._prepare_writing(producer_id, epoch, list(self._incoming))
             self._admit(producer_id, epoch)
             fresh = [key for key in self._incoming if key not in self._results]
+            if 0 < len(fresh) < len(self._incoming):
+                step = self._prepare_writing(producer_id, epoch, fresh)
             if fresh:
-                self._append(
-                    WriteRecords(producer_id, epoch, frozenset(fresh), self._dialect), fresh
-                )
+                self._append(step, fresh)
         except JournalFull as error:
             for key, incoming in self._incoming.items():
                 if key not in self._results:
@@ -121,6 +119,11 @@ class _Write:
                 self.missed.append((refused, self._incoming[key], result))
             return refused
         return self._incoming[key].accepted(result)
+
+    def _prepare_writing(
+        self, producer_id: ProducerId, epoch: ProducerEpoch, keys: list[TopicPartition]
+    ) -> TransactionStep:
+        return self._prepare(WriteRecords(producer_id, epoch, frozenset(keys), self._dialect))
 
     def _prepare(self, command: WriteRecords | Doom) -> TransactionStep:
         lane = self._broker.lane
@@ -145,10 +148,9 @@ class _Write:
                     self._broker.metrics.batches_duplicate += 1
                     self._results[key] = original
 
-    def _append(self, command: WriteRecords, keys: list[TopicPartition]) -> None:
+    def _append(self, step: TransactionStep, keys: list[TopicPartition]) -> None:
         """The batches and what becomes of the transaction by them, in one frame if they fit."""
         broker = self._broker
-        step = self._prepare(command)
         draft: Draft | None = None
         room = 0
         for place, key in enumerate(keys):
