@@ -8,6 +8,7 @@ SemelError                      anything this package raises on purpose
 ├── FolderInUse                 another broker has this folder
 ├── CannotListen                the address is taken, or not ours
 ├── ConfigError                 a setting is unknown or its value is bad
+├── NotInOrder                  a call that does not fit what a client is doing
 └── RequestError                the request is refused; reply with `code`
     └── one class per code below, named as Kafka names it
 """
@@ -48,6 +49,10 @@ class CannotListen(SemelError):
 
 class ConfigError(SemelError):
     """A setting that does not exist, or a value that it cannot have."""
+
+
+class NotInOrder(SemelError):
+    """A call that does not fit: two transactions at once, a commit without one, a late poll."""
 
 
 class RequestError(SemelError):

@@ -1,7 +1,7 @@
 """Headers as the broker reads and writes them, against kio's."""
 
 from struct import pack
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,8 @@ API_VERSIONS = BY_KEY[18]
 
 
 def read(frame: bytes) -> tuple[Call, Any]:
-    call, body, _ = read_request(memoryview(frame), cast(Connection, Peer()))
+    # Of its connection a header tells nothing, so that any will do.
+    call, body, _ = read_request(memoryview(frame), Connection.__new__(Connection))
     return call, body
 
 

@@ -6,8 +6,8 @@ So whoever gets a partition finds it committed up to the last turn, and nothing 
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from semel.app import portion as portions
@@ -16,6 +16,7 @@ from semel.app.delivery import AtLeastOnce, Delivery, InTransactions
 from semel.app.failure import ListenerFailed, given_up
 from semel.app.listener import Listener, Shape
 from semel.app.outbox import Outbox
+from semel.app.own_thread import OwnThread
 from semel.app.portion import Portion
 from semel.app.progress import Counts, State
 from semel.app.setback import Meaning, NotDelivered
@@ -57,7 +58,7 @@ class Member:
         if not listener.is_transactional:
             self._delivery = AtLeastOnce(equipment.make_producer, self.consumer.commit)
         self._standing = Standing(listener.rules.patience)
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: OwnThread | None = None
         self._loop = asyncio.get_running_loop()
         self._interruptible: asyncio.Timeout | None = None
         self._is_stopping = False
@@ -88,7 +89,7 @@ class Member:
     async def run(self) -> None:
         listener = self._listener
         if not listener.is_coroutine:
-            self._thread = ThreadPoolExecutor(1, f"semel-{listener.name}")
+            self._thread = OwnThread(f"semel-{listener.name}")
         try:
             await self._run()
         except ListenerFailed:
@@ -111,7 +112,7 @@ class Member:
             self.counts.partitions = frozenset()
             self.counts.lag = 0
             if self._thread is not None:
-                self._thread.shutdown(wait=False)
+                self._thread.end()
         self.counts.state = State.STOPPED
 
     async def _run(self) -> None:
@@ -225,7 +226,7 @@ class Member:
     async def _perform(self, steps: Steps) -> Outcome:
         if self._thread is None:
             return await on_loop(steps, self._listener.call)
-        return await self._loop.run_in_executor(self._thread, in_thread, steps, self._listener.call)
+        return await self._thread.call(partial(in_thread, steps, self._listener.call))
 
     def _adapt(self, portion: Portion, outcome: Outcome, took_ms: float) -> None:
         """As many records at a time as can be worked on in the time of a turn."""

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import semel
-from semel.client.producing.transaction import NotInOrder
-from semel.errors import ConfigError
+from semel.errors import ConfigError, NotInOrder
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics

@@ -9,8 +9,7 @@ import pytest
 from semel import AsyncConsumer, AsyncProducer, Record
 from semel.client.consuming.record import TimestampType
 from semel.client.consuming.refusals import NoOffset, UndeliverableRecord
-from semel.client.producing.transaction import NotInOrder
-from semel.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from semel.errors import NotInOrder, OffsetOutOfRange, UnknownTopicOrPartition
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics

@@ -5,10 +5,10 @@ import pytest
 from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.transaction import NotInOrder
 from semel.errors import (
     MessageTooLarge,
     NetworkException,
+    NotInOrder,
     ProducerFenced,
 )
 from support.producer_core import (

@@ -9,11 +9,11 @@ import pytest
 
 import semel
 from semel.client.producing.sent import Delivered
-from semel.client.producing.transaction import NotInOrder
 from semel.client.security import Sasl, Security
 from semel.errors import (
     ConfigError,
     MessageTooLarge,
+    NotInOrder,
     RequestTimedOut,
     SemelError,
     UnknownTopicOrPartition,

@@ -14,8 +14,7 @@ from semel.client.coordination import GroupMetadata
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.client.producing.blocking import BlockingSent
 from semel.client.producing.session import TransactionAborted
-from semel.client.producing.transaction import NotInOrder
-from semel.errors import MessageTooLarge
+from semel.errors import MessageTooLarge, NotInOrder
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support.power_loss import SLOW_FLUSH, Disk

@@ -14,12 +14,11 @@ from semel.client.consuming.callbacks import Callbacks
 from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
 from semel.client.consuming.engine import Engine
-from semel.client.consuming.loop_thread import LoopThread
 from semel.client.consuming.positions import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.coordination import GroupMetadata
-from semel.client.producing.transaction import NotInOrder
+from semel.client.loop_thread import LoopThread
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Consumer:
         self._delivery = Delivery(options)
         self._callbacks: Callbacks[Listener] = Callbacks()
         self._is_closed = False
-        self._thread = LoopThread(self._main, "semel-consumer")
+        self._thread = LoopThread("consumer", self._main)
 
     async def _main(self, ready: Callable[[], None]) -> None:
         self._engine = Engine(
@@ -90,6 +89,7 @@ class Consumer:
         """Commit if that is automatic, and leave the group; a static member stays in it."""
         if self._is_closed:
             return
+        self._thread.check_may_wait()
         self._is_closed = True
         try:
             if self._thread.is_alive:
@@ -155,8 +155,8 @@ class Consumer:
 
     def _serve(self, take: Callable[[], _Result], timeout_ms: float | None = None) -> _Result:
         engine = self._engine
-        if self._is_closed:
-            raise NotInOrder("the consumer is closed")
+        if self._is_closed or self._thread.is_forked:
+            raise self._thread.closed()
         deadline_s = None if timeout_ms is None else engine.loop.time() + timeout_ms / 1000
         while True:
             taken = engine.take_at_once(take)

@@ -25,9 +25,8 @@ from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.consuming.watching import Watching, matching
 from semel.client.coordination import GroupMetadata
-from semel.client.producing.transaction import NotInOrder
 from semel.client.security import PLAINTEXT
-from semel.errors import SemelError
+from semel.errors import NotInOrder, SemelError
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")

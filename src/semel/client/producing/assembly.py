@@ -14,8 +14,8 @@ from semel.client.producing.intake import Intake, as_bytes
 from semel.client.producing.partitioners import make_partitioner
 from semel.client.producing.session import Session
 from semel.client.producing.settings import ProducerOptions, settings_of
-from semel.client.producing.transaction import NotInOrder
 from semel.client.security import PLAINTEXT
+from semel.errors import NotInOrder
 from semel.world import SystemRandomness
 
 

@@ -14,8 +14,7 @@ from semel.client.producing.engine import release
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions
-from semel.client.producing.transaction import NotInOrder
-from semel.errors import RequestTimedOut
+from semel.errors import NotInOrder, RequestTimedOut
 from semel.types import TopicPartition
 from semel.world import SystemClock
 

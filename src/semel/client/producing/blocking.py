@@ -6,25 +6,23 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import CancelledError, wait
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from semel.client.coordination import GroupMetadata
+from semel.client.loop_thread import LoopThread
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions
-from semel.client.producing.transaction import NotInOrder, Status
-from semel.errors import RequestTimedOut
+from semel.client.producing.transaction import Status
+from semel.errors import NotInOrder, RequestTimedOut
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
 _Result = TypeVar("_Result")
-
-_THREAD_CHECK_S = 1.0
 
 
 class BlockingSent(Sent):
@@ -63,25 +61,10 @@ class Producer:
         self._now_ms = SystemClock().now_ms
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
-        self._started = threading.Event()
-        self._failure: BaseException | None = None
         self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="semel-producer", daemon=True)
-        self._thread.start()
-        self._started.wait()
-        if self._failure is not None:
-            raise self._failure
+        self._thread = LoopThread("producer", self._main, self._hinder)
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - raised again where it can be seen.
-            self._failure = error
-        finally:
-            self._started.set()
-
-    async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    async def _main(self, ready: Callable[[], None]) -> None:
         self._machinery = make_machinery(
             self._bootstrap_servers,
             self._options,
@@ -90,7 +73,7 @@ class Producer:
             self._lock,
             self._make_room,
         )
-        self._loop.call_soon(self._started.set)
+        asyncio.get_running_loop().call_soon(ready)
         try:
             await self._machinery.engine.run()
         finally:
@@ -103,37 +86,11 @@ class Producer:
 
     def _call(self, work: Callable[[Machinery], Coroutine[Any, Any, _Result]]) -> _Result:
         """Run this in the producer's thread, and wait for it."""
-        self._check_may_wait()
-        self._check_alive()
-        serving = work(self._machinery)
-        try:
-            running = asyncio.run_coroutine_threadsafe(serving, self._loop)
-        except RuntimeError:
-            serving.close()
-            raise NotInOrder("the producer is closed") from self._failure
-        try:
-            while not wait([running], _THREAD_CHECK_S).done:
-                # A loop that ends drops what was not begun, without a word.
-                self._check_alive()
-            return running.result()
-        except CancelledError:
-            raise NotInOrder("the producer is closed") from self._failure
-        except BaseException:
-            running.cancel()
-            raise
+        return self._thread.call(work(self._machinery))
 
-    def _check_alive(self) -> None:
-        if not self._thread.is_alive():
-            raise NotInOrder("the producer is closed") from self._failure
-
-    def _wake(self, act: Callable[[], object]) -> None:
-        """Let the producer's thread do this; if it has ended, there is nothing to do."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(act)
-
-    def _check_may_wait(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise NotInOrder("a delivery callback may not wait: it would wait for itself")
+    def _hinder(self) -> None:
+        """Let no record be taken that nobody would send."""
+        self._core.fatal = self._thread.closed()
 
     def __enter__(self) -> Self:
         return self
@@ -150,16 +107,17 @@ class Producer:
         """Store what was sent, abort what was not committed, and let go of all connections."""
         if self._is_closed:
             return
+        self._thread.check_may_wait()
         self._is_closed = True
-        if self._thread.is_alive():
+        if self._thread.is_alive:
             try:
                 with suppress(NotInOrder):
                     self._call(Machinery.wind_up)
             finally:
-                self._wake(self._machinery.engine.stop)
+                self._thread.wake(self._machinery.engine.stop)
                 self._thread.join()
-        if self._failure is not None:
-            raise self._failure
+        if self._thread.failure is not None:
+            raise self._thread.failure
 
     def send(
         self,
@@ -190,24 +148,26 @@ class Producer:
                 core.transaction.check_open()
             batch = intake.put(topic, key_bytes, value_bytes, wire_headers, now_ms, partition)
             sent = BlockingSent(batch, now_ms)
+            if on_delivery is not None:
+                sent.add_done_callback(on_delivery)
             has_news, core.has_news = core.has_news, False
-        if on_delivery is not None:
-            sent.add_done_callback(on_delivery)
         if has_news:
-            self._wake(self._machinery.engine.pump)
+            self._thread.wake(self._machinery.engine.pump)
         return sent
 
     def _prepare(self, topic: str) -> None:
         core = self._core
         if self._is_closed:
-            raise NotInOrder("the producer is closed")
+            raise self._thread.closed()
+        # The lock of a forked process may be held for ever.
+        self._thread.check_alive()
         if topic not in self._intake.queues:
             self._call(lambda machinery: machinery.engine.learn(topic))
         with self._room:
             if not core.has_room and core.fatal is None:
-                self._check_may_wait()
+                self._thread.check_may_wait()
                 core.close_batches()
-                self._wake(self._machinery.engine.pump)
+                self._thread.wake(self._machinery.engine.pump)
                 timeout_s = core.settings.block_timeout_ms / 1000
                 if not self._room.wait_for(lambda: core.has_room or core.fatal, timeout_s):
                     raise RequestTimedOut(f"no room for a record of {topic}")

@@ -8,7 +8,7 @@ import enum
 from collections.abc import Iterable, Mapping
 
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
-from semel.errors import SemelError
+from semel.errors import NotInOrder
 from semel.types import TopicPartition
 
 
@@ -34,10 +34,6 @@ FOLLOWERS: Mapping[Status, frozenset[Status]] = {
     Status.ABORTING: frozenset({Status.READY, Status.ABORTING, Status.STOPPED}),
     Status.STOPPED: frozenset(),
 }
-
-
-class NotInOrder(SemelError):
-    """A call that does not fit: two transactions at once, a commit without one."""
 
 
 class Transaction:
