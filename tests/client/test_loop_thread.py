@@ -76,6 +76,7 @@ def test_nobody_waits_for_a_thread_that_ends(loop: _Loop) -> None:
 
     with pytest.raises(NotInOrder, match="the thing is closed"):
         loop.thread.call(wait())
+    loop.thread.join()
     with pytest.raises(NotInOrder, match="the thing is closed"):
         loop.thread.call(asyncio.sleep(0))
 

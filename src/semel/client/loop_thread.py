@@ -105,7 +105,9 @@ class LoopThread:
         while self.is_alive and not calling.has_ended.wait(_THREAD_CHECK_S):
             pass
         if not calling.has_ended.is_set():
-            calling.cancel()
+            # Begun or not, a loop that is closed does not go on with it.
+            with suppress(RuntimeError):
+                calling.cancel()
 
     def _hand_over(self, act: Callable[[], object]) -> None:
         assert self._loop is not None, "it is started"
