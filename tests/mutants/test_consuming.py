@@ -7,9 +7,11 @@ import pytest
 
 from client.consuming import test_assignors, test_membership, test_positions
 from semel.client.consuming import sticky
+from semel.client.consuming.actions import Tell
 from semel.client.consuming.chunk import Chunk
 from semel.client.consuming.membership import Membership
 from semel.client.consuming.positions import Positions, Spot, _Partition
+from semel.errors import UnknownMemberId
 
 Kill = Callable[[], None]
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -64,6 +66,18 @@ def whoever_stays_away_joins_again_by_itself(patch: pytest.MonkeyPatch) -> None:
         core._is_asleep = False
 
     patch.setattr(Membership, "overslept", awake)
+
+
+def what_was_lost_is_told_when_the_group_has_let_go(patch: pytest.MonkeyPatch) -> None:
+    def due_tell(core: Membership) -> Tell | None:
+        action = core.due()
+        return action if isinstance(action, Tell) else None
+
+    patch.setattr(Membership, "due_tell", due_tell)
+
+
+def what_was_lost_is_held_by_nobody(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Membership, "holder", property(lambda core: core.identity))
 
 
 def an_answer_counts_wherever_the_position_is(patch: pytest.MonkeyPatch) -> None:
@@ -125,6 +139,18 @@ PLANTED: list[tuple[Plant, Kill]] = [
     (
         whoever_stays_away_joins_again_by_itself,
         lambda: test_membership.test_who_stays_away_leaves_and_joins_when_it_is_back(None),
+    ),
+    (
+        what_was_lost_is_told_when_the_group_has_let_go,
+        test_membership.test_who_has_stayed_away_hears_of_its_loss_before_its_group_has_let_it_go,
+    ),
+    (
+        what_was_lost_is_held_by_nobody,
+        lambda: (
+            test_membership.test_what_was_lost_is_held_by_who_it_was_until_the_application_is_told(
+                UnknownMemberId("")
+            )
+        ),
     ),
     (
         an_answer_counts_wherever_the_position_is,
