@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -115,6 +116,21 @@ def test_standard_input_is_read_to_its_end(run: Run, monkeypatch: pytest.MonkeyP
     assert sum(delivery["count"] for delivery in sent) == 3
     _, out, _ = run("consume", "cli-stdin", "-e", "-f", "%o:%k:%s\\n")
     assert out == "0:same:first\n1:same:second\n2:same:without end\n"
+
+
+def test_lines_without_a_key_go_to_each_partition_in_turn(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "cli-turns", "-p", "3")
+    for acks, offset in (("all", 0), ("0", -1)):
+        file = lines(tmp_path / "in", *"abcdef")
+        code, out, _ = run("produce", "cli-turns", file, "--acks", acks, "--json")
+        assert code == 0
+        assert [json.loads(line) for line in out.splitlines()] == [
+            {"topic": "cli-turns", "partition": number, "offset": offset, "count": 2}
+            for number in range(3)
+        ]
+    for number, expected in enumerate(["adad", "bebe", "cfcf"]):
+        _, out, _ = run("consume", "cli-turns", "-p", str(number), "-n", "4", "-f", "%s")
+        assert out == expected
 
 
 @pytest.fixture(scope="module")
@@ -240,10 +256,13 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
 
 
 def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "cli-y", "-p", "1")
     missing = str(tmp_path / "missing")
+    small = lines(tmp_path / "small", "x")
     failures: list[tuple[list[str], str]] = [
         (["consume", "cli-nowhere"], "topic cli-nowhere does not exist"),
         (["produce", "cli-x", missing], f"{missing}: no such file or directory"),
+        (["produce", "cli-y", small, "-p", "9"], "topic cli-y has no partition 9: it has 1"),
         (
             ["topic", "list", "-b", "127.0.0.1:1"],
             "127.0.0.1:1 cannot be reached: connection refused",
@@ -251,6 +270,15 @@ def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> 
     ]
     for arguments, sentence in failures:
         assert run(*arguments) == (1, "", f"semel: {sentence}\n")
+
+
+def test_a_line_that_is_too_long_for_its_topic_is_refused(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "cli-long", "-p", "1", "-c", "max.message.bytes=1000")
+    code, out, err = run("produce", "cli-long", lines(tmp_path / "in", "x" * 2_000))
+    assert (code, out) == (1, "")
+    assert re.fullmatch(
+        r"semel: cli-long-0: a batch of 20\d\d bytes is larger than the topic takes\n", err
+    )
 
 
 @pytest.mark.parametrize(

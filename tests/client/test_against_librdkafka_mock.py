@@ -13,11 +13,11 @@ from semel.client.cluster import Cluster
 from semel.client.consumer import Consumer
 from semel.client.offsets import beginnings_of, ends_of
 from semel.client.partitioner import partition_of
-from semel.client.producer import Producer
 from semel.errors import UnsupportedVersion
 from semel.records.compression import Compression
 from semel.records.records import Record
 from semel.types import TopicPartition
+from support.sending import send
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_records_go_round_over_several_leaders(mock_servers: str) -> None:
         async with Cluster(parse_bootstrap_servers(mock_servers)) as cluster:
             for compression in Compression:
                 part = records[compression::5]
-                await Producer(cluster, compression=compression).send("round", part)
+                await send(mock_servers, "round", part, compression=compression)
             return await read_all(cluster, "round")
 
     read = asyncio.run(scenario())
@@ -72,9 +72,8 @@ def test_records_go_round_over_several_leaders(mock_servers: str) -> None:
 
 def test_librdkafka_reads_what_we_write(mock_servers: str) -> None:
     async def scenario() -> None:
-        async with Cluster(parse_bootstrap_servers(mock_servers)) as cluster:
-            records = [Record(b"k", b"%d" % i, 1000, (("h", None),)) for i in range(100)]
-            await Producer(cluster, compression=Compression.LZ4).send("written", records, 1)
+        records = [Record(b"k", b"%d" % i, 1000, (("h", None),)) for i in range(100)]
+        await send(mock_servers, "written", records, 1, compression=Compression.LZ4)
 
     asyncio.run(scenario())
     consumer = ConfluentConsumer(

@@ -12,21 +12,19 @@ from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
 from semel.client.consumer import Consumer
 from semel.client.offsets import beginnings_of, ends_of, offsets_at, offsets_at_or_end
-from semel.client.producer import ACKS_NONE, Delivery, Producer
+from semel.client.producing.asynchronous import AsyncProducer
 from semel.errors import (
-    ConfigError,
     GroupIdNotFound,
     InvalidPartitions,
-    MessageTooLarge,
     NetworkException,
     OffsetOutOfRange,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from semel.records.compression import Compression
 from semel.records.records import Record
 from semel.testing import Broker
 from semel.types import TopicPartition
+from support.sending import send
 
 T = TypeVar("T")
 
@@ -92,68 +90,13 @@ def test_offsets_are_found_by_place_and_by_time(semel_broker: Broker) -> None:
 
     async def scenario(cluster: Cluster) -> None:
         await admin.create(cluster, ["times"], partition_count=1)
-        for i in range(5):
-            await Producer(cluster).send("times", [Record(None, b"", 1000 * i)])
+        times = [Record(None, b"", 1000 * i) for i in range(5)]
+        await send(semel_broker.bootstrap_servers, "times", times)
         assert await beginnings_of(cluster, [place]) == {place: 0}
         assert await ends_of(cluster, [place]) == {place: 5}
         assert await offsets_at(cluster, {place: 2500}) == {place: 3}
         assert await offsets_at(cluster, {place: 9000}) == {place: -1}
         assert await offsets_at_or_end(cluster, [place], 9000) == {place: 5}
-
-    with_cluster(semel_broker, scenario)
-
-
-def test_large_sends_are_cut_into_batches_in_order(semel_broker: Broker) -> None:
-    place = TopicPartition("large", 0)
-
-    async def scenario(cluster: Cluster) -> tuple[list[Delivery], list[bytes | None]]:
-        await admin.create(cluster, ["large"], partition_count=1)
-        producer = Producer(cluster, batch_size_max=10_000)
-        records = [Record(None, b"%05d" % i + b"." * 500, 0) for i in range(200)]
-        deliveries = await producer.send("large", records)
-        return deliveries, await values_from(cluster, place, 200)
-
-    deliveries, values = with_cluster(semel_broker, scenario)
-    assert len(deliveries) > 5
-    assert [delivery.base_offset for delivery in deliveries] == [
-        sum(earlier.record_count for earlier in deliveries[:index])
-        for index in range(len(deliveries))
-    ]
-    assert [int((value or b"")[:5]) for value in values] == list(range(200))
-
-
-def test_records_without_key_take_turns_and_no_answer_is_waited_for_with_acks_0(
-    semel_broker: Broker,
-) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await admin.create(cluster, ["turns"], partition_count=3)
-        # Without an answer nobody learns that a leader was not ready yet.
-        await ends_of(cluster, [TopicPartition("turns", number) for number in range(3)])
-        producer = Producer(cluster, acks=ACKS_NONE, is_idempotent=False)
-        sent = await producer.send("turns", [Record(None, b"x", 0)] * 9)
-        assert sorted((d.partition.partition, d.record_count) for d in sent) == [
-            (0, 3),
-            (1, 3),
-            (2, 3),
-        ]
-        assert {delivery.base_offset for delivery in sent} == {-1}
-        for number in range(3):
-            values = await values_from(cluster, TopicPartition("turns", number), 3)
-            assert values == [b"x"] * 3
-
-    with_cluster(semel_broker, scenario)
-
-
-def test_what_cannot_be_sent_is_refused_in_words(semel_broker: Broker) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await admin.create(cluster, ["refused"], partition_count=1)
-        producer = Producer(cluster)
-        with pytest.raises(UnknownTopicOrPartition, match="no partition 5: it has 1"):
-            await producer.send("refused", [Record(None, b"", 0)], 5)
-        with pytest.raises(MessageTooLarge, match="larger than the topic takes"):
-            await producer.send("refused", [Record(None, bytes(5_000_000), 0)])
-        with pytest.raises(ConfigError):
-            Producer(cluster, acks=1, is_idempotent=True)
 
     with_cluster(semel_broker, scenario)
 
@@ -173,15 +116,16 @@ def test_a_follower_gets_what_is_written_while_it_waits(semel_broker: Broker) ->
 
     async def scenario(cluster: Cluster) -> list[bytes | None]:
         await admin.create(cluster, ["followed"], partition_count=1)
-        # Of its own, since a broker answers the requests of a connection in order.
-        async with Cluster(parse_bootstrap_servers(semel_broker.bootstrap_servers)) as writing:
-            producer = Producer(writing, compression=Compression.ZSTD)
-            seen: list[bytes | None] = []
-            async with Consumer(cluster, {place: 0}, wait_ms_max=20_000) as consumer:
-                for i in range(5):
-                    await producer.send("followed", [Record(None, b"%d" % i, 0)])
-                    seen += (record.value for record in (await anext(consumer)).records)
-            return seen
+        servers = semel_broker.bootstrap_servers
+        seen: list[bytes | None] = []
+        async with (
+            AsyncProducer(servers, compression="zstd") as producer,
+            Consumer(cluster, {place: 0}, wait_ms_max=20_000) as consumer,
+        ):
+            for i in range(5):
+                await (await producer.send("followed", b"%d" % i))
+                seen += (record.value for record in (await anext(consumer)).records)
+        return seen
 
     assert with_cluster(semel_broker, scenario) == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -211,14 +155,13 @@ def test_a_producer_and_a_follower_outlive_kills_of_the_broker(tmp_path: Path) -
 
         async def scenario(cluster: Cluster) -> list[bytes | None]:
             seen: list[bytes | None] = []
-            async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as writing:
-                producer = Producer(writing)
-                await producer.send("t", [Record(None, b"0", 0)])
+            async with AsyncProducer(broker.bootstrap_servers) as producer:
+                await (await producer.send("t", b"0"))
                 async with Consumer(cluster, {place: 0}) as consumer:
                     for i in range(1, 4):
                         broker.kill()
                         broker.start()
-                        await producer.send("t", [Record(None, b"%d" % i, 0)])
+                        await (await producer.send("t", b"%d" % i))
                     async for chunk in consumer:
                         seen += (record.value for record in chunk.records)
                         if len(seen) == 4:

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from semel.client.identity import Identity
-from semel.client.producer import Delivery
 from semel.client.session import TransactionalSession
+from semel.client.writer import Delivery
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction
 from semel.spark.marker import Verdict

@@ -1,7 +1,8 @@
 """`semel produce`: one record per line of standard input or of files."""
 
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -13,13 +14,17 @@ from semel.cli.output import say, say_json
 from semel.cli.pairs import parse_pairs
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.cluster import Cluster
-from semel.client.producer import ACKS_ALL, ACKS_NONE, Delivery, Producer
+from semel.client.partitioner import partition_of
+from semel.client.producing.asynchronous import AsyncProducer
+from semel.client.producing.sent import Delivered
+from semel.client.producing.settings import ACKS_ALL, parse_acks
 from semel.errors import ConfigError
-from semel.records.compression import Compression
 from semel.records.records import Record, RecordHeader
 from semel.world import SystemClock
 
-_ACKS = {"all": ACKS_ALL, "-1": ACKS_ALL, "1": 1, "0": ACKS_NONE}
+_BATCH_SIZE_MAX = 900_000
+_UNKNOWN = -1
+"""The offset where no answer was wanted."""
 
 
 class CompressionName(Enum):
@@ -71,8 +76,7 @@ def produce(
     """Send one record per line of standard input, or of FILES."""
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key and --key-delimiter exclude each other")
-    if acks not in _ACKS:
-        raise ConfigError(f"{acks!r} is not a value of --acks: give all, 1 or 0")
+    needed_acks = parse_acks(acks)
     make = _RecordMaker(
         key=None if key is None else key.encode(),
         key_delimiter=None if key_delimiter is None else key_delimiter.encode(),
@@ -84,18 +88,55 @@ def produce(
     report = _Report(topic, as_json=target.as_json, at_once=not files and sys.stdin.isatty())
 
     async def work(cluster: Cluster) -> None:
-        producer = Producer(
-            cluster,
-            acks=_ACKS[acks],
-            compression=Compression[compression.name],
-            is_idempotent=idempotent and _ACKS[acks] == ACKS_ALL,
-        )
-        async for some in lines:
-            report.add(await producer.send(topic, make.records(some), partition))
+        async with AsyncProducer(
+            target.bootstrap_server,
+            acks=needed_acks,
+            compression=compression.value,
+            enable_idempotence=idempotent and needed_acks == ACKS_ALL,
+            partitioner=_ByKeyOrInTurn(),
+            batch_size_max=_BATCH_SIZE_MAX,
+            delivery_timeout_ms=target.timeout_ms,
+            block_timeout_ms=target.timeout_ms,
+        ) as producer:
+            async for some in lines:
+                # That there is no such topic is said sooner than a producer loses patience.
+                await cluster.topic_to_write(topic)
+                report.add(await _send(producer, topic, make.records(some), partition))
 
     target.run(work)
     report.finish()
     return 0
+
+
+async def _send(
+    producer: AsyncProducer, topic: str, records: list[Record], partition: int | None
+) -> list[Delivered]:
+    sent = [
+        await producer.send(
+            topic,
+            record.value,
+            record.key,
+            headers=record.headers,
+            timestamp_ms=record.timestamp_ms,
+            partition=partition,
+        )
+        for record in records
+    ]
+    await producer.flush()
+    return [each.outcome() for each in sent]
+
+
+class _ByKeyOrInTurn:
+    """Records without a key go to each partition in turn, so that a few lines show all of them."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
+        if key is not None:
+            return partition_of(key, partition_count)
+        self._next += 1
+        return (self._next - 1) % partition_count
 
 
 class _RecordMaker:
@@ -137,22 +178,16 @@ class _Report:
         self._counts: Counter[int] = Counter()
         self._first_offsets: dict[int, int] = {}
 
-    def add(self, deliveries: list[Delivery]) -> None:
-        for delivery in deliveries:
-            number, offset = delivery.partition.partition, delivery.base_offset
+    def add(self, delivered: Iterable[Delivered]) -> None:
+        for number, offset, count in _runs(delivered):
             if self._as_json:
                 say_json(
-                    {
-                        "topic": self._topic,
-                        "partition": number,
-                        "offset": offset,
-                        "count": delivery.record_count,
-                    }
+                    {"topic": self._topic, "partition": number, "offset": offset, "count": count}
                 )
             elif self._at_once:
-                self._say(number, offset, delivery.record_count)
+                self._say(number, offset, count)
             else:
-                self._counts[number] += delivery.record_count
+                self._counts[number] += count
                 self._first_offsets.setdefault(number, offset)
 
     def finish(self) -> None:
@@ -163,3 +198,17 @@ class _Report:
         noun = "record" if count == 1 else "records"
         place = f"from offset {offset}" if offset >= 0 else "unconfirmed"
         say(f"{count} {noun} to {self._topic} partition {number}, {place}")
+
+
+def _runs(delivered: Iterable[Delivered]) -> Iterator[tuple[int, int, int]]:
+    """Partition, first offset and count of records that were stored next to each other."""
+    by_partition: dict[int, list[int]] = defaultdict(list)
+    for each in delivered:
+        by_partition[each.partition].append(each.offset)
+    for number, offsets in by_partition.items():
+        first = 0
+        for index in range(1, len(offsets) + 1):
+            is_next = index < len(offsets) and offsets[index] in (_UNKNOWN, offsets[index - 1] + 1)
+            if not is_next:
+                yield number, offsets[first], index - first
+                first = index

@@ -11,8 +11,7 @@ from semel.client.connection import IMPLICIT_PARTITIONS
 from semel.client.coordination import Coordination, GroupMetadata, GroupOffset
 from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import OutcomeUnknown, judging_coordinator, judging_writes
-from semel.client.producer import Delivery
-from semel.client.writer import BatchWriter
+from semel.client.writer import BatchWriter, Delivery
 from semel.errors import InvalidTransactionState, RequestError
 from semel.types import Buffer, TopicPartition
 

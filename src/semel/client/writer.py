@@ -13,10 +13,10 @@ from typing import NamedTuple
 from semel.client.cluster import Cluster
 from semel.client.identity import Identity
 from semel.client.link import Pending
-from semel.client.producer import ACKS_ALL, Delivery
-from semel.client.refusal import raise_for
+from semel.client.producing.requests import error_of
+from semel.client.producing.settings import ACKS_ALL
 from semel.client.together import together
-from semel.errors import MessageTooLarge, ProtocolError, RequestError
+from semel.errors import ProtocolError, RequestError
 from semel.records.batch import read_header, with_producer
 from semel.types import SEQUENCE_COUNT, Buffer, TopicPartition
 from semel.wire.messages import produce
@@ -24,6 +24,15 @@ from semel.wire.messages import produce
 _IN_FLIGHT_MAX = 5
 _REQUEST_SIZE_MAX = 8 * 1024 * 1024
 _PAUSE_S = 0.1
+
+
+class Delivery(NamedTuple):
+    """Records that were stored next to each other."""
+
+    partition: TopicPartition
+    base_offset: int
+    """-1 where the broker has forgotten the place of a retry."""
+    record_count: int
 
 
 class _Sending(NamedTuple):
@@ -130,9 +139,8 @@ class BatchWriter:
                 place = TopicPartition(topic.name, answer.index)
                 if place not in self._waiting:
                     raise ProtocolError(f"the reply to Produce speaks of {place}")
-                try:
-                    _refuse(place, answer, self._waiting[place][0])
-                except RequestError as error:
+                error = error_of(answer, place, len(self._waiting[place][0].content))
+                if error is not None:
                     refused = refused or error
                     continue
                 batch = self._waiting[place].popleft()
@@ -141,13 +149,3 @@ class BatchWriter:
                 self._deliveries.append(Delivery(place, answer.base_offset, batch.record_count))
         if refused is not None:
             raise refused
-
-
-def _refuse(
-    place: TopicPartition, answer: produce.PartitionProduceResponse, batch: _Sending
-) -> None:
-    if answer.error_code == MessageTooLarge.code:
-        raise MessageTooLarge(
-            f"{place}: a batch of {len(batch.content)} bytes is larger than the topic takes"
-        )
-    raise_for(answer.error_code, f"{place}", answer.error_message)

@@ -13,12 +13,12 @@ from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
 from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.client.offsets import Isolation
-from semel.client.producer import Producer
 from semel.errors import RequestTimedOut
 from semel.records.records import Record
 from semel.testing import Broker
 from semel.types import TopicPartition
 from semel.wire.messages import delete_records
+from support.sending import send
 
 T = TypeVar("T")
 
@@ -34,10 +34,10 @@ def with_cluster(
     return asyncio.run(connected())
 
 
-async def filled(cluster: Cluster, topic: str, count: int) -> TopicPartition:
+async def filled(broker: Broker, cluster: Cluster, topic: str, count: int) -> TopicPartition:
     await admin.create(cluster, [topic], partition_count=1)
-    producer = Producer(cluster, batch_size_max=400)
-    await producer.send(topic, [Record(None, b"%d" % i, i) for i in range(count)])
+    records = [Record(None, b"%d" % i, i) for i in range(count)]
+    await send(broker.bootstrap_servers, topic, records, batch_size_max=400)
     return TopicPartition(topic, 0)
 
 
@@ -66,7 +66,7 @@ def test_a_range_is_what_lies_between_its_offsets(
     semel_broker: Broker, start: int, end: int
 ) -> None:
     async def scenario(cluster: Cluster) -> list[int]:
-        place = await filled(cluster, f"range-{start}-{end}", 100)
+        place = await filled(semel_broker, cluster, f"range-{start}-{end}", 100)
         return await offsets_in(cluster, place, start, end)
 
     assert with_cluster(semel_broker, scenario) == list(range(start, end))
@@ -74,7 +74,7 @@ def test_a_range_is_what_lies_between_its_offsets(
 
 def test_regions_tell_where_the_range_goes_on(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> None:
-        place = await filled(cluster, "regions", 100)
+        place = await filled(semel_broker, cluster, "regions", 100)
         position = 0
         async for region in fetch_regions(cluster, place, 0, 100, fetch_size_max=1000):
             assert region.start_offset == position
@@ -86,7 +86,7 @@ def test_regions_tell_where_the_range_goes_on(semel_broker: Broker) -> None:
 
 def test_what_retention_removed_is_said_or_passed_over(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> None:
-        place = await filled(cluster, "removed", 100)
+        place = await filled(semel_broker, cluster, "removed", 100)
         await remove_before(cluster, place, 40)
         with pytest.raises(RecordsLost, match="offset 10 is not in removed-0, which has 40 to 100"):
             await offsets_in(cluster, place, 10, 100)
@@ -97,7 +97,7 @@ def test_what_retention_removed_is_said_or_passed_over(semel_broker: Broker) -> 
 
 def test_an_offset_that_the_log_never_reached_is_said_or_passed_over(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> None:
-        place = await filled(cluster, "beyond", 10)
+        place = await filled(semel_broker, cluster, "beyond", 10)
         with pytest.raises(RecordsLost, match="cut or remade") as lost:
             await offsets_in(cluster, place, 50, 60)
         copy = pickle.loads(pickle.dumps(lost.value))
@@ -110,7 +110,7 @@ def test_an_offset_that_the_log_never_reached_is_said_or_passed_over(semel_broke
 
 def test_a_range_that_is_never_filled_ends_in_an_error(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> None:
-        place = await filled(cluster, "short", 5)
+        place = await filled(semel_broker, cluster, "short", 5)
         with pytest.raises(RequestTimedOut, match="nothing is to be read at offset 5"):
             await offsets_in(cluster, place, 0, 6)
 
@@ -121,7 +121,7 @@ def test_a_range_goes_on_over_a_killed_broker(tmp_path: Path) -> None:
     with Broker(data=tmp_path / "data") as broker:
 
         async def scenario(cluster: Cluster) -> list[int]:
-            place = await filled(cluster, "kills", 100)
+            place = await filled(broker, cluster, "kills", 100)
             found: list[int] = []
             async for region in fetch_regions(cluster, place, 0, 100, fetch_size_max=1000):
                 found += region.decode().column("offset").to_pylist()
@@ -134,7 +134,7 @@ def test_a_range_goes_on_over_a_killed_broker(tmp_path: Path) -> None:
 
 def test_isolation_is_the_readers_choice(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> list[int]:
-        place = await filled(cluster, "isolation", 10)
+        place = await filled(semel_broker, cluster, "isolation", 10)
         found: list[int] = []
         async for region in fetch_regions(
             cluster, place, 0, 10, isolation=Isolation.READ_UNCOMMITTED

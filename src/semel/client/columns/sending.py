@@ -14,9 +14,8 @@ from semel.client.columns.murmur import partitions_of
 from semel.client.columns.rows import rows_from
 from semel.client.columns.schema import FIELDS
 from semel.client.coordination import new_producer_id
-from semel.client.producer import Delivery
 from semel.client.session import TransactionalSession
-from semel.client.writer import BatchWriter
+from semel.client.writer import BatchWriter, Delivery
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.types import TopicPartition

@@ -11,7 +11,7 @@ from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
 from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
 from semel.client.offsets import Isolation
-from semel.client.producer import Delivery
+from semel.client.writer import Delivery
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 

@@ -39,7 +39,7 @@ def answers_of(request: Request, reply: produce.ProduceResponse) -> list[Answer]
             raise ProtocolError(f"the reply to Produce says nothing of {batch.place}")
         found.append(
             Answer(
-                _error_of(answer, batch.place, batch.size),
+                error_of(answer, batch.place, batch.size),
                 answer.base_offset,
                 answer.log_append_time_ms,
                 answer.log_start_offset,
@@ -48,7 +48,7 @@ def answers_of(request: Request, reply: produce.ProduceResponse) -> list[Answer]
     return found
 
 
-def _error_of(
+def error_of(
     answer: produce.PartitionProduceResponse, place: TopicPartition, size: int
 ) -> RequestError | None:
     if answer.error_code == NONE:
