@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import semel
-from semel.errors import ConfigError, NotInOrder
+from semel.errors import ConfigError, NotInOrder, OffsetOutOfRange
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
@@ -138,6 +138,39 @@ def test_a_callback_may_seek_and_commit(servers: str, topic: str) -> None:
     asyncio.run(work())
 
 
+def test_whoever_is_interrupted_while_records_are_opened_gets_them_again(
+    servers: str, topic: str
+) -> None:
+    topics.fill(servers, topic, [b"0", b"1", b"2"], 0)
+    interruptions = [KeyboardInterrupt()]
+
+    def open_value(value: bytes) -> int:
+        if value == b"1" and interruptions:
+            raise interruptions.pop()
+        return int(value)
+
+    with semel.Consumer(servers, value_deserializer=open_value) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(30_000)
+        assert [record.value for record in consumer.poll(30_000)] == [0, 1, 2]
+
+
+def test_an_asynchronous_consumer_that_is_closed_opens_no_connections(
+    servers: str, topic: str
+) -> None:
+    async def work() -> None:
+        async with semel.AsyncConsumer(servers, topic) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+        for late in (consumer.lag(), consumer.committed(), consumer.commit()):
+            with pytest.raises(NotInOrder, match="closed"):
+                await late
+        with pytest.raises(NotInOrder, match="closed"):
+            consumer.commit_later()
+
+    asyncio.run(work())
+
+
 def test_mistakes_are_named(servers: str, topic: str) -> None:
     for options, message in [
         ({"assignor": "magic"}, "magic"),
@@ -161,8 +194,13 @@ def test_mistakes_are_named(servers: str, topic: str) -> None:
         with pytest.raises(NotInOrder, match="without a group"):
             consumer.commit()
         consumer.assign([TopicPartition(topic, 0)])
-    with pytest.raises(NotInOrder, match="closed"):
-        consumer.poll(0)
+        with pytest.raises(ConfigError, match="max_records is 0"):
+            consumer.poll(0, 0)
+        with pytest.raises(OffsetOutOfRange, match="-5"):
+            consumer.seek(TopicPartition(topic, 0), -5)
+    for late in (lambda: consumer.poll(0), consumer.lag, lambda: consumer.seek_to_time(0)):
+        with pytest.raises(NotInOrder, match="closed"):
+            late()
     consumer.close()
     with semel.Consumer(servers, topic) as consumer:
         consumer.subscribe(topic)

@@ -370,6 +370,32 @@ def test_a_record_that_cannot_be_opened_waits_until_it_is_passed_by(
     run(work())
 
 
+def test_a_record_is_not_lost_to_whoever_stops_waiting_for_it(servers: str, topic: str) -> None:
+    count = 20
+    for number in range(count):
+        topics.fill(servers, topic, [str(number).encode()], 0)
+
+    async def work() -> None:
+        # Each record is a chunk of its own, behind which there is room for more.
+        async with AsyncConsumer(servers, partition_size_max=1) as consumer:
+            consumer.assign([TopicPartition(topic, 0)])
+
+            async def take() -> None:
+                seen.append(int((await anext(consumer)).value))
+
+            seen: list[int] = []
+            while len(seen) < count:
+                hasty = asyncio.ensure_future(take())
+                await asyncio.sleep(0)
+                hasty.cancel()
+                await asyncio.wait([hasty])
+                if len(seen) < count:
+                    await take()
+            assert seen == [*range(count)]
+
+    run(work())
+
+
 def test_little_is_fetched_ahead_of_one_who_is_slow(servers: str, topic: str) -> None:
     count = 400
     for partition in (0, 1):

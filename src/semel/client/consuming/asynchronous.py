@@ -108,8 +108,8 @@ class AsyncConsumer:
         `on_revoked` while the partitions are still its own, `on_lost` (or `on_revoked` if there
         is none) when they may be another's already, `on_assigned` before their first record.
         """
-        self._callbacks = Callbacks(on_assigned, on_revoked, on_lost)
         await self._engine.subscribe({topics} if isinstance(topics, str) else topics)
+        self._callbacks = Callbacks(on_assigned, on_revoked, on_lost)
 
     async def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
@@ -127,7 +127,7 @@ class AsyncConsumer:
 
     async def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
         """The next records, as soon as there are any; none if there are none in time."""
-        count_max = self._settings.max_poll_records if max_records is None else max_records
+        count_max = self._settings.count_max(max_records)
         engine = self._engine
         # Who polls again and again leaves the loop some time for what goes on behind.
         await asyncio.sleep(0)
@@ -141,7 +141,7 @@ class AsyncConsumer:
         columns: Collection[str] | None = None,
     ) -> "pa.RecordBatch":
         """As `poll`, as an Arrow batch with the columns of `semel.read`; it may have no rows."""
-        count_max = self._settings.max_poll_records if max_records is None else max_records
+        count_max = self._settings.count_max(max_records)
         chosen = columns_or_all(columns)
         engine = self._engine
         await asyncio.sleep(0)
@@ -176,12 +176,13 @@ class AsyncConsumer:
         """The next record, waited for without end; the ones before it count as done."""
         engine = self._engine
         positions = engine.positions
-        taken = engine.take_at_once(lambda: positions.take(1))
-        if not taken or positions.has_room_news:
+        if positions.has_room_news:
+            # Before a record is taken, which would be lost if the caller were cancelled here.
             await asyncio.sleep(0)
-            if positions.has_room_news:
-                engine.pump()
+            engine.pump()
+        taken = engine.take_at_once(lambda: positions.take(1))
         if not taken:
+            await asyncio.sleep(0)
             taken = await self._serve(lambda: positions.take(1))
         return self._delivery.opened(positions, taken)[0]
 
@@ -217,8 +218,7 @@ class AsyncConsumer:
 
     async def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or what was handed out; CommitFailed if it was shut out."""
-        commits = self._engine.commits
-        await commits.commit(commits.offsets(offsets))
+        await self._engine.commit(offsets)
 
     def commit_later(
         self,

@@ -115,9 +115,9 @@ class Consumer:
         `on_revoked` while the partitions are still its own, `on_lost` (or `on_revoked` if there
         is none) when they may be another's already, `on_assigned` before their first record.
         """
-        self._callbacks = Callbacks(on_assigned, on_revoked, on_lost)
         names = {topics} if isinstance(topics, str) else topics
         self._call(lambda engine: engine.subscribe(names))
+        self._callbacks = Callbacks(on_assigned, on_revoked, on_lost)
 
     def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
@@ -134,7 +134,7 @@ class Consumer:
 
     def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
         """The next records, as soon as there are any; none if there are none in time."""
-        count_max = self._settings.max_poll_records if max_records is None else max_records
+        count_max = self._settings.count_max(max_records)
         positions = self._engine.positions
         taken = self._serve(lambda: positions.take(count_max), timeout_ms)
         return self._opened(taken)
@@ -146,7 +146,7 @@ class Consumer:
         columns: Collection[str] | None = None,
     ) -> "pa.RecordBatch":
         """As `poll`, as an Arrow batch with the columns of `semel.read`; it may have no rows."""
-        count_max = self._settings.max_poll_records if max_records is None else max_records
+        count_max = self._settings.count_max(max_records)
         chosen = columns_or_all(columns)
         positions = self._engine.positions
         return as_one(
@@ -230,7 +230,7 @@ class Consumer:
 
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit these offsets, or what was handed out; CommitFailed if it was shut out."""
-        self._call(lambda engine: engine.commits.commit(engine.commits.offsets(offsets)))
+        self._call(lambda engine: engine.commit(offsets))
 
     def commit_later(
         self,

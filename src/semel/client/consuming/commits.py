@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextlib import suppress
 from typing import Any
 
 from semel.client.consuming.actions import NOBODY, Identity
@@ -12,9 +11,11 @@ from semel.client.consuming.positions import Position, Positions
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.consuming.settings import ConsumerSettings
 from semel.errors import (
+    FencedInstanceId,
     IllegalGeneration,
     RebalanceInProgress,
     RequestError,
+    RequestTimedOut,
     SemelError,
     UnknownMemberId,
 )
@@ -22,6 +23,9 @@ from semel.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
 OnDone = Callable[[Offsets, SemelError | None], object]
+
+_OF_MEMBERS = (FencedInstanceId, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+"""What tells of the member; any other refusal tells of the commit only."""
 
 
 class Commits:
@@ -31,11 +35,13 @@ class Commits:
         positions: Positions,
         settings: ConsumerSettings,
         attendance: Callable[[], Attendance | None],
+        report: Callable[[SemelError], object],
     ) -> None:
         self._coordination = coordination
         self._positions = positions
         self._settings = settings
         self._attendance = attendance
+        self._report = report
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
         self._automatic_last: dict[TopicPartition, Position] = {}
@@ -52,16 +58,19 @@ class Commits:
         self, offsets: Mapping[TopicPartition, Position], timeout_ms: int | None = None
     ) -> None:
         """Later ones wait for earlier ones, so that the last one asked for holds."""
-        async with self._turn:
-            if not offsets:
-                return
-            identity = self._identity()
-            try:
-                await self._coordination.commit(
-                    offsets, identity, timeout_ms or self._settings.block_timeout_ms
-                )
-            except RequestError as error:
-                raise self._judged(identity, error) from error
+        if not offsets:
+            return
+        timeout_ms = timeout_ms or self._settings.block_timeout_ms
+        # Taken before it waits: in a later generation another may have the partitions, and this
+        # member would be believed all the same.
+        identity = self._identity()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._turn:
+                await self._coordination.commit(offsets, identity, timeout_ms)
+        except TimeoutError:
+            raise RequestTimedOut(f"earlier commits took all of {timeout_ms} ms") from None
+        except RequestError as error:
+            raise self._judged(identity, error) from error
 
     def later(
         self, offsets: Mapping[TopicPartition, Position], on_done: OnDone | None
@@ -115,9 +124,12 @@ class Commits:
                 self._automatic_last.get(each) != offsets[each] for each in offsets
             ):
                 # What is refused is committed the next time, or by whoever has it then.
-                with suppress(SemelError):
+                try:
                     await self.commit(offsets, self._settings.request_timeout_ms)
                     self._automatic_last |= offsets
+                except SemelError as error:
+                    if _is_for_good(error):
+                        self._report(error)
 
         return work()
 
@@ -142,6 +154,15 @@ class Commits:
         if is_refused_as_member and not attendance.membership.is_settled(identity):
             # It speaks as whom it was before the rebalance that is under way.
             return RebalanceInProgress(f"the group rebalances: {error}")
-        attendance.membership.beaten(identity, error)
-        attendance.wake()
+        if isinstance(error, _OF_MEMBERS):
+            attendance.membership.beaten(identity, error)
+            attendance.wake()
         return CommitFailed(str(error)) if is_refused_as_member else error
+
+
+def _is_for_good(error: SemelError) -> bool:
+    return (
+        isinstance(error, RequestError)
+        and not error.retriable
+        and not isinstance(error, _OF_MEMBERS)
+    )

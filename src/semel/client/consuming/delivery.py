@@ -35,6 +35,10 @@ class Delivery:
                 raise UndeliverableRecord(
                     record.topic, record.partition, record.offset, error
                 ) from error
+            except BaseException:
+                # Whoever is interrupted has got none of them.
+                positions.hand_back(records)
+                raise
         return opened
 
     def _open(self, record: Record) -> Record:

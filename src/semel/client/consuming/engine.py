@@ -67,16 +67,13 @@ class Engine:
         self._late_commits: set[asyncio.Task[None]] = set()
         self._attendance: Attendance | None = None
         self._attending: asyncio.Task[None] | None = None
-        self._coordination = (
-            Coordination(waiting, self._asking, settings.group, settings)
-            if settings.group is not None
-            else None
-        )
-        self._commits = (
-            Commits(self._coordination, self.positions, settings, lambda: self._attendance)
-            if self._coordination is not None
-            else None
-        )
+        self._coordination: Coordination | None = None
+        self._commits: Commits | None = None
+        if settings.group is not None:
+            self._coordination = Coordination(waiting, self._asking, settings.group, settings)
+            self._commits = Commits(
+                self._coordination, self.positions, settings, lambda: self._attendance, self._report
+            )
         self.seeking = Seeking(
             self._asking, self.positions, settings, self.pump, self._news, self.check_open
         )
@@ -299,7 +296,8 @@ class Engine:
             if tell is not None:
                 return tell
             if attendance.membership.fatal is not None:
-                raise attendance.membership.fatal
+                # Raised at every poll, it would add to its traceback for ever.
+                raise attendance.membership.fatal.with_traceback(None)
         if self._errors:
             raise self._errors.popleft()
         if self._commits is not None and self._commits.is_due:
@@ -314,7 +312,12 @@ class Engine:
             raise NotInOrder("a consumer without a group has nothing to commit to")
         return self._commits
 
+    async def commit(self, offsets: Offsets | None) -> None:
+        self.check_open()
+        await self.commits.commit(self.commits.offsets(offsets))
+
     def commit_later(self, offsets: Offsets | None, on_done: OnDone | None) -> None:
+        self.check_open()
         task = self._start(self.commits.later(self.commits.offsets(offsets), on_done))
         if task is not None:
             self._late_commits.add(task)
@@ -327,6 +330,7 @@ class Engine:
     async def committed(
         self, places: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, int]:
+        self.check_open()
         if self._coordination is None:
             raise NotInOrder("a consumer without a group has committed nothing")
         chosen = self.positions.places if places is None else places

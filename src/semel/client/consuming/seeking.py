@@ -8,7 +8,7 @@ from semel.client.consuming.positions import Positions, Want
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.offsets import ends_of, offsets_at_or_end
-from semel.errors import RequestTimedOut, UnknownTopicOrPartition
+from semel.errors import OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from semel.types import TopicPartition
 
 
@@ -43,7 +43,10 @@ class Seeking:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise RequestTimedOut("positions are not known in time") from None
+            waited_for = ", ".join(f"{place}" for place in sorted(places))
+            raise RequestTimedOut(
+                f"{waited_for}: no position within {self._settings.block_timeout_ms} ms"
+            ) from None
 
     def _are_located(self, places: Collection[TopicPartition]) -> bool:
         self._check_open()
@@ -68,6 +71,8 @@ class Seeking:
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         self._check_assigned([place])
+        if offset < 0:
+            raise OffsetOutOfRange(f"{place} has no offset {offset}")
         self._positions.seek(place, offset)
         self._pump()
 
@@ -81,6 +86,7 @@ class Seeking:
     async def seek_to_time(
         self, timestamp_ms: int, places: Collection[TopicPartition] | None
     ) -> None:
+        self._check_open()
         found = await offsets_at_or_end(
             self._cluster, self._chosen(places), timestamp_ms, self._settings.isolation
         )
@@ -95,6 +101,7 @@ class Seeking:
         self._pump()
 
     async def lag(self) -> dict[TopicPartition, int]:
+        self._check_open()
         ends = await ends_of(self._cluster, self._positions.places, self._settings.isolation)
         return {
             place: max(0, ends[place] - position.offset)

@@ -80,6 +80,14 @@ class ConsumerSettings(NamedTuple):
     backoff_first_ms: int = 50
     backoff_max_ms: int = 1_000
 
+    def count_max(self, max_records: int | None) -> int:
+        """How many records one poll may give, if it is told and if it is not."""
+        if max_records is None:
+            return self.max_poll_records
+        if max_records < 1:
+            raise ConfigError(f"max_records is {max_records}, and must be positive")
+        return max_records
+
 
 def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings:
     unknown = [name for name in options if name not in ConsumerOptions.__annotations__]
