@@ -103,6 +103,8 @@ class AsyncProducer:
     def _machine(self) -> Machinery:
         if self._machinery is None:
             raise NotInOrder("the producer is not started: use it with `async with`, or start it")
+        if self._running is not None and self._running.done():
+            raise NotInOrder("the producer is closed")
         return self._machinery
 
     async def send(
@@ -157,7 +159,7 @@ class AsyncProducer:
         except TimeoutError:
             raise RequestTimedOut(f"no room for a record of {topic}") from None
         if core.fatal is not None and core.transaction is None:
-            raise core.fatal
+            raise core.fatal.with_traceback(None)
 
     async def flush(self) -> None:
         """Return when everything sent before is stored or given up."""

@@ -172,7 +172,7 @@ class Producer:
                 if not self._room.wait_for(lambda: core.has_room or core.fatal, timeout_s):
                     raise RequestTimedOut(f"no room for a record of {topic}")
         if core.fatal is not None and core.transaction is None:
-            raise core.fatal
+            raise core.fatal.with_traceback(None)
 
     def flush(self) -> None:
         """Return when everything sent before is stored or given up."""

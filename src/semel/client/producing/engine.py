@@ -186,9 +186,7 @@ class Engine:
             pause_ms = _METADATA_PAUSE_MS
             try:
                 described = await self._cluster.describe(list(self._intake.queues))
-            except RequestError:
-                continue
-            except ProtocolError:
+            except (RequestError, ProtocolError):
                 continue
             self._learnt_at_ms = self._now_ms()
             with self.guard:
@@ -207,6 +205,8 @@ class Engine:
                     with self.guard:
                         self.core.fail(error)
                     return
+            except ProtocolError:
+                pass
             else:
                 with self.guard:
                     self.core.identify(identity)
