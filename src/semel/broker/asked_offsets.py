@@ -1,8 +1,11 @@
-"""The offsets that a request wants committed, in or outside of a transaction."""
+"""The offsets that a request wants committed, in or outside of a transaction, and its answers."""
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from semel.errors import UnknownTopicOrPartition
 from semel.groups.commands import OffsetToCommit
+from semel.types import TopicPartition
 from semel.wire.messages.offset_commit import OffsetCommitRequestTopic
 from semel.wire.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
@@ -10,9 +13,10 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def known_offsets(
-    broker: "Broker", topics: list[OffsetCommitRequestTopic] | list[TxnOffsetCommitRequestTopic]
-) -> tuple[OffsetToCommit, ...]:
+Topics = list[OffsetCommitRequestTopic] | list[TxnOffsetCommitRequestTopic]
+
+
+def known_offsets(broker: "Broker", topics: Topics) -> tuple[OffsetToCommit, ...]:
     """Those of partitions that exist; the others are refused one by one."""
     return tuple(
         OffsetToCommit(
@@ -26,6 +30,19 @@ def known_offsets(
         for partition in topic.partitions
         if _exists(broker, topic.name, partition.partition_index)
     )
+
+
+def answers(
+    topics: Topics, codes: Mapping[TopicPartition, int]
+) -> Iterator[tuple[str, list[tuple[int, int]]]]:
+    """Each topic with the numbers of its partitions and their codes, in the order asked."""
+    unknown = UnknownTopicOrPartition.code
+    for topic in topics:
+        indexes = (partition.partition_index for partition in topic.partitions)
+        yield (
+            topic.name,
+            [(index, codes.get(TopicPartition(topic.name, index), unknown)) for index in indexes],
+        )
 
 
 def _exists(broker: "Broker", topic_name: str, index: int) -> bool:

@@ -8,8 +8,8 @@ Answered when the offsets are durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import known_offsets
-from semel.errors import RequestError, UnknownTopicOrPartition
+from semel.broker.asked_offsets import answers, known_offsets
+from semel.errors import RequestError
 from semel.groups.commands import CommitOffsets, CommitReply
 from semel.types import GroupId, MemberId, TopicPartition
 from semel.wire.messages.offset_commit import (
@@ -44,19 +44,9 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
         OffsetCommitResponse(
             topics=[
                 OffsetCommitResponseTopic(
-                    topic.name,
-                    [
-                        OffsetCommitResponsePartition(
-                            partition.partition_index,
-                            codes.get(
-                                TopicPartition(topic.name, partition.partition_index),
-                                UnknownTopicOrPartition.code,
-                            ),
-                        )
-                        for partition in topic.partitions
-                    ],
+                    name, [OffsetCommitResponsePartition(*each) for each in partitions]
                 )
-                for topic in request.topics
+                for name, partitions in answers(request.topics, codes)
             ]
         ),
         position,

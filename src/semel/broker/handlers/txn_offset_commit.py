@@ -10,14 +10,13 @@ durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import known_offsets
+from semel.broker.asked_offsets import answers, known_offsets
 from semel.broker.transactional import dialect, in_words_of, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
     InvalidGroupId,
     JournalFull,
     RequestError,
-    UnknownTopicOrPartition,
 )
 from semel.groups.commands import CommitOffsets, OffsetToCommit
 from semel.lane.changes import offsets_topic
@@ -57,19 +56,9 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
     response = TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    TxnOffsetCommitResponsePartition(
-                        partition.partition_index,
-                        codes.get(
-                            TopicPartition(topic.name, partition.partition_index),
-                            UnknownTopicOrPartition.code,
-                        ),
-                    )
-                    for partition in topic.partitions
-                ],
+                name, [TxnOffsetCommitResponsePartition(*each) for each in partitions]
             )
-            for topic in request.topics
+            for name, partitions in answers(request.topics, codes)
         ]
     )
     return Answer(response, broker.lane.journal.end, durable=not is_taken)
