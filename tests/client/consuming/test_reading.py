@@ -387,8 +387,8 @@ def test_a_record_is_not_lost_to_whoever_stops_waiting_for_it(servers: str, topi
 
             seen: list[int] = []
             while len(seen) < count:
-                while not consumer._engine.positions.has_ready:
-                    await asyncio.sleep(0)
+                engine = consumer._engine
+                assert await engine.serve(lambda: engine.positions.has_ready, None)
                 hasty = asyncio.ensure_future(take())
                 await asyncio.sleep(0)
                 hasty.cancel()
