@@ -386,8 +386,8 @@ def test_a_record_is_not_lost_to_whoever_stops_waiting_for_it(servers: str, topi
                 seen.append(value)
 
             seen: list[int] = []
+            engine = consumer._engine
             while len(seen) < count:
-                engine = consumer._engine
                 assert await engine.serve(lambda: engine.positions.has_ready, None)
                 hasty = asyncio.ensure_future(take())
                 await asyncio.sleep(0)
