@@ -10,6 +10,7 @@ from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.spark import data_loss
 from semel.spark.offsets import OffsetRange
 from semel.spark.source_settings import SourceSettings
+from semel.spark.worker_process import settle
 
 # Spark's own readers cut at ten thousand rows; larger batches cost less per row, and some tens
 # of thousands of common records still fit into a processor's cache.
@@ -26,6 +27,7 @@ class RangePartition(InputPartition):
 
 
 def read_range(settings: SourceSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    settle()
     try:
         yield from _read(settings, wanted)
     except RecordsLost as lost:

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from semel.errors import SemelError
 from semel.spark.marker import NO_QUERY, Marker
 from semel.spark.rows import Encoder, Place
+from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -56,6 +57,7 @@ def origin_of(context: TaskContext) -> Origin:
 
 
 def encode_task(place: Place, size_max: int, batches: Iterable[pa.RecordBatch]) -> EncodedRows:
+    settle()
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     encoder = Encoder(place, SystemClock().now_ms(), context.partitionId())

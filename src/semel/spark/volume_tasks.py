@@ -18,6 +18,7 @@ from semel.client.session import TransactionalSession
 from semel.errors import SemelError
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
+from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -55,6 +56,7 @@ class Encoding(NamedTuple):
     """Of the second stage."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
         firsts = self._first_owners()
@@ -85,6 +87,7 @@ class Writing(NamedTuple):
     identity: Identity
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
         if context.attemptNumber() > 0:

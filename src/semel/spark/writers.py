@@ -22,6 +22,7 @@ from semel.spark.rows import Place, check_columns
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import placed
 from semel.spark.task import EncodedRows, check_size, encode_task
+from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemRandomness
 
@@ -47,6 +48,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return encode_task(self._place, self._settings.encoded_size_max, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        settle()
         tasks = _all_tasks(messages, self._settings.encoded_size_max)
         if not tasks:
             # Without a task there is neither a row nor a word on whose batch it is.
