@@ -79,6 +79,7 @@ def test_the_blocking_face_does_what_the_other_does(servers: str, topic: str) ->
         assert [next(consumer).value for _ in range(3)] == [0, 1, 2]
         assert consumer.position(place) == 3
         assert consumer.lag() == {place: 7}
+        assert consumer.poll(0, max_records=0) == []
         consumer.pause([place])
         assert consumer.paused == consumer.assignment == {place}
         assert consumer.poll(50) == []
@@ -194,8 +195,8 @@ def test_mistakes_are_named(servers: str, topic: str) -> None:
         with pytest.raises(NotInOrder, match="without a group"):
             consumer.commit()
         consumer.assign([TopicPartition(topic, 0)])
-        with pytest.raises(ConfigError, match="max_records is 0"):
-            consumer.poll(0, 0)
+        with pytest.raises(ConfigError, match="max_records is -1"):
+            consumer.poll(0, -1)
         with pytest.raises(OffsetOutOfRange, match="-5"):
             consumer.seek(TopicPartition(topic, 0), -5)
     for late in (lambda: consumer.poll(0), consumer.lag, lambda: consumer.seek_to_time(0)):

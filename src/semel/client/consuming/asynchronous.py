@@ -126,7 +126,10 @@ class AsyncConsumer:
         self._engine.assign(partitions)
 
     async def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
-        """The next records, as soon as there are any; none if there are none in time."""
+        """The next records, as soon as there are any; none if there are none in time.
+
+        With `max_records=0` it takes none, and only tells of partitions that come and go.
+        """
         count_max = self._settings.count_max(max_records)
         engine = self._engine
         # Who polls again and again leaves the loop some time for what goes on behind.

@@ -133,10 +133,13 @@ class Consumer:
         self._do(lambda engine: engine.assign(partitions))
 
     def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
-        """The next records, as soon as there are any; none if there are none in time."""
+        """The next records, as soon as there are any; none if there are none in time.
+
+        With `max_records=0` it takes none, and only tells of partitions that come and go.
+        """
         count_max = self._settings.count_max(max_records)
         positions = self._engine.positions
-        taken = self._serve(lambda: positions.take(count_max), timeout_ms)
+        taken = self._serve(lambda: positions.take(count_max), timeout_ms, count_max)
         return self._opened(taken)
 
     def poll_arrow(
@@ -150,10 +153,13 @@ class Consumer:
         chosen = columns_or_all(columns)
         positions = self._engine.positions
         return as_one(
-            self._serve(lambda: positions.take_rows(count_max, chosen), timeout_ms), chosen
+            self._serve(lambda: positions.take_rows(count_max, chosen), timeout_ms, count_max),
+            chosen,
         )
 
-    def _serve(self, take: Callable[[], _Result], timeout_ms: float | None = None) -> _Result:
+    def _serve(
+        self, take: Callable[[], _Result], timeout_ms: float | None = None, count_max: int = 1
+    ) -> _Result:
         engine = self._engine
         if self._is_closed or self._thread.is_forked:
             raise self._thread.closed()
@@ -166,7 +172,9 @@ class Consumer:
                 return taken
             # Taken in this thread only: what a thread that is interrupted has waited for stays.
             outcome = self._call(
-                lambda engine: engine.serve(lambda: engine.positions.has_ready, deadline_s)
+                lambda engine: engine.serve(
+                    lambda: count_max > 0 and engine.positions.has_ready, deadline_s
+                )
             )
             if isinstance(outcome, Tell):
                 self._tell(outcome)

@@ -81,11 +81,11 @@ class ConsumerSettings(NamedTuple):
     backoff_max_ms: int = 1_000
 
     def count_max(self, max_records: int | None) -> int:
-        """How many records one poll may give, if it is told and if it is not."""
+        """How many records one poll may give, if it is told and if it is not; 0 is none."""
         if max_records is None:
             return self.max_poll_records
-        if max_records < 1:
-            raise ConfigError(f"max_records is {max_records}, and must be positive")
+        if max_records < 0:
+            raise ConfigError(f"max_records is {max_records}, and cannot be negative")
         return max_records
 
 
