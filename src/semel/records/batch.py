@@ -15,6 +15,10 @@ from semel.types import NO_PRODUCER_ID, Buffer
 # Base offset, length, leader epoch, magic, checksum, attributes, last offset delta,
 # base and max timestamp, producer id, producer epoch, base sequence, record count.
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_BEFORE: Final = struct.Struct(">qiibI")
+_CHECKED: Final = struct.Struct(">hiqqqhii")
+"""The header before and behind the point from which the checksum counts."""
+_CHECKED_FIELD: Final = 5
 _PREFIX: Final = struct.Struct(">qii")
 _LENGTH: Final = struct.Struct(">i")
 
@@ -246,11 +250,11 @@ def with_producer(
 
 def sealed(header: BatchHeader, records: Buffer) -> bytes:
     """The batch of this header and these records, with the length and the checksum they ask for."""
+    checked = _CHECKED.pack(*header[_CHECKED_FIELD:])
+    checksum = crc32c(records, crc32c(checked))
     length = HEADER_SIZE - _COUNTED_FROM + len(records)
-    packed = header._replace(length=length).pack()
-    checksum = crc32c(records, crc32c(packed[_CHECKED_FROM:]))
-    checked = packed[:_CHECKSUM_POSITION] + checksum.to_bytes(4, "big") + packed[_CHECKED_FROM:]
-    return b"".join((checked, records))
+    before = _BEFORE.pack(header.base_offset, length, header.leader_epoch, header.magic, checksum)
+    return b"".join((before, checked, records))
 
 
 def seal(batch: bytearray) -> None:

@@ -17,7 +17,7 @@ from semel.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
     read,
-    seal,
+    sealed,
     verify_checksum,
 )
 from semel.records.compression import OUTPUT_SIZE_MAX, Compression, compress, decompress
@@ -79,10 +79,7 @@ def encode_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
-    batch = bytearray(header.pack())
-    batch += compress(compression, plain)
-    seal(batch)
-    return bytes(batch)
+    return sealed(header, compress(compression, plain))
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytearray:
