@@ -277,6 +277,7 @@ def attacked(
     master: str = "local[2,4]",
     timeout_ms: int = 60_000,
     is_unchecked: bool = False,
+    values: Sequence[bytes] = VALUES,
 ) -> Iterator[Attack]:
     """A durable broker with rows to copy, and a pipeline that is not yet started."""
     with Broker(data=folder / "log") as broker:
@@ -284,7 +285,7 @@ def attacked(
         for topic in ("in", "out"):
             topics.create(servers, topic, PARTITIONS)
         for partition in range(PARTITIONS):
-            topics.fill(servers, "in", VALUES[partition::PARTITIONS], partition)
+            topics.fill(servers, "in", values[partition::PARTITIONS], partition)
         attack = Attack(
             folder, broker, sink, master=master, timeout_ms=timeout_ms, is_unchecked=is_unchecked
         )
