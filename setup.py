@@ -12,7 +12,8 @@ from setuptools import setup
 COMPILED = """
     types world
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
-    records/batch records/checksum records/control records/records records/varint
+    records/batch records/checksum records/compression records/control records/fields
+    records/partitioning records/records records/varint
     log/partition log/producers log/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome

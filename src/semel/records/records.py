@@ -53,9 +53,10 @@ def encode_batch(
 ) -> bytes:
     """One batch whose records stand at `base_offset` and the offsets behind it."""
     assert records, "a batch has at least one record"
-    base_timestamp_ms = records[0].timestamp_ms
+    base_timestamp_ms = max_timestamp_ms = records[0].timestamp_ms
     plain = bytearray()
     for offset_delta, record in enumerate(records):
+        max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
         encoded = _encode_record(record, offset_delta, record.timestamp_ms - base_timestamp_ms)
         append_varint(plain, len(encoded))
         plain += encoded
@@ -73,7 +74,7 @@ def encode_batch(
         attributes=attributes,
         last_offset_delta=len(records) - 1,
         base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max(record.timestamp_ms for record in records),
+        max_timestamp_ms=max_timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,

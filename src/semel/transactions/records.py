@@ -49,6 +49,19 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 
 
+def _tag(tag: int, size: int) -> bytes:
+    """What stands before the content of a tagged field."""
+    return uvarint(tag) + uvarint(size)
+
+
+_PREVIOUS_PRODUCER_ID: Final = _tag(PREVIOUS_PRODUCER_ID_TAG, _INT64.size)
+_NEXT_PRODUCER_ID: Final = _tag(NEXT_PRODUCER_ID_TAG, _INT64.size)
+_CLIENT_VERSION: Final = _tag(CLIENT_VERSION_TAG, _INT16.size)
+_EPOCH_TERM: Final = _tag(EPOCH_TERM_TAG, _INT32.size)
+_LAST_PRODUCER_EPOCH: Final = _tag(LAST_PRODUCER_EPOCH_TAG, _INT16.size)
+_DOOMED: Final = _tag(DOOMED_TAG, 1) + b"\x01"
+
+
 def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:
     """The key and the value of the record that stores this."""
     key = _INT16.pack(KEY_VERSION) + string_field(transaction.transactional_id)
@@ -84,23 +97,20 @@ def _partitions(transaction: Transaction) -> bytes:
 
 
 def _tags(transaction: Transaction) -> bytes:
-    tagged = {}
+    fields = []
     if transaction.previous_producer_id != NO_PRODUCER_ID:
-        tagged[PREVIOUS_PRODUCER_ID_TAG] = _INT64.pack(transaction.previous_producer_id)
+        fields.append(_PREVIOUS_PRODUCER_ID + _INT64.pack(transaction.previous_producer_id))
     if transaction.next_producer_id != NO_PRODUCER_ID:
-        tagged[NEXT_PRODUCER_ID_TAG] = _INT64.pack(transaction.next_producer_id)
+        fields.append(_NEXT_PRODUCER_ID + _INT64.pack(transaction.next_producer_id))
     if transaction.client_version != 0:
-        tagged[CLIENT_VERSION_TAG] = _INT16.pack(transaction.client_version)
+        fields.append(_CLIENT_VERSION + _INT16.pack(transaction.client_version))
     if transaction.epoch_term != NO_TERM:
-        tagged[EPOCH_TERM_TAG] = _INT32.pack(transaction.epoch_term)
+        fields.append(_EPOCH_TERM + _INT32.pack(transaction.epoch_term))
     if transaction.last_producer_epoch != NO_PRODUCER_EPOCH:
-        tagged[LAST_PRODUCER_EPOCH_TAG] = _INT16.pack(transaction.last_producer_epoch)
+        fields.append(_LAST_PRODUCER_EPOCH + _INT16.pack(transaction.last_producer_epoch))
     if transaction.is_doomed:
-        tagged[DOOMED_TAG] = b"\x01"
-    parts = [uvarint(len(tagged))]
-    for tag, content in tagged.items():
-        parts += (uvarint(tag), uvarint(len(content)), content)
-    return b"".join(parts)
+        fields.append(_DOOMED)
+    return uvarint(len(fields)) + b"".join(fields)
 
 
 def decode(key: Buffer, value: Buffer | None) -> Transaction | None:
