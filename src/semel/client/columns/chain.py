@@ -35,7 +35,7 @@ def chained_records(
     gaps = np.flatnonzero(ends[:-1] != guesses[1:])
     if gaps.size > gaps_max:
         return None
-    if not gaps.size:
+    if not gaps.size and ends[-1] == end:
         return begins, ends
     return _over_gaps(plain, end, guesses, begins, ends, gaps)
 
