@@ -91,7 +91,12 @@ def test_a_group_shares_and_reads_on_over_kills_and_pauses_of_its_broker(
 
         async def add() -> None:
             stack = AsyncExitStack()
-            options = {"assignor": assignor, "fetch_wait_ms_max": 50}
+            # The group waits for a member that is gone unheard until its session is over.
+            options = {
+                "assignor": assignor,
+                "fetch_wait_ms_max": 50,
+                "session_timeout_ms": 10_000,
+            }
             alive.append((stack, await stack.enter_async_context(members.member(**options))))
 
         async def send(producer: semel.AsyncProducer) -> None:
