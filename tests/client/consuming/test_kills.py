@@ -78,6 +78,7 @@ def test_a_consumer_whose_broker_is_gone_gives_up_in_time() -> None:
         consumer.close()
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_group_shares_and_reads_on_over_kills_and_pauses_of_its_broker(
     tmp_path: Path, assignor: str
