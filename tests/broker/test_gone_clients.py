@@ -4,11 +4,15 @@ import asyncio
 from dataclasses import replace
 from random import Random
 
+from semel.errors import NONE, MemberIdRequired
 from semel.journal.memory import MemoryDevice
+from semel.testing import Broker
+from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.sync_group import SyncGroupRequest
 from support import handled
 from support.handled import opened, started
-from support.raw_client import encoded, request_frame
+from support.raw_client import RawClient, decoded_reply, encoded, request_frame
 
 CONFIG = replace(handled.CONFIG, group_initial_rebalance_delay_ms=60_000)
 TICKS = 10
@@ -28,11 +32,14 @@ class SilentTransport(asyncio.Transport):
         pass
 
 
-def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_wait() -> None:
-    join = JoinGroupRequest(
-        "g", 60_000, 60_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+def join_request(member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        "g", 60_000, 60_000, member_id, None, "consumer", [JoinGroupRequestProtocol("range", b"")]
     )
-    frame = request_frame("join_group", 3, encoded("join_group", 3, join))
+
+
+def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_wait() -> None:
+    frame = request_frame("join_group", 3, encoded("join_group", 3, join_request()))
 
     async def main() -> None:
         rng = Random(1)
@@ -49,3 +56,33 @@ def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_w
             assert broker.waiting_room.waiting_count == 0
 
     asyncio.run(main())
+
+
+def test_nobody_waits_for_a_client_that_was_given_an_id_and_is_gone() -> None:
+    with Broker() as broker, RawClient(broker) as old, RawClient(broker) as new:
+        old_id = entered(old)
+        with RawClient(broker) as gone:
+            assert gone.call("join_group", 9, join_request()).error_code == MemberIdRequired.code
+        new_id = new.call("join_group", 9, join_request()).member_id
+        new.send(request_frame("join_group", 9, encoded("join_group", 9, join_request(new_id))))
+        assert old.call("join_group", 9, join_request(old_id)).generation_id == 2
+        reply = new.receive()
+        assert reply is not None
+        assert decoded_reply("join_group", 9, reply).generation_id == 2
+
+
+def test_an_id_outlives_the_connection_that_it_was_used_on() -> None:
+    with Broker() as broker, RawClient(broker) as other:
+        with RawClient(broker) as gone:
+            member_id = entered(gone)
+        beat = HeartbeatRequest("g", 1, member_id)
+        assert other.call("heartbeat", 4, beat).error_code == NONE
+
+
+def entered(client: RawClient) -> str:
+    """The id of the only member of a stable group."""
+    member_id: str = client.call("join_group", 9, join_request()).member_id
+    assert client.call("join_group", 9, join_request(member_id)).generation_id == 1
+    sync = SyncGroupRequest("g", 1, member_id, None, "consumer", "range", [])
+    assert client.call("sync_group", 5, sync).error_code == NONE
+    return member_id

@@ -209,6 +209,25 @@ def test_a_rebalance_goes_on_when_one_that_was_told_its_id_never_returns() -> No
     assert world.joined(world.join(pending)).error_code == UnknownMemberId.code
 
 
+def test_a_rebalance_goes_on_when_an_id_that_was_given_out_is_forgotten() -> None:
+    world = GroupWorld()
+    (old,), _ = world.stable()
+    pending = world.joined(world.join()).member_id
+    _, new_ticket = world.enter()
+    old_ticket = world.join(old)
+    assert new_ticket not in world.replies
+    world.forget_id(pending)
+    assert world.joined(new_ticket).generation == world.joined(old_ticket).generation == 2
+    assert world.joined(world.join(pending)).error_code == UnknownMemberId.code
+
+
+def test_an_id_that_is_in_use_is_not_forgotten() -> None:
+    world = GroupWorld()
+    (old,), _ = world.stable()
+    world.forget_id(old)
+    assert [member.member_id for member in world.joined(world.join(old)).members] == [old]
+
+
 def test_a_group_of_nobody_but_a_lost_newcomer_is_forgotten() -> None:
     world = GroupWorld()
     world.join()

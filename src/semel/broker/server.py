@@ -59,6 +59,7 @@ class Server:
     def disconnected(self, connection: Connection) -> None:
         self._connections.discard(connection)
         self._broker.late_requests.closed(connection.number)
+        self._broker.waiting_room.disconnected(connection.number)
         self._held_bytes -= connection.held_bytes
         self.unsent_bytes -= connection.owed_bytes
 

@@ -1,10 +1,12 @@
 """Where members of groups wait for each other: a ticket for each request, a reply for each."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from semel.errors import CoordinatorNotAvailable, JournalFull
+from semel.errors import CoordinatorNotAvailable, JournalFull, MemberIdRequired
 from semel.groups import room
 from semel.groups.commands import (
     CommitOffsets,
@@ -20,7 +22,7 @@ from semel.groups.commands import (
 )
 from semel.lane.group_steps import take_group_step
 from semel.lane.lane import Lane
-from semel.types import Position
+from semel.types import GroupId, MemberId, Position
 
 Kind = TypeVar("Kind", bound=Reply)
 
@@ -37,6 +39,8 @@ class WaitingRoom:
         self._complain = complain
         self._last_ticket = 0
         self._waiting: dict[Ticket, asyncio.Future[Replied]] = {}
+        self._named: defaultdict[int, set[tuple[GroupId, MemberId]]] = defaultdict(set)
+        """Ids given out and not used yet, by the number of the connection that asked."""
         self.changed = asyncio.Event()
         """Set when a step may have brought the groups' next deadline nearer."""
         groups = lane.state.groups
@@ -77,6 +81,19 @@ class WaitingRoom:
         future.add_done_callback(lambda done: self._left(ticket, done))
         return future
 
+    def join(self, command: Join, connection_number: int) -> "Replied | asyncio.Future[Replied]":
+        """As `ask`. A new id is good for as long as the connection that asked for it."""
+        self._named[connection_number].discard((command.group_id, command.member_id))
+        replied = self.ask(command)
+        if isinstance(replied, Replied) and replied.reply.error_code == MemberIdRequired.code:
+            self._named[connection_number].add((command.group_id, replied.reply.member_id))
+        return replied
+
+    def disconnected(self, connection_number: int) -> None:
+        """Who was only given an id does not come back for it: let the others not wait."""
+        for named in self._named.pop(connection_number, ()):
+            self._forget(partial(self._lane.state.groups.forget_id, *named))
+
     def ask_for(self, command: room.Command, kind: type[Kind]) -> tuple[Kind, Position]:
         """As `ask`, of a command that never has to wait."""
         replied = self.ask(command)
@@ -110,10 +127,12 @@ class WaitingRoom:
         """A connection that is gone leaves its request behind; nobody waits for that reply."""
         if future.cancelled():
             self._waiting.pop(ticket, None)
-            groups = self._lane.state.groups
-            try:
-                self._unasked(lambda now_ms: groups.forget_ticket(ticket, now_ms))
-            except JournalFull:
-                return  # Its session will time out instead.
-            except Exception as error:  # noqa: BLE001 - nobody else would hear of it.
-                self._complain("a member could not be forgotten", error)
+            self._forget(partial(self._lane.state.groups.forget_ticket, ticket))
+
+    def _forget(self, decide: Callable[[int], Step]) -> None:
+        try:
+            self._unasked(decide)
+        except JournalFull:
+            return  # Its session will time out instead.
+        except Exception as error:  # noqa: BLE001 - nobody else would hear of it.
+            self._complain("a member could not be forgotten", error)

@@ -57,7 +57,7 @@ from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
 from semel.groups.snapshot import GroupsSnapshot
 from semel.groups.states import State
 from semel.groups.turn import Turn
-from semel.types import NO_PRODUCER_ID, GroupId, ProducerId, TopicPartition
+from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
 from semel.world import Randomness
 
 
@@ -130,6 +130,15 @@ class Groups:
             return turn.step()
         leaving.abandon(group, ticket, turn)
         self._keep(group)
+        return self._close(turn)
+
+    def forget_id(self, group_id: GroupId, member_id: MemberId, now_ms: int) -> Step:
+        """Nobody will join under this id, which was given out with MEMBER_ID_REQUIRED."""
+        turn = Turn(self._settings, now_ms)
+        group = self._groups.get(group_id)
+        if group is not None and group.pending_members.pop(member_id, None) is not None:
+            rebalance.settle(group, turn)
+            self._keep(group)
         return self._close(turn)
 
     # Offsets

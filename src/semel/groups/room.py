@@ -24,7 +24,7 @@ NEW_ID_BYTES_MAX = 128
 UTF8_BYTES_MAX = 4
 
 STEP_BYTES_MAX = 1024 * 1024
-"""Bounds a step that no request asked for: `expire`, `forget_ticket`."""
+"""Bounds a step that no request asked for: `expire`, `forget_ticket`, `forget_id`."""
 
 Command = Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteGroups | DeleteOffsets
 

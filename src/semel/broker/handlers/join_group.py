@@ -41,7 +41,7 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         can_skip_assignment=call.version >= 9,
     )
     try:
-        replied = broker.waiting_room.ask(command)
+        replied = broker.waiting_room.join(command, call.peer.number)
     except RequestError as error:
         return Answer(_response(JoinReply(error.code, command.member_id), call))
     if isinstance(replied, Replied):
