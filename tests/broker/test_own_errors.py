@@ -32,7 +32,7 @@ from support.raw_client import (
     produce_values,
     request_frame,
 )
-from support.seeded_loop import run
+from support.seeded_loop import elapse, run
 
 
 class Mistake(Exception):
@@ -131,7 +131,7 @@ def test_an_error_within_a_step_ends_the_broker_before_anything_is_built_on_it(
             # Whether or not anyone has told the lane of it.
             with pytest.raises(JournalFailed):
                 await call(broker, "create_topics", 7, topic("behind"))
-            await asyncio.sleep(1)
+            await elapse(1)
 
     async def next_process() -> set[str]:
         broker = opened(device, rng)
@@ -155,7 +155,7 @@ def test_a_duty_that_fails_keeps_no_other_from_being_done(monkeypatch: pytest.Mo
     async def main() -> None:
         broker = opened(MemoryDevice(rng), rng)
         async with started(broker):
-            await asyncio.sleep(10)
+            await elapse(10)
             await call(broker, "create_topics", 7, topic("served"))
 
     run(rng, main())

@@ -101,11 +101,11 @@ def test_without_anyone_waiting_bytes_are_synced_within_the_interval() -> None:
         position = lane.append(b"x")
         await lane.written(position)
         begun_s = loop.time()
-        await asyncio.sleep(0.049)
+        await seeded_loop.elapse(0.049)
         assert lane.journal.durable == 0
         while lane.journal.durable < position:
             lane.append(b"more")
-            await asyncio.sleep(0.001)
+            await seeded_loop.elapse(0.001)
         # A simulated sync takes a millisecond, rarely ten.
         assert loop.time() - begun_s < 0.07
         assert syncs(lane) == {"interval": 1}
@@ -157,7 +157,7 @@ def test_after_a_failed_write_or_sync_nothing_is_appended_or_acknowledged(fault:
             lane.journal.append([b"never"], 5)
         with pytest.raises(JournalFailed):
             lane.journal.reserve(5)
-        await asyncio.sleep(10)
+        await seeded_loop.elapse(10)
         assert lane.journal.durable == durable
         assert len(lane.failures) == 1
         await lane.journal.close()
@@ -194,7 +194,7 @@ def test_one_seed_gives_one_history() -> None:
             for number in range(200):
                 position = lane.append(b"x" * (number % 50))
                 lane.journal.when_durable(position, partial(note, position))
-                await asyncio.sleep(0.0003)
+                await seeded_loop.elapse(0.0003)
             await lane.journal.close()
 
         run(main(), seed)

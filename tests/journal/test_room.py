@@ -1,6 +1,5 @@
 """Rule 7: room is found before anything is decided, and a full disk stops writes alone."""
 
-import asyncio
 from collections.abc import Coroutine
 from random import Random
 from typing import Any
@@ -77,7 +76,7 @@ def test_writes_resume_when_there_is_room_again() -> None:
         before = fill(lane)
         device.is_full = False
         for _ in range(100):
-            await asyncio.sleep(0.01)
+            await seeded_loop.elapse(0.01)
             if fill(lane, count_max=200):
                 break
         assert len(lane.payloads) == before + 200
@@ -101,7 +100,7 @@ def test_a_full_disk_is_asked_again_now_and_then_and_not_at_every_request() -> N
 
         device.allocate = counted  # type: ignore[method-assign]
         for _ in range(1000):
-            await asyncio.sleep(0.001)
+            await seeded_loop.elapse(0.001)
             with pytest.raises(JournalFull):
                 lane.journal.reserve(len(PAYLOAD))
         assert 2 <= calls <= 1000 / SETTINGS.allocation_retry_ms + 1
@@ -129,7 +128,7 @@ def test_every_payload_up_to_the_largest_fits_and_no_other() -> None:
         lane.start()
         for _ in range(5):
             lane.append(b"x" * SETTINGS.payload_bytes_max)
-            await asyncio.sleep(0.1)
+            await seeded_loop.elapse(0.1)
         with pytest.raises(JournalFull, match="does not fit into a segment"):
             lane.append(b"x" * (SETTINGS.payload_bytes_max + 1))
 
@@ -141,19 +140,19 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_and_is_made_at_a_later_rol
         device = MemoryDevice(Random(1))
         lane = Remembering(device, SETTINGS)
         lane.start()
-        await asyncio.sleep(0.1)
+        await seeded_loop.elapse(0.1)
         device.is_full = True
         fill(lane)
-        await asyncio.sleep(1)
+        await seeded_loop.elapse(1)
         assert lane.warnings
         assert not lane.failures
         assert not names.positions(device.names(), names.CHECKPOINT)
         device.is_full = False
         for _ in range(3):
-            await asyncio.sleep(1)
+            await seeded_loop.elapse(1)
             fill(lane, count_max=100)
         await lane.durable(lane.journal.end)
-        await asyncio.sleep(1)
+        await seeded_loop.elapse(1)
         device.kill()
         after = Remembering(device, SETTINGS)
         assert after.checkpoint_count > 0

@@ -5,7 +5,6 @@ a prefix of what was appended; after a kill everything reported written is there
 read back as it was appended.
 """
 
-import asyncio
 import contextlib
 from random import Random
 
@@ -61,7 +60,7 @@ async def live(lane: Remembering, device: MemoryDevice, history: History, rng: R
             break
         await _append(lane, history, rng, wait=rng.random() < 0.05)
         if rng.random() < 0.4:
-            await asyncio.sleep(rng.choice((0, 0.0005, 0.002, 0.02)))
+            await seeded_loop.elapse(rng.choice((0, 0.0005, 0.002, 0.02)))
     if rng.random() < 0.2:
         await lane.journal.close()
         if not lane.failures:

@@ -65,3 +65,9 @@ def run(rng: Random, main: Coroutine[Any, Any, T]) -> T:
         return loop.run_until_complete(main)
     finally:
         loop.close()
+
+
+async def elapse(duration_s: float) -> None:
+    """Let simulated time pass, which takes none."""
+    assert isinstance(asyncio.get_running_loop(), SeededLoop)
+    await asyncio.sleep(duration_s)
