@@ -211,14 +211,21 @@ class Journal:
         """
         if from_offset >= below_offset:
             return []
-        places = self.index.locations(partition, from_offset, below_offset, size_max)
-        if len(places) == 1:
-            # What most get who read many partitions at once, or the end of one.
-            ((position, size),) = places
-            return [memoryview(self.read(Position(position), size))]
+        return self.read_all(self.index.locations(partition, from_offset, below_offset, size_max))
+
+    def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
+        """The bytes at these positions, which rise, in these sizes; neighbours are read at once."""
         found: list[memoryview] = []
         for run in self.segments.runs(places):
-            stored = memoryview(self.read(Position(run.position), run.size))
+            try:
+                stored = memoryview(self.read(Position(run.position), run.size))
+            except (CorruptJournal, OSError):
+                # What cannot be read may lie between them.
+                found += [
+                    memoryview(self.read(Position(run.position + start), stop - start))
+                    for start, stop in run.pieces
+                ]
+                continue
             taken = [stored[start:stop] for start, stop in run.pieces]
             # A reply is kept until its client has read it, and must not keep the batches of
             # others that lay between its own.

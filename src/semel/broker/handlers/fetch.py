@@ -11,10 +11,11 @@ keeps no sessions, and clients go on with full fetches.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker.answer import Answer, Call
 from semel.errors import (
+    NONE,
     CorruptJournal,
     FetchSessionIdNotFound,
     OffsetOutOfRange,
@@ -24,7 +25,7 @@ from semel.errors import (
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
-from semel.types import Buffer, Offset, Position, TopicPartition
+from semel.types import Buffer, Offset, Position
 from semel.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -45,11 +46,10 @@ def fetch(
 ) -> Answer | Coroutine[Any, Any, Answer]:
     if request.session_id != 0:
         return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code))
-    may_wait = request.max_wait_ms > 0
-    if may_wait and request.min_bytes > 1 and not _Look(broker, request).is_enough:
-        return _wait(broker, request)
-    reading = _Reading(broker, request)
-    return reading.answer() if reading.is_enough or not may_wait else _wait(broker, request)
+    look = _Look(broker, request)
+    if look.is_enough or request.max_wait_ms <= 0:
+        return look.answer()
+    return _wait(broker, request)
 
 
 async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
@@ -63,15 +63,15 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
     try:
         async with asyncio.timeout_at(deadline):
             # Look again before waiting: a partition may have grown since the first look.
-            while not _Look(broker, request).is_enough:
+            while not (look := _Look(broker, request)).is_enough:
                 grown.clear()
                 await grown.wait()
     except TimeoutError:
-        pass
+        look = _Look(broker, request)
     finally:
         for partition in watched:
             partition.watchers.pop(grown.set, None)
-    return _Reading(broker, request).answer()
+    return look.answer()
 
 
 def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
@@ -85,17 +85,27 @@ def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
     return found
 
 
+class _Found(NamedTuple):
+    data: PartitionData
+    """Without records yet."""
+    partition: Partition
+    from_offset: Offset
+    places: list[tuple[int, int]]
+    """Where its batches lie in the journal."""
+
+
 class _Look:
-    """How much there is to answer, by the index alone, and whether it is enough to answer now."""
+    """What there is to answer, by the index alone, and whether it is enough to answer now."""
 
     def __init__(self, broker: "Broker", request: FetchRequest) -> None:
         self._broker = broker
-        self._isolation_level = request.isolation_level
+        self._is_committed = request.isolation_level == READ_COMMITTED
         size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._room = min(size_max, broker.reply_room_bytes)
         self._size = 0
         self._is_refused = False
-        self.responses = [
+        self._found: list[_Found] = []
+        self._responses = [
             FetchableTopicResponse(
                 topic.topic,
                 [self._partition(topic.topic, wanted) for wanted in topic.partitions],
@@ -105,7 +115,6 @@ class _Look:
         self.is_enough = self._is_refused or self._size >= min(request.min_bytes, size_max)
 
     def _partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
-        key = TopicPartition(topic, wanted.partition)
         try:
             partition = partition_of(self._broker.lane, topic, wanted.partition)
             check_leader_epoch(wanted.current_leader_epoch, self._broker.lane.state.term)
@@ -114,78 +123,87 @@ class _Look:
         except RequestError as error:
             self._is_refused = True
             return PartitionData(wanted.partition, error.code, -1, records=b"")
-        is_committed = self._isolation_level == READ_COMMITTED
-        bound = partition.last_stable_offset if is_committed else partition.high_watermark
-        try:
-            records = self._records(partition, wanted, bound)
-        except (CorruptJournal, OSError) as error:
-            # The reader's other partitions may be whole: only this one is refused.
-            self._broker.found_unreadable(key, error)
-            self._is_refused = True
-            return PartitionData(wanted.partition, StorageError.code, -1, records=b"")
-        return PartitionData(
+        data = PartitionData(
             wanted.partition,
-            0,
+            NONE,
             partition.high_watermark,
             partition.last_stable_offset,
             partition.log_start_offset,
-            aborted_transactions=_aborted(partition, wanted, records) if is_committed else None,
-            records=records,
+            aborted_transactions=[] if self._is_committed else None,
+            records=b"",
         )
+        bound = partition.last_stable_offset if self._is_committed else partition.high_watermark
+        if wanted.fetch_offset < bound:
+            try:
+                places = self._places(partition, wanted, bound)
+            except (CorruptJournal, OSError) as error:
+                self._refuse(data, partition, error)
+            else:
+                if places:
+                    self._found.append(_Found(data, partition, Offset(wanted.fetch_offset), places))
+        return data
 
-    def _records(
+    def _places(
         self, partition: Partition, wanted: FetchPartition, bound: Offset
-    ) -> Buffer | list[Buffer]:
-        if wanted.fetch_offset >= bound:
-            return b""
+    ) -> list[tuple[int, int]]:
         size_max = min(self._room - self._size, wanted.partition_max_bytes)
         if size_max <= 0 and self._size > 0:
-            return b""
-        size, batches = self._take(partition, wanted.fetch_offset, bound, size_max)
+            return []
+        places = self._broker.lane.journal.index.locations(
+            partition.number, wanted.fetch_offset, bound, size_max
+        )
+        size = 0
+        for _, batch_size in places:
+            size += batch_size
         # The first batch of an answer is given whole whatever its size, or its reader would
         # never get past it; the others have to fit.
         if size > size_max and self._size > 0:
-            return b""
+            return []
         self._size += size
-        return batches
+        return places
 
-    def _take(
-        self, partition: Partition, offset: int, bound: Offset, size_max: int
-    ) -> tuple[int, Buffer | list[Buffer]]:
-        places = self._broker.lane.journal.index.locations(
-            partition.number, offset, bound, size_max
-        )
-        return sum(size for _, size in places), b""
-
-
-class _Reading(_Look):
-    """What there is to answer now."""
+    def _refuse(self, data: PartitionData, partition: Partition, error: Exception) -> None:
+        """The reader's other partitions may be whole: only this one cannot be read."""
+        self._broker.found_unreadable(partition.topic_partition, error)
+        self._is_refused = True
+        data.error_code = StorageError.code
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        data.aborted_transactions = None
 
     def answer(self) -> Answer:
+        try:
+            self._read(self._found)
+        except (CorruptJournal, OSError):
+            for found in self._found:
+                try:
+                    self._read([found])
+                except (CorruptJournal, OSError) as error:
+                    self._refuse(found.data, found.partition, error)
         self._broker.metrics.bytes_out += self._size
         # Records come from the durable state. A refusal may come from what is not yet durable,
         # such as the deletion of a topic, and then waits for that.
         position = self._broker.lane.journal.end if self._is_refused else Position(0)
-        return Answer(FetchResponse(responses=self.responses), position)
+        return Answer(FetchResponse(responses=self._responses), position)
 
-    def _take(
-        self, partition: Partition, offset: int, bound: Offset, size_max: int
-    ) -> tuple[int, Buffer | list[Buffer]]:
-        batches = self._broker.lane.journal.batches(partition.number, offset, bound, size_max)
-        return sum(map(len, batches)), list(batches)
+    def _read(self, wanted: list[_Found]) -> None:
+        """Together: batches that were written at one time lie side by side, whosever they are."""
+        if len(wanted) == 1:
+            self._give(wanted[0], list(self._broker.lane.journal.read_all(wanted[0].places)))
+            return
+        places = [place for found in wanted for place in found.places]
+        places.sort()
+        batches = dict(zip(places, self._broker.lane.journal.read_all(places), strict=True))
+        for found in wanted:
+            self._give(found, [batches[place] for place in found.places])
 
-
-def _aborted(
-    partition: Partition, wanted: FetchPartition, records: Buffer | list[Buffer]
-) -> list[AbortedTransaction]:
-    """Aborted transactions that overlap these records, also those begun before them.
-
-    Not those behind them: in a log with many aborts, each fetch would carry all that are to come.
-    """
-    if not isinstance(records, list) or not records:
-        return []
-    end = Offset(record_batch.read(records[-1]).last_offset + 1)
-    return [
-        AbortedTransaction(aborted.producer_id, aborted.first_offset)
-        for aborted in partition.transactions.aborted.overlapping(Offset(wanted.fetch_offset), end)
-    ]
+    def _give(self, found: _Found, batches: list[Buffer]) -> None:
+        found.data.records = batches
+        if self._is_committed:
+            # Those that overlap these records, also if begun before them. Not those behind them:
+            # in a log with many aborts, each fetch would carry all that are to come.
+            end = Offset(record_batch.read(batches[-1]).last_offset + 1)
+            aborted = found.partition.transactions.aborted
+            found.data.aborted_transactions = [
+                AbortedTransaction(each.producer_id, each.first_offset)
+                for each in aborted.overlapping(found.from_offset, end)
+            ]

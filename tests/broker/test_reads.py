@@ -1,0 +1,84 @@
+"""One fetch of many partitions: their batches are read together, and fail apart."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.errors import NONE, StorageError
+from semel.journal.memory import MemoryDevice
+from semel.records.records import Record, decode_batch, encode_batch
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from support.handled import call, opened, started
+from support.raw_client import produce_request
+from support.seeded_loop import run
+
+PARTITION_COUNT = 10
+ROUNDS = 3
+
+
+class WatchedDevice(MemoryDevice):
+    """Counts its reads; one that touches the broken place comes back short."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.reads = 0
+        self.broken: int | None = None
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        self.reads += 1
+        if self.broken is not None and offset <= self.broken < offset + size:
+            size = self.broken - offset
+        return super().read(name, offset, size)
+
+
+def fetch_of_all(isolation_level: int) -> FetchRequest:
+    # Against the order in which they were written.
+    wanted = [FetchPartition(index, -1, 0, -1, -1, 2**20) for index in range(PARTITION_COUNT)]
+    topics = [FetchTopic("t", wanted[::-1])]
+    return FetchRequest(None, -1, 0, 1, 2**20, isolation_level, topics=topics)
+
+
+def fetched(response: Any) -> dict[int, PartitionData]:
+    (topic,) = response.responses
+    return {partition.partition_index: partition for partition in topic.partitions}
+
+
+def values(data: PartitionData) -> list[bytes | None]:
+    assert isinstance(data.records, list)
+    return [record.value for batch in data.records for record in decode_batch(bytes(batch))]
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_batches_that_lie_together_are_read_at_once_and_a_broken_one_fails_alone(
+    isolation_level: int,
+) -> None:
+    async def main() -> None:
+        device = WatchedDevice()
+        broker = opened(device, Random(1))
+        async with started(broker):
+            topic = CreatableTopic("t", PARTITION_COUNT, 1)
+            await call(broker, "create_topics", 5, CreateTopicsRequest([topic]))
+            for turn in range(ROUNDS):
+                for index in range(PARTITION_COUNT):
+                    batch = encode_batch([Record(None, f"{index}-{turn}".encode(), 1_000)])
+                    await call(broker, "produce", 9, produce_request("t", batch, partition=index))
+            expected = {
+                index: [f"{index}-{turn}".encode() for turn in range(ROUNDS)]
+                for index in range(PARTITION_COUNT)
+            }
+            device.reads = 0
+            found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
+            assert {index: values(data) for index, data in found.items()} == expected
+            assert device.reads == 1
+            number = broker.lane.state.topics["t"].partitions[4].number
+            ((position, _), *_) = broker.lane.journal.index.locations(number, 1, 2, 1)
+            device.broken = broker.lane.journal.segments.locate(position)[1] + 1
+            found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
+            assert found.pop(4).error_code == StorageError.code
+            assert {data.error_code for data in found.values()} == {NONE}
+            del expected[4]
+            assert {index: values(data) for index, data in found.items()} == expected
+
+    run(Random(1), main())
