@@ -39,10 +39,13 @@ RESULTS = Path(__file__).parent / "results"
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", help=", ".join(each.__name__ for each in MEASURES))
+    known = [each.__name__ for each in (*MEASURES, *PEER_MEASURES)]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--peers", action="store_true", help="beside programs from Maven Central")
     parser.add_argument("--quick", action="store_true", help="short loads, rough figures")
     options = parser.parse_args()
+    if unknown := set(options.names) - set(known):
+        parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     plan = Plan(seconds=0.7, repeats=1) if options.quick else Plan(seconds=3.0, repeats=3)
     console = Console()
     table = Table("figure", "value", "limit", "", "detail")

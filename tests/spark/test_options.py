@@ -92,6 +92,9 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(
         "kafka.value.serializer",
         "kafka.enable.auto.commit",
         "kafka.interceptor.classes",
+        "kafka.ssl.truststore.password",
+        "kafka.ssl.enabled.protocols",
+        "kafka.sasl.kerberos.service.name",
         "auto.offset.reset",
     ],
 )
@@ -101,7 +104,13 @@ def test_options_that_contradict_the_source_are_refused_by_name(name: str) -> No
 
 
 def test_settings_of_kafkas_java_client_are_taken_and_have_no_effect() -> None:
-    assert source(kafka__max__poll__records="5", kafka__session__timeout__ms="10") == source()
+    tuned = source(
+        kafka__max__poll__records="5",
+        kafka__session__timeout__ms="10",
+        kafka__group__id="jobs",
+        groupIdPrefix="spark",
+    )
+    assert tuned == source()
 
 
 @pytest.mark.parametrize(

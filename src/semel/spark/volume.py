@@ -169,7 +169,6 @@ _FAILURES = (
     RequestError,
     OwnershipBroken,
 )
-_FINAL = (AnalysisException,)
 
 
 def _is_final(error: Exception) -> bool:
