@@ -6,7 +6,7 @@ version of each API that both sides know.
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -19,7 +19,13 @@ from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
 from semel.client.refusal import raise_for
 from semel.client.retry import retrying
 from semel.client.security import PLAINTEXT, Security
-from semel.errors import BrokerNotAvailable, NetworkException, NotController
+from semel.errors import (
+    BrokerNotAvailable,
+    NetworkException,
+    NotController,
+    ProtocolError,
+    RequestTimedOut,
+)
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
 from semel.wire.messages import metadata as metadata_messages
@@ -56,6 +62,8 @@ class Cluster:
         """How long one request may take, and how long passing refusals are retried."""
         self._links: dict[Address, Link] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
+        self._looking = asyncio.Lock()
+        self._worked_last: Address | None = None
         self._addresses: dict[int, Address] = {}
         self._controller_id = NO_NODE
         self._coordinators: dict[tuple[CoordinatorOf, str], int] = {}
@@ -218,15 +226,26 @@ class Cluster:
         return await self._link_at(self._addresses[node_id])
 
     async def _any_link(self) -> Link:
-        for link in self._links.values():
-            if link.is_open:
-                return link
+        # One at a time, so that a server that never answers is waited for once and not by each.
+        async with self._looking:
+            for link in self._links.values():
+                if link.is_open:
+                    return link
+            known = [*self._bootstrap_servers, *self._addresses.values()]
+            if self._worked_last is not None:
+                known.insert(0, self._worked_last)
+            return await self._first_link(dict.fromkeys(known))
+
+    async def _first_link(self, addresses: Iterable[Address]) -> Link:
         reasons = []
-        for address in dict.fromkeys((*self._bootstrap_servers, *self._addresses.values())):
+        for address in addresses:
             try:
-                return await self._link_at(address)
-            except NetworkException as error:
+                link = await self._link_at(address)
+            except (NetworkException, RequestTimedOut, ProtocolError) as error:
                 reasons.append(str(error))
+            else:
+                self._worked_last = address
+                return link
         raise NetworkException("; ".join(reasons))
 
     async def _link_at(self, address: Address) -> Link:
