@@ -142,14 +142,12 @@ class Pending(Generic[_Reply]):
         self._reply = reply
 
     async def reply(self, timeout_ms: int) -> _Reply:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                return await self._reply
-        except TimeoutError:
+        """May be asked for again by whoever was interrupted while waiting."""
+        await asyncio.wait((self._reply,), timeout=timeout_ms / 1000)
+        if not self._reply.done():
             self._link.abort()
-            raise RequestTimedOut(
-                f"{self._link.address} did not answer in {timeout_ms} ms"
-            ) from None
+            raise RequestTimedOut(f"{self._link.address} did not answer in {timeout_ms} ms")
+        return self._reply.result()
 
 
 def _note_as_seen(reply: asyncio.Future[Any]) -> None:

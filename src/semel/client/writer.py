@@ -2,12 +2,14 @@
 
 Up to five requests are under way to a leader, one batch of a partition in each. When one fails,
 all behind it are sent again in the same order: the broker remembers the last five batches of a
-producer in each partition and answers for those it has.
+producer in each partition and answers for those it has. No write ends, in whatever way, before
+each of its requests has an answer or has lost its link.
 """
 
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
@@ -16,7 +18,7 @@ from semel.client.link import Pending
 from semel.client.producing.requests import error_of
 from semel.client.producing.settings import ACKS_ALL
 from semel.client.together import together
-from semel.errors import ProtocolError, RequestError
+from semel.errors import NetworkException, RequestError
 from semel.records.batch import read_header, with_producer
 from semel.types import SEQUENCE_COUNT, Buffer, TopicPartition
 from semel.wire.messages import produce
@@ -38,6 +40,11 @@ class Delivery(NamedTuple):
 class _Sending(NamedTuple):
     content: bytes
     record_count: int
+
+
+class _UnderWay(NamedTuple):
+    batches: Sequence[tuple[TopicPartition, _Sending]]
+    pending: Pending[produce.ProduceResponse]
 
 
 class BatchWriter:
@@ -91,14 +98,23 @@ class BatchWriter:
             await asyncio.sleep(_PAUSE_S)
 
     async def _write_to(self, leader_id: int, places: list[TopicPartition]) -> None:
-        under_way: deque[Pending[produce.ProduceResponse]] = deque()
-        for batches in self._requests(places):
-            if len(under_way) == _IN_FLIGHT_MAX:
-                await self._settle(under_way.popleft())
-            request = self._request(batches)
-            under_way.append(await self._cluster.ask(leader_id, produce, request))
-        while under_way:
-            await self._settle(under_way.popleft())
+        under_way: deque[_UnderWay] = deque()
+        try:
+            for batches in self._requests(places):
+                if len(under_way) == _IN_FLIGHT_MAX:
+                    await self._settle(under_way[0])
+                    under_way.popleft()
+                pending = await self._cluster.ask(leader_id, produce, self._request(batches))
+                under_way.append(_UnderWay(batches, pending))
+            while under_way:
+                await self._settle(under_way[0])
+                under_way.popleft()
+        except BaseException:
+            # What is under way may be stored yet, and must not come behind an abort.
+            for each in under_way:
+                with suppress(RequestError):
+                    await self._settle(each)
+            raise
 
     def _requests(
         self, places: list[TopicPartition]
@@ -131,21 +147,31 @@ class BatchWriter:
             topic_data=[produce.TopicProduceData(name, data) for name, data in topics.items()],
         )
 
-    async def _settle(self, pending: Pending[produce.ProduceResponse]) -> None:
-        reply = await pending.reply(self._cluster.timeout_ms)
+    async def _settle(self, request: _UnderWay) -> None:
+        reply = await request.pending.reply(self._cluster.timeout_ms)
+        answers = {
+            TopicPartition(topic.name, answer.index): answer
+            for topic in reply.responses
+            for answer in topic.partition_responses
+        }
         refused: RequestError | None = None
-        for topic in reply.responses:
-            for answer in topic.partition_responses:
-                place = TopicPartition(topic.name, answer.index)
-                if place not in self._waiting:
-                    raise ProtocolError(f"the reply to Produce speaks of {place}")
-                error = error_of(answer, place, len(self._waiting[place][0].content))
-                if error is not None:
-                    refused = refused or error
-                    continue
-                batch = self._waiting[place].popleft()
-                if not self._waiting[place]:
-                    del self._waiting[place]
-                self._deliveries.append(Delivery(place, answer.base_offset, batch.record_count))
+        for place, batch in request.batches:
+            answer = answers.get(place)
+            if answer is None:
+                raise NetworkException(f"the reply to Produce says nothing of {place}")
+            error = error_of(answer, place, len(batch.content))
+            if error is None:
+                self._stored(place, batch, answer.base_offset)
+            refused = refused or error
         if refused is not None:
             raise refused
+
+    def _stored(self, place: TopicPartition, batch: _Sending, base_offset: int) -> None:
+        queue = self._waiting.get(place)
+        if not queue or queue[0] is not batch:
+            # It is sent again with those before it that failed, or has been answered before.
+            return
+        queue.popleft()
+        if not queue:
+            del self._waiting[place]
+        self._deliveries.append(Delivery(place, base_offset, batch.record_count))
