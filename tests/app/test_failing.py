@@ -111,6 +111,54 @@ def test_a_poison_record_in_a_batch_is_found(topics: Topics, batch: bool | str) 
     assert (counts.records, counts.dead_letters) == (38, 2)
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise AttributeError("of the record that it would quote")
+
+
+def test_an_exception_that_cannot_be_put_into_words_is_laid_aside_by_its_name(
+    topics: Topics,
+) -> None:
+    fill(topics.servers, topics.source, [b"good", b"bad"])
+
+    def work(record: Record) -> None:
+        if record.value == b"bad":
+            raise Unspeakable
+
+    counts = run(topics, work, retries=1, dead_letters=topics.dead, **QUICK)
+    (letter,) = committed(topics.servers, topics.dead)
+    assert story(letter)["message"] == b"Unspeakable"
+    assert (counts.records, counts.dead_letters) == (1, 1)
+
+
+def test_an_exception_that_cannot_be_put_into_words_ends_the_application_by_its_name(
+    topics: Topics,
+) -> None:
+    fill(topics.servers, topics.source, [b"x"])
+
+    def work(record: Record) -> None:
+        raise Unspeakable
+
+    with pytest.raises(ListenerFailed, match=r"failed once, .*Unspeakable: Unspeakable"):
+        run(topics, work, retries=0)
+
+
+def test_so_does_one_that_is_not_raised_by_a_listener(topics: Topics) -> None:
+    fill(topics.servers, topics.source, [b"x"])
+
+    def nowhere(topic: str, key: bytes | None, partition_count: int) -> int:
+        raise Unspeakable
+
+    app = App(topics.servers, partitioner=nowhere)
+
+    @app.listener(topics.source, group=topics.group)
+    def copy(record: Record, out: Outbox) -> None:
+        out.send(topics.target, value=record.value)
+
+    with pytest.raises(ListenerFailed, match="listener copy: Unspeakable: Unspeakable"):
+        app.run_until_idle()
+
+
 def test_a_function_that_is_cancelled_from_within_has_failed(topics: Topics) -> None:
     fill(topics.servers, topics.source, [b"good", b"bad"])
 

@@ -1,6 +1,7 @@
 """A record that could not be worked on, as it is laid aside: itself, and what went wrong."""
 
 from semel.app.outbox import Outgoing
+from semel.app.wording import in_words
 from semel.client.consuming.record import Record
 from semel.records.records import RecordHeader
 
@@ -16,7 +17,7 @@ def dead_letter(topic: str, record: Record, error: Exception, attempts: int) -> 
         "offset": str(record.offset),
         "timestamp_ms": str(record.timestamp_ms),
         "exception": _name_of(error),
-        "message": str(error),
+        "message": in_words(error),
         "attempts": str(attempts),
     }
     added: list[RecordHeader] = [

@@ -1,6 +1,7 @@
 """How a listener ends that cannot go on."""
 
 from semel.app.turn import Failure
+from semel.app.wording import in_words
 from semel.errors import SemelError
 
 
@@ -21,7 +22,7 @@ def given_up(listener: str, failure: Failure) -> ListenerFailed:
     failed = ListenerFailed(
         listener,
         f"the record at {record.place} offset {record.offset} failed {often}, "
-        f"and there is no dead-letter topic: {type(error).__name__}: {error}",
+        f"and there is no dead-letter topic: {type(error).__name__}: {in_words(error)}",
         error,
     )
     failed.is_of_function = True

@@ -22,6 +22,7 @@ from semel.app.progress import Counts, State
 from semel.app.setback import Meaning, NotDelivered
 from semel.app.standing import Standing
 from semel.app.turn import Failure, Outcome, Steps, all_at_once, doubt, one_by_one
+from semel.app.wording import in_words
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.coordination import GroupMetadata
 from semel.client.producing.asynchronous import AsyncProducer
@@ -106,7 +107,7 @@ class Member:
             raise ListenerFailed(listener.name, str(error), error) from error
         except Exception as error:
             self.counts.state = State.FAILED
-            sentence = f"{type(error).__name__}: {error}"
+            sentence = f"{type(error).__name__}: {in_words(error)}"
             raise ListenerFailed(listener.name, sentence, error) from error
         finally:
             self.counts.partitions = frozenset()
