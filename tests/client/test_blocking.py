@@ -1,5 +1,8 @@
 """The client without an event loop: results, errors, early ends, and forked processes."""
 
+import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -7,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from semel.client.blocking import ClientOptions, Connected, shared
+from semel.errors import NotInOrder
 from semel.testing import Broker
 
 NOWHERE = ClientOptions("127.0.0.1:1")
@@ -45,6 +49,62 @@ def test_closing_twice_is_closing() -> None:
     connected = Connected(NOWHERE)
     connected.close()
     connected.close()
+
+
+def test_what_is_closed_says_so() -> None:
+    with Connected(NOWHERE) as connected:
+        pass
+    with pytest.raises(NotInOrder, match="the client is closed"):
+        connected.run(asyncio.sleep(0))
+
+
+def test_a_job_may_not_wait_for_its_own_thread() -> None:
+    with Connected(NOWHERE) as connected:
+
+        async def job() -> None:
+            connected.run(asyncio.sleep(0))
+
+        with pytest.raises(NotInOrder, match="wait for itself"):
+            connected.run(job())
+
+
+def test_an_interrupted_job_has_ended_when_the_interruption_is_raised() -> None:
+    left: list[str] = []
+
+    async def job() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # It takes its turns on the loop, as a write does that waits for its answers.
+            for _ in range(100):
+                await asyncio.sleep(0)
+            left.append("in order")
+
+    with Connected(NOWHERE) as connected:
+        with pytest.raises(KeyboardInterrupt):
+            connected.run(job())
+        assert left == ["in order"]
+
+
+def test_a_job_that_is_given_up_has_ended() -> None:
+    left: list[str] = []
+
+    async def job() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(100):
+                await asyncio.sleep(0)
+            left.append("in order")
+
+    with Connected(NOWHERE) as connected:
+        started = connected.start(job())
+        # The loop has begun with it once it has done what was asked for behind it.
+        connected.run(asyncio.sleep(0))
+        started.give_up()
+        assert left == ["in order"]
+        started.give_up()
 
 
 def test_a_connection_is_shared_in_a_process_and_made_anew_in_its_forks(

@@ -7,15 +7,17 @@ works on earlier ones. A forked process gets a loop and connections of its own.
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from concurrent.futures import Future
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
+from semel.client.loop_thread import LoopThread, Started
 from semel.client.security import PLAINTEXT, Security
+from semel.errors import NotInOrder
 
 _Result = TypeVar("_Result")
 
@@ -43,24 +45,26 @@ class Connected:
             connect_timeout_ms=options.connect_timeout_ms,
             security=options.security,
         )
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="semel-client", daemon=True
-        )
-        self._thread.start()
+        self._ending = asyncio.Event()
+        self._thread = LoopThread("client", self._main)
+
+    async def _main(self, ready: Callable[[], None]) -> None:
+        ready()
+        try:
+            await self._ending.wait()
+        finally:
+            await self.cluster.__aexit__(None, None, None)
 
     def run(self, job: Coroutine[Any, Any, _Result]) -> _Result:
-        """The result of a coroutine of this package's that uses `cluster`."""
-        running = self.start(job)
-        try:
-            return running.result()
-        except BaseException:
-            running.cancel()
-            raise
+        """The result of a coroutine of this package's that uses `cluster`.
 
-    def start(self, job: Coroutine[Any, Any, _Result]) -> "Future[_Result]":
+        It has ended also if the wait for it is interrupted.
+        """
+        return self._thread.call(job)
+
+    def start(self, job: Coroutine[Any, Any, _Result]) -> Started[_Result]:
         """As `run`, without waiting for the result."""
-        return asyncio.run_coroutine_threadsafe(job, self._loop)
+        return self._thread.start(job)
 
     def iterate(self, items: AsyncIterator[_Result]) -> Iterator[_Result]:
         """The items of an asynchronous iterator, one step at a time."""
@@ -77,15 +81,16 @@ class Connected:
             while (item := self.run(step())) is not nothing:
                 yield item  # type: ignore[misc]
         finally:
-            self.run(close())
+            # A thread that has ended has closed its iterators.
+            with suppress(NotInOrder):
+                self.run(close())
 
     def close(self) -> None:
-        if self._loop.is_closed():
-            return
-        self.run(self.cluster.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.check_may_wait()
+        self._thread.wake(self._ending.set)
         self._thread.join()
-        self._loop.close()
+        if self._thread.failure is not None:
+            raise self._thread.failure
 
     def __enter__(self) -> Self:
         return self

@@ -75,39 +75,23 @@ class LoopThread:
 
     def call(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Run this in the thread, and wait for it."""
+        return self.start(work).result()
+
+    def start(self, work: Coroutine[Any, Any, _Result]) -> "Started[_Result]":
+        """Run this in the thread, and wait for it later."""
         try:
             self.check_may_wait()
             self.check_alive()
         except NotInOrder:
             work.close()
             raise
-        calling = _Call(work)
+        started = Started(self, work)
         try:
-            self._hand_over(calling.begin)
-            self._wait_for(calling)
+            self._hand_over(started.begin)
         except BaseException:
-            self._give_up(calling)
+            started.give_up()
             raise
-        try:
-            return calling.result()
-        except asyncio.CancelledError:
-            raise self.closed() from self.failure
-
-    def _wait_for(self, calling: "_Call[Any]") -> None:
-        while not calling.has_ended.wait(_THREAD_CHECK_S):
-            # A loop that ends drops what was not begun, without a word.
-            if not self.is_alive and not calling.has_ended.is_set():
-                raise self.closed() from self.failure
-
-    def _give_up(self, calling: "_Call[Any]") -> None:
-        self.wake(calling.cancel)
-        # Whoever goes on after an interruption finds everything as the work has left it.
-        while self.is_alive and not calling.has_ended.wait(_THREAD_CHECK_S):
-            pass
-        if not calling.has_ended.is_set():
-            # Begun or not, a loop that is closed does not go on with it.
-            with suppress(RuntimeError):
-                calling.cancel()
+        return started
 
     def _hand_over(self, act: Callable[[], object]) -> None:
         assert self._loop is not None, "it is started"
@@ -127,16 +111,18 @@ class LoopThread:
         self._thread.join()
 
 
-class _Call(Generic[_Result]):
+class Started(Generic[_Result]):
     """Work that one thread waits for and another does."""
 
-    def __init__(self, work: Coroutine[Any, Any, _Result]) -> None:
+    def __init__(self, thread: LoopThread, work: Coroutine[Any, Any, _Result]) -> None:
+        self._thread = thread
         self._work = work
         self._task: asyncio.Task[_Result] | None = None
-        self.has_ended = threading.Event()
+        self._has_ended = threading.Event()
 
     def begin(self) -> None:
-        if not self.has_ended.is_set():
+        """Called in the thread."""
+        if not self._has_ended.is_set():
             self._task = asyncio.get_running_loop().create_task(self._work)
             self._task.add_done_callback(self._end)
 
@@ -144,18 +130,47 @@ class _Call(Generic[_Result]):
         if not task.cancelled():
             # Looked at, in case that nobody waits for it any more.
             task.exception()
-        self.has_ended.set()
-
-    def cancel(self) -> None:
-        if self._task is None:
-            self._work.close()
-            self.has_ended.set()
-        else:
-            self._task.cancel()
+        self._has_ended.set()
 
     def result(self) -> _Result:
-        assert self._task is not None, "it has ended"
-        return self._task.result()
+        """Wait for it; whoever is interrupted meanwhile gives it up."""
+        try:
+            self._wait()
+        except BaseException:
+            self.give_up()
+            raise
+        try:
+            if self._task is not None:
+                return self._task.result()
+        except asyncio.CancelledError:
+            pass
+        raise self._thread.closed() from self._thread.failure
+
+    def _wait(self) -> None:
+        while not self._has_ended.wait(_THREAD_CHECK_S):
+            # A loop that ends drops what was not begun, without a word.
+            if not self._thread.is_alive and not self._has_ended.is_set():
+                raise self._thread.closed() from self._thread.failure
+
+    def give_up(self) -> None:
+        """Cancel it, and return when it has ended.
+
+        Whoever goes on after an interruption finds everything as the work has left it.
+        """
+        self._thread.wake(self._cancel)
+        while self._thread.is_alive and not self._has_ended.wait(_THREAD_CHECK_S):
+            pass
+        if not self._has_ended.is_set():
+            # Begun or not, a loop that is closed does not go on with it.
+            with suppress(RuntimeError):
+                self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is None:
+            self._work.close()
+            self._has_ended.set()
+        else:
+            self._task.cancel()
 
 
 _all: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()

@@ -1,7 +1,6 @@
 """A table to a topic: partitioned, encoded a part at a time, and sent while the next is encoded."""
 
 from collections.abc import Iterator
-from concurrent.futures import Future
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +13,11 @@ from semel.client.columns.murmur import partitions_of
 from semel.client.columns.rows import rows_from
 from semel.client.columns.schema import FIELDS
 from semel.client.coordination import new_producer_id
+from semel.client.loop_thread import Started
+from semel.client.outcome import MustAbort, MustStop
 from semel.client.session import TransactionalSession
 from semel.client.writer import BatchWriter, Delivery
-from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.errors import ConfigError, SemelError, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.types import TopicPartition
 from semel.world import Clock, SystemClock
@@ -54,17 +55,30 @@ class Sending:
         self._connected.run(session.begin())
         try:
             deliveries = self._send_parts(session, table, partition_count)
-        except BaseException:
-            self._connected.run(session.abort())
+        except MustStop:
             raise
-        self._connected.run(session.commit())
+        except BaseException as error:
+            self._abort(session, error)
+            raise
+        try:
+            self._connected.run(session.commit())
+        except MustAbort as error:
+            self._abort(session, error)
+            raise
         return deliveries
+
+    def _abort(self, session: TransactionalSession, error: BaseException) -> None:
+        try:
+            self._connected.run(session.abort())
+        except SemelError as failure:
+            # The coordinator does so after the transaction's timeout.
+            error.add_note(f"and the transaction could not be aborted: {failure}")
 
     def _send_parts(
         self, writer: BatchWriter | TransactionalSession, table: pa.Table, partition_count: int
     ) -> list[Delivery]:
         deliveries: list[Delivery] = []
-        under_way: Future[list[Delivery]] | None = None
+        under_way: Started[list[Delivery]] | None = None
         try:
             for part in _parts(table):
                 batches = self._encode(part, partition_count)
@@ -74,7 +88,8 @@ class Sending:
             return deliveries if under_way is None else deliveries + under_way.result()
         except BaseException:
             if under_way is not None:
-                under_way.cancel()
+                # Nothing of it may come behind an abort.
+                under_way.give_up()
             raise
 
     def _encode(
