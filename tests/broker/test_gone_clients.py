@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import replace
 from random import Random
 
+from semel.broker.connection import Connection
 from semel.errors import NONE, MemberIdRequired
 from semel.journal.memory import MemoryDevice
 from semel.testing import Broker
+from semel.types import GroupId
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.sync_group import SyncGroupRequest
@@ -38,22 +40,49 @@ def join_request(member_id: str = "") -> JoinGroupRequest:
     )
 
 
-def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_wait() -> None:
-    frame = request_frame("join_group", 3, encoded("join_group", 3, join_request()))
+def received(connection: Connection, request: JoinGroupRequest) -> None:
+    frame = request_frame("join_group", 3, encoded("join_group", 3, request))
+    connection.get_buffer(-1)[: len(frame)] = frame
+    connection.buffer_updated(len(frame))
 
+
+def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_wait() -> None:
     async def main() -> None:
         rng = Random(1)
         broker = opened(MemoryDevice(rng), rng, CONFIG)
         async with started(broker):
             connection = broker.connection()
             connection.connection_made(SilentTransport())
-            connection.get_buffer(-1)[: len(frame)] = frame
-            connection.buffer_updated(len(frame))
+            received(connection, join_request())
             assert broker.waiting_room.waiting_count == 1
             connection.connection_lost(None)
             for _ in range(TICKS):
                 await asyncio.sleep(0)
             assert broker.waiting_room.waiting_count == 0
+
+    asyncio.run(main())
+
+
+def test_a_reply_that_comes_in_the_tick_of_its_clients_loss_is_not_counted_as_unread() -> None:
+    async def main() -> None:
+        rng = Random(1)
+        broker = opened(MemoryDevice(rng), rng, replace(CONFIG, group_initial_rebalance_delay_ms=0))
+        async with started(broker):
+            room_bytes = broker.reply_room_bytes
+            first, second = broker.connection(), broker.connection()
+            for connection in (first, second):
+                connection.connection_made(SilentTransport())
+                received(connection, join_request())
+            assert broker.waiting_room.waiting_count == 1
+            assert broker.reply_room_bytes < room_bytes
+            group = broker.lane.state.groups.describe(GroupId("g"))
+            assert group is not None
+            received(first, join_request(group.members[0].member_id))
+            first.connection_lost(None)
+            second.connection_lost(None)
+            for _ in range(TICKS):
+                await asyncio.sleep(0)
+            assert broker.reply_room_bytes == room_bytes
 
     asyncio.run(main())
 

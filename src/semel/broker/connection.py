@@ -56,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         """Of replies that are encoded and wait for their turn; the transport counts the others."""
         self._may_write = True
         self._may_read = True
-        self._is_closing = False
+        self.is_closing = False
         self._waiting: asyncio.Task[None] | None = None
         self._unread_bytes = 0
         self.held_bytes = 0
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._is_closing = True
+        self.is_closing = True
         self._requests.clear()
         self._replies.clear()
         if self._waiting is not None:
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _decide(self) -> None:
         requests = self._requests
-        while requests and self._waiting is None and self._is_keeping_up() and not self._is_closing:
+        while requests and self._waiting is None and self._is_keeping_up() and not self.is_closing:
             try:
                 self._server.dispatch(requests.popleft(), self)
             except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
@@ -146,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _adjust_reading(self) -> None:
         may_read = not self._requests and self._is_keeping_up()
-        if may_read == self._may_read or self._is_closing:
+        if may_read == self._may_read or self.is_closing:
             return
         self._may_read = may_read
         if may_read:
@@ -189,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
             parts += reply.parts
             size += reply.size
         self.count_unsent(-size)
-        if self._is_closing:
+        if self.is_closing:
             return
         if len(parts) == 1:
             self._transport.write(parts[0])
@@ -230,11 +230,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: str) -> None:
         """End the connection at once, because of what the client did."""
-        if not self._is_closing:
+        if not self.is_closing:
             self._server.refused(self, reason)
             self.abort()
 
     def abort(self) -> None:
         """End the connection at once; what is not yet sent is lost."""
-        self._is_closing = True
+        self.is_closing = True
         self._transport.abort()

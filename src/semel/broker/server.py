@@ -131,7 +131,10 @@ class Server:
         connection: Connection,
     ) -> None:
         try:
-            self._answer(call, await answer, reply, connection)
+            answered = await answer
+            if not connection.is_closing:
+                # What is counted as owed to a client that is gone would be so for ever.
+                self._answer(call, answered, reply, connection)
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self.failed(connection, error)
 
