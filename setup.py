@@ -20,7 +20,8 @@ COMPILED = """
     transactions/records transactions/states transactions/store transactions/verification
     lane/changes lane/draft lane/internal_topics lane/lane lane/state lane/topics
     lane/transaction_steps
-    journal/commit journal/file journal/frames journal/index journal/journal journal/segments
+    journal/commit journal/file journal/frames journal/index journal/journal journal/sealed
+    journal/segments
     broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
     broker/server broker/transactional broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn

@@ -8,12 +8,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.journal import names, sealed
-from semel.journal.sealed import Location, Rows, SealedIndex, Summary
+from semel.journal.sealed import NO_ENTRY, Location, Rows, SealedIndex
 
-MAPS_MAX = 32
+MAPS_MAX: Final = 32
 
 
 class Span(NamedTuple):
@@ -33,6 +33,8 @@ class BatchIndex:
         self._sealed_bases = array("q")
         self._maps: OrderedDict[int, SealedIndex] = OrderedDict()
         self._unpublished: dict[int, bytes] = {}
+        self._place_last = 0
+        """The sealed segment that was found last: who reads many partitions is often in one."""
 
     # The open segment.
 
@@ -82,15 +84,14 @@ class BatchIndex:
         rows = self._partitions.get(partition)
         if rows is None or rows.timestamp_max < timestamp_ms:
             return None
-        place = self._first_sealed(partition, lambda known: known.timestamp_max >= timestamp_ms)
+        place = self._first_sealed(
+            partition, lambda index, entry: index.timestamp_maxima[entry] >= timestamp_ms
+        )
         if place is None:
             row = bisect_left(rows.timestamps, timestamp_ms)
             return Location(rows.base_offsets[row], rows.positions[row], rows.sizes[row])
         index = self._sealed(place)
-        summary = index.summary(partition)
-        assert summary is not None
-        stop = summary.first_row + summary.row_count
-        row = bisect_left(index.timestamps, timestamp_ms, summary.first_row, stop)
+        row = bisect_left(index.timestamps, timestamp_ms, *index.rows_of(index.entry(partition)))
         return Location(index.base_offsets[row], index.positions[row], index.sizes[row])
 
     def locations(
@@ -127,45 +128,65 @@ class BatchIndex:
             yield Span(rows.base_offsets, rows.positions, rows.sizes, first, len(rows.base_offsets))
 
     def _sealed_spans(self, partition: int, offset: int) -> Iterator[Span]:
-        newest = len(self._sealed_bases) - 1
-        if newest < 0 or self._sealed(newest).summary(partition) is None:
-            return
-        place = self._first_sealed(partition, lambda known: known.last.base_offset >= offset)
+        place = self._place_of(partition, offset)
         if place is None:
-            place = newest
+            return
         index = self._sealed(place)
-        summary = index.summary(partition)
-        assert summary is not None
-        stop = summary.first_row + summary.row_count
-        row = bisect_right(index.base_offsets, offset, summary.first_row, stop) - 1
-        if row < summary.first_row:
+        entry = index.entry(partition)
+        first, stop = index.rows_of(entry)
+        row = bisect_right(index.base_offsets, offset, first, stop) - 1
+        if row < first:
             # It lies in the last batch of an earlier segment, or before the first batch of all.
-            earlier = self._sealed(place - 1).summary(partition) if place else None
-            if earlier is not None:
-                last = earlier.last
+            earlier = self._sealed(place - 1) if place else None
+            earlier_entry = NO_ENTRY if earlier is None else earlier.entry(partition)
+            if earlier is not None and earlier_entry != NO_ENTRY:
+                last = earlier.last(earlier_entry)
                 yield Span([last.base_offset], [last.position], [last.size], 0, 1)
-            row = summary.first_row
+            row = first
         while True:
             if row < stop:
                 yield Span(index.base_offsets, index.positions, index.sizes, row, stop)
-            following = self._first_behind(partition, summary.last.base_offset)
+            following = self._first_behind(partition, index.last_offsets[entry])
             if following is None:
                 return
             index = self._sealed(following)
-            summary = index.summary(partition)
-            assert summary is not None
-            row, stop = summary.first_row, summary.first_row + summary.row_count
+            entry = index.entry(partition)
+            row, stop = index.rows_of(entry)
+
+    def _place_of(self, partition: int, offset: int) -> int | None:
+        """The sealed segment to look for this offset in, if any has the partition."""
+        if self._place_last < len(self._sealed_bases):
+            index = self._sealed(self._place_last)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY and offset <= index.last_offsets[entry]:
+                first, stop = index.rows_of(entry)
+                if first < stop and index.base_offsets[first] <= offset:
+                    return self._place_last
+        place = self._first_sealed(
+            partition, lambda index, entry: index.last_offsets[entry] >= offset
+        )
+        if place is None:
+            newest = len(self._sealed_bases) - 1
+            is_known = newest >= 0 and self._sealed(newest).entry(partition) != NO_ENTRY
+            return newest if is_known else None
+        self._place_last = place
+        return place
 
     def _first_behind(self, partition: int, base_offset: int) -> int | None:
-        return self._first_sealed(partition, lambda known: known.last.base_offset > base_offset)
+        return self._first_sealed(
+            partition, lambda index, entry: index.last_offsets[entry] > base_offset
+        )
 
-    def _first_sealed(self, partition: int, reached: Callable[[Summary], bool]) -> int | None:
+    def _first_sealed(
+        self, partition: int, reached: Callable[[SealedIndex, int], bool]
+    ) -> int | None:
         """The first sealed segment at whose end the partition had come that far."""
         low, high = 0, len(self._sealed_bases)
         while low < high:
             middle = (low + high) // 2
-            known = self._sealed(middle).summary(partition)
-            if known is not None and reached(known):
+            index = self._sealed(middle)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY and reached(index, entry):
                 high = middle
             else:
                 low = middle + 1

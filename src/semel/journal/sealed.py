@@ -1,6 +1,6 @@
 """The batch index of one sealed segment, as bytes: a directory of partitions, then columns of rows.
 
-    header | a column per field of `Summary` | base offsets | positions | timestamps | sizes
+    header | the directory's columns | base offsets | positions | timestamps | sizes
 
 The directory names every partition known when the segment was sealed, with rows in it or not. So
 the segments can be searched by halving: each tells where any partition stood at its end. Numbers
@@ -12,19 +12,20 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from fastcrc.crc32 import iscsi as crc32c
 
 from semel.errors import CorruptJournal
 
-_HEADER = struct.Struct("=8sIIQQQ")
-_MAGIC = b"SEMELIX1"
-_HEADER_CHECKSUM = struct.Struct("=II")
-HEADER_SIZE = _HEADER.size + _HEADER_CHECKSUM.size
-_COLUMN_COUNT = 8
-_ROW_SIZE = 8 + 8 + 8 + 4
-TIMESTAMP_MIN = -(2**63)
+_HEADER: Final = struct.Struct("=8sIIQQQ")
+_MAGIC: Final = b"SEMELIX1"
+_HEADER_CHECKSUM: Final = struct.Struct("=II")
+HEADER_SIZE: Final = _HEADER.size + _HEADER_CHECKSUM.size
+_COLUMN_COUNT: Final = 8
+_ROW_SIZE: Final = 8 + 8 + 8 + 4
+TIMESTAMP_MIN: Final = -(2**63)
+NO_ENTRY: Final = -1
 
 
 class Location(NamedTuple):
@@ -35,18 +36,8 @@ class Location(NamedTuple):
     size: int
 
 
-class Summary(NamedTuple):
-    """Where a partition stands at the end of a segment, which need not hold any of its batches."""
-
-    first_row: int
-    row_count: int
-    last: Location
-    byte_count: int
-    timestamp_max: int
-
-
 class Rows:
-    """The batches of one partition in one segment, and the partition's summary before them."""
+    """The batches of one partition in one segment, and where it stood before them."""
 
     __slots__ = (
         "base_offsets",
@@ -133,7 +124,11 @@ def covers(header: bytes, size: int, base: int, end: int) -> bool:
 
 
 class SealedIndex:
-    """Reads an encoded index in place."""
+    """Reads an encoded index in place.
+
+    A partition's entry tells which rows are its own, and where it stood at the end of the segment,
+    which need not hold any of its batches.
+    """
 
     def __init__(self, stored: memoryview, name: str) -> None:
         if len(stored) < HEADER_SIZE:
@@ -149,10 +144,13 @@ class SealedIndex:
         self.base = base
         self.end = end
         words = _cast(stored[HEADER_SIZE : len(stored) - 4 * row_count], "q")
-        self._directory = [
+        directory = [
             words[column * partition_count : (column + 1) * partition_count]
             for column in range(_COLUMN_COUNT)
         ]
+        self._partitions, self.first_rows, self.row_counts = directory[:3]
+        self.last_offsets, self._last_positions, self._last_sizes = directory[3:6]
+        self._byte_counts, self.timestamp_maxima = directory[6:]
         rows = words[_COLUMN_COUNT * partition_count :]
         self.base_offsets = rows[:row_count]
         self.positions = rows[row_count : 2 * row_count]
@@ -160,33 +158,37 @@ class SealedIndex:
         self.sizes = _cast(stored[len(stored) - 4 * row_count :], "i")
 
     def partitions(self) -> list[int]:
-        return self._directory[0].tolist()
+        return self._partitions.tolist()
 
-    def summary(self, partition: int) -> Summary | None:
-        """None if the partition had no batch when the segment ended."""
-        partitions = self._directory[0]
-        place = bisect_left(partitions, partition)
-        if place == len(partitions) or partitions[place] != partition:
-            return None
-        _, first_row, row_count, base_offset, position, size, byte_count, timestamp_max = (
-            column[place] for column in self._directory
+    def entry(self, partition: int) -> int:
+        """NO_ENTRY if the partition had no batch when the segment ended."""
+        partitions = self._partitions
+        entry = bisect_left(partitions, partition)
+        return entry if entry < len(partitions) and partitions[entry] == partition else NO_ENTRY
+
+    def rows_of(self, entry: int) -> tuple[int, int]:
+        """Where its rows begin and end."""
+        first: int = self.first_rows[entry]
+        return first, first + self.row_counts[entry]
+
+    def last(self, entry: int) -> Location:
+        return Location(
+            self.last_offsets[entry], self._last_positions[entry], self._last_sizes[entry]
         )
-        last = Location(base_offset, position, size)
-        return Summary(first_row, row_count, last, byte_count, timestamp_max)
 
     def rows(self, partition: int) -> Rows:
         """A copy that can grow: the segment is open again."""
-        summary = self.summary(partition)
-        assert summary is not None
+        entry = self.entry(partition)
+        assert entry != NO_ENTRY
         rows = Rows()
-        chosen = slice(summary.first_row, summary.first_row + summary.row_count)
+        chosen = slice(*self.rows_of(entry))
         rows.base_offsets.frombytes(self.base_offsets[chosen].tobytes())
         rows.positions.frombytes(self.positions[chosen].tobytes())
         rows.timestamps.frombytes(self.timestamps[chosen].tobytes())
         rows.sizes.frombytes(self.sizes[chosen].tobytes())
-        rows.earlier_byte_count = summary.byte_count - sum(rows.sizes)
-        rows.timestamp_max = summary.timestamp_max
-        rows.last = summary.last
+        rows.earlier_byte_count = self._byte_counts[entry] - sum(rows.sizes)
+        rows.timestamp_max = self.timestamp_maxima[entry]
+        rows.last = self.last(entry)
         return rows
 
 
