@@ -3,21 +3,38 @@
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from semel.journal.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
+from semel.types import GroupId
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from support.raw_client import METRICS, RawClient, fetched_values, metric, produce
+from semel.wire.messages.sync_group import SyncGroupRequest
+from support import handled
+from support.handled import call, opened, started
+from support.raw_client import (
+    METRICS,
+    RawClient,
+    fetched_values,
+    metric,
+    produce,
+    produce_request,
+)
+from support.seeded_loop import elapse, run
 
 STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE = 56, 15
 MIB = 2**20
@@ -65,11 +82,15 @@ def write_until_refused(client: RawClient) -> int:
     raise AssertionError("the disk never filled")
 
 
-def commit() -> OffsetCommitRequest:
-    partition = OffsetCommitRequestPartition(0, committed_offset=1)
-    return OffsetCommitRequest(
+def commit(client: RawClient) -> int:
+    """The error code of a commit that takes a few KB."""
+    partition = OffsetCommitRequestPartition(0, committed_offset=1, committed_metadata="m" * 4_000)
+    request = OffsetCommitRequest(
         "simple", -1, "", None, topics=[OffsetCommitRequestTopic("t", partitions=[partition])]
     )
+    (topic,) = client.call("offset_commit", 8, request).topics
+    (answer,) = topic.partitions
+    return int(answer.error_code)
 
 
 def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
@@ -82,13 +103,13 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
             client.create_group_topic()
             filler = fill(small_disk)
             stored = write_until_refused(client)
+            while commit(client) == 0:
+                pass
             frames = metric(broker, "semel_journal_frames")
 
             for number in range(3):
                 assert produce(client, "t", batch_of(number)).error_code == STORAGE_ERROR
-            answer = client.call("offset_commit", 8, commit())
-            codes = [each.error_code for topic in answer.topics for each in topic.partitions]
-            assert codes == [COORDINATOR_NOT_AVAILABLE]
+            assert commit(client) == COORDINATOR_NOT_AVAILABLE
             wanted = MetadataRequest([MetadataRequestTopic(name="new")])
             (refused,) = client.call("metadata", 12, wanted).topics
             assert refused.error_code != 0
@@ -133,3 +154,34 @@ def test_a_broker_killed_on_a_full_disk_starts_again_with_all_it_had(small_disk:
         broker.restart()
         with RawClient(broker) as client:
             assert client.end_offset("t") == stored + 1
+
+
+def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_member() -> None:
+    rng = Random(1)
+    config = replace(handled.CONFIG, journal_segment_bytes=1_500_000)
+    joining = JoinGroupRequest(
+        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+    )
+    topics = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+    writing = produce_request("t", encode_batch([Record(None, bytes(10_000), 1_000)]))
+
+    async def main() -> None:
+        device = MemoryDevice(rng)
+        broker = opened(device, rng, config)
+        async with started(broker):
+            await call(broker, "create_topics", 7, topics)
+            member = await call(broker, "join_group", 3, joining)
+            syncing = SyncGroupRequest("g", member.generation_id, member.member_id)
+            assert (await call(broker, "sync_group", 3, syncing)).error_code == 0
+            device.is_full = True
+            codes = [0]
+            while codes == [0]:
+                answer = await call(broker, "produce", 9, writing)
+                codes = [each.error_code for each in answer.responses[0].partition_responses]
+            assert codes == [STORAGE_ERROR]
+            await elapse(20)
+            group = broker.lane.state.groups.describe(GroupId("g"))
+            assert group is not None
+            assert (group.state, group.members) == ("Empty", ())
+
+    run(rng, main())

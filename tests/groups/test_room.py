@@ -6,7 +6,7 @@ from semel.errors import NONE
 from semel.groups.commands import OffsetToCommit, Protocol, Step
 from semel.groups.records import GenerationRecorded
 from semel.groups.room import STEP_BYTES_MAX
-from semel.groups.settings import GroupSettings
+from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
 from semel.types import GroupId
 from support.group_world import GROUP, SESSION_MS, GroupWorld
 
@@ -53,3 +53,14 @@ def test_many_groups_that_end_together_end_in_bounded_steps() -> None:
         assert steps[-1].records
     assert len(steps) > 1
     assert {listing.state for listing in world.groups.list_groups()} == {"Empty"}
+
+
+def test_a_group_with_the_longest_names_ends_in_one_step() -> None:
+    world = GroupWorld(GroupSettings(initial_rebalance_delay_ms=0))
+    name = GroupId("g" * STRING_BYTES_MAX)
+    ticket = world.join(
+        group_id=name, group_instance_id="one", protocol_type="p" * STRING_BYTES_MAX
+    )
+    assert world.joined(ticket).error_code == NONE
+    world.pass_time(SESSION_MS)
+    assert world.state(name) == "Empty"

@@ -15,6 +15,7 @@ from semel.groups.commands import (
     Sync,
 )
 from semel.groups.group import Group
+from semel.groups.settings import STRING_BYTES_MAX
 from semel.types import GroupId, TopicPartition
 
 OFFSET_RECORD_OVERHEAD = 96
@@ -23,8 +24,14 @@ MEMBER_OVERHEAD = 32
 NEW_ID_BYTES_MAX = 128
 UTF8_BYTES_MAX = 4
 
-STEP_BYTES_MAX = 1024 * 1024
-"""Bounds a step that no request asked for: `expire`, `forget_ticket`, `forget_id`."""
+RECORD_BYTES_MIN = min(OFFSET_RECORD_OVERHEAD, GENERATION_RECORD_OVERHEAD)
+
+STEP_BYTES_MAX = 2 * STRING_BYTES_MAX + 4 * 1024
+"""Bounds a step that no request asked for: `expire`, `forget_ticket`, `forget_id`.
+
+It has to fit what the journal keeps for the urgent on a full disk, and has to hold the record of
+any group that is left empty: its id, its protocol's type and little else.
+"""
 
 Command = Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteGroups | DeleteOffsets
 
@@ -34,7 +41,8 @@ def text_bytes(*texts: str | None) -> int:
 
 
 def empty_generation_bytes(group: Group) -> int:
-    return GENERATION_RECORD_OVERHEAD + text_bytes(group.group_id, group.protocol_type)
+    texts = len(group.group_id.encode()) + len((group.protocol_type or "").encode())
+    return GENERATION_RECORD_OVERHEAD + texts
 
 
 def generation_bytes(group: Group) -> int:

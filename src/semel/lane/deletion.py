@@ -3,7 +3,7 @@
 from semel.groups import records as group_records
 from semel.lane import facts
 from semel.lane.changes import offsets_topic
-from semel.lane.group_steps import BATCHES_OVERHEAD, RECORD_OVERHEAD, add_group_records
+from semel.lane.group_steps import RECORD_OVERHEAD, add_group_records, batches_overhead
 from semel.lane.lane import FACT_SIZE_MAX, Lane
 from semel.lane.topics import Topic
 from semel.lane.transaction_steps import prepare
@@ -19,7 +19,9 @@ def delete_topic(lane: Lane, topic: Topic) -> Position:
     now_ms = lane.clock.now_ms()
     partitions = frozenset(partition.topic_partition for partition in topic.partitions)
     forgotten = lane.state.groups.forget_partitions(partitions)
-    size = BATCHES_OVERHEAD + FACT_SIZE_MAX
+    size = FACT_SIZE_MAX
+    if forgotten.records:
+        size += batches_overhead(offsets_topic(lane), len(forgotten.records))
     for record in forgotten.records:
         key, value = group_records.encode(record)
         size += len(key) + len(value or b"") + RECORD_OVERHEAD

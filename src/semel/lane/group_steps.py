@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from semel.groups import records as group_records
 from semel.groups.commands import Step
+from semel.groups.room import RECORD_BYTES_MIN
+from semel.lane import frame
 from semel.lane.changes import offsets_topic
 from semel.lane.draft import Draft
 from semel.lane.lane import Lane
@@ -14,8 +16,8 @@ from semel.records.partitioning import partition_for
 from semel.records.records import Record, encode_batch
 from semel.types import Position
 
-BATCHES_OVERHEAD = 64 * 2**10
-"""Bytes. Headers of the batches that the records of one step are put into."""
+BATCH_OVERHEAD = frame.ENTRY_SIZE + record_batch.HEADER_SIZE
+"""Bytes. What a batch takes in a frame beside its records."""
 
 RECORD_OVERHEAD = 32
 """Bytes. Lengths, deltas and attributes of one record."""
@@ -36,10 +38,15 @@ def take_group_step(
         assert not step.records, "a step that writes nothing has records"
         return step, lane.journal.end
     topic = offsets_topic(lane)
-    draft = lane.draft(size_max + BATCHES_OVERHEAD, urgent=urgent)
+    size_max += batches_overhead(topic, size_max // RECORD_BYTES_MIN)
+    draft = lane.draft(size_max, urgent=urgent)
     step = decide(draft.now_ms)
     add_group_records(lane, topic, draft, step)
     return step, draft.append()
+
+
+def batches_overhead(topic: Topic, record_count: int) -> int:
+    return BATCH_OVERHEAD * min(record_count, len(topic.partitions))
 
 
 def add_group_records(lane: Lane, topic: Topic, draft: Draft, step: Step) -> None:

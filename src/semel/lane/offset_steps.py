@@ -3,7 +3,7 @@
 from semel.groups import records as group_records
 from semel.groups.commands import CommitOffsets, CommitReply, Ticket
 from semel.lane.changes import offsets_topic
-from semel.lane.group_steps import BATCHES_OVERHEAD
+from semel.lane.group_steps import BATCH_OVERHEAD
 from semel.lane.lane import Lane
 from semel.lane.transaction_steps import prepare
 from semel.records import batch as record_batch
@@ -30,7 +30,7 @@ def take_offsets_step(
     partition = topic.partitions[joining.partition_index]
     current = lane.state.transactions.get(transactional_id)
     step = prepare(lane, current, joining, now_ms)
-    size = lane.state.groups.bytes_max(command) + BATCHES_OVERHEAD
+    size = lane.state.groups.bytes_max(command) + BATCH_OVERHEAD
     draft = lane.draft(step.size + size, now_ms=now_ms)
     decided = lane.state.groups.commit_offsets_in_transaction(command, _OWN, now_ms)
     if decided.records:
