@@ -40,6 +40,8 @@ class ScriptedCoordination:
         self._dialect = dialect
         self.refusals = dict(refusals)
         self.asked: list[str] = []
+        self.is_answering = asyncio.Event()
+        self.is_answering.set()
         self._epoch = -1
 
     def _ask(self, name: str) -> None:
@@ -59,10 +61,16 @@ class ScriptedCoordination:
         return self._next()
 
     async def add_partitions(self, *_: object) -> None:
-        self._ask("add partitions")
+        await self._begin("add partitions")
 
     async def add_group(self, *_: object) -> None:
-        self._ask("add group")
+        await self._begin("add group")
+
+    async def _begin(self, name: str) -> None:
+        self.asked.append(f"{name}...")
+        await self.is_answering.wait()
+        self.asked.pop()
+        self._ask(name)
 
     async def commit_offsets(self, *_: object) -> None:
         self._ask("offsets")
@@ -107,8 +115,9 @@ class Stage:
         )
         assert self.core.transaction is not None
         self.transaction = self.core.transaction
+        self.engine = ObligingEngine(self.core)
         self.session = Session(
-            cast(Engine, ObligingEngine(self.core)),
+            cast(Engine, self.engine),
             self.transaction,
             cast(Coordination, self.coordination),
         )
@@ -124,6 +133,12 @@ class Stage:
     def asked(self) -> list[str]:
         asked, self.coordination.asked = self.coordination.asked, []
         return asked
+
+
+async def turns() -> None:
+    """Let the loop do all that it can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 def test_each_transaction_has_an_epoch_of_its_own_where_that_is_agreed() -> None:
@@ -239,6 +254,60 @@ def test_a_beginning_without_an_answer_may_turn_out_never_to_have_been() -> None
         stage.recover()
         await stage.begin()
         await stage.session.commit()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("refusal", [None, TransactionAbortable("no"), NetworkException("gone")])
+def test_an_abort_comes_behind_a_beginning_that_is_under_way(refusal: RequestError | None) -> None:
+    async def work() -> None:
+        stage = Stage(is_implicit=False)
+        if refusal is not None:
+            stage.coordination.refusals["add partitions"] = refusal
+        await stage.begin()
+        stage.coordination.is_answering.clear()
+        async with asyncio.TaskGroup() as tasks:
+            joining = tasks.create_task(stage.engine.attend_to_transaction())
+            await turns()
+            aborting = tasks.create_task(stage.session.abort())
+            await turns()
+            assert not joining.done()
+            assert not aborting.done()
+            stage.coordination.is_answering.set()
+        assert stage.asked() == ["initialise", "add partitions", "abort"]
+        stage.recover()
+        await stage.begin()
+        await stage.session.commit()
+        assert stage.asked() == ["add partitions", "commit"]
+
+    asyncio.run(work())
+
+
+def test_a_beginning_that_was_interrupted_is_aborted() -> None:
+    async def work() -> None:
+        stage = Stage(is_implicit=False, abort=InvalidTransactionState("it had not begun"))
+        await stage.begin()
+        stage.coordination.is_answering.clear()
+        sending = asyncio.get_running_loop().create_task(
+            stage.session.send_offsets({PLACE: 1}, GROUP)
+        )
+        await turns()
+        sending.cancel()
+        await asyncio.wait([sending])
+        await stage.session.abort()
+        assert stage.asked() == ["initialise", "add group...", "abort", "renew"]
+        assert stage.transaction.status is Status.READY
+
+    asyncio.run(work())
+
+
+def test_a_partition_does_not_join_what_is_being_aborted() -> None:
+    async def work() -> None:
+        stage = Stage(is_implicit=False)
+        await stage.begin()
+        await stage.session.abort()
+        await stage.engine.attend_to_transaction()
+        assert stage.asked() == ["initialise"]
 
     asyncio.run(work())
 

@@ -26,6 +26,9 @@ class Session:
         self._core = engine.core
         self._transaction = transaction
         self._coordination = coordination
+        # An abort takes both, so that it comes behind all that may begin the transaction.
+        self._joining = asyncio.Lock()
+        self._sending_offsets = asyncio.Lock()
         engine.attend_to_transaction = self._join_partitions
 
     @property
@@ -54,22 +57,29 @@ class Session:
             self._transaction.begin()
 
     async def _join_partitions(self) -> None:
-        places = self._transaction.joining
-        try:
-            await self._coordination.add_partitions(self._core.identity, places)
-        except RequestError as error:
-            self._note_begin(error)
-            self._judged(error)
-        else:
-            with self._engine.guard:
-                self._transaction.is_begun = True
-                self._transaction.joined(places)
+        async with self._joining:
+            places = self._transaction.joining
+            if not places:
+                return
+            self._may_begin()
+            try:
+                await self._coordination.add_partitions(self._core.identity, places)
+            except RequestError as error:
+                self._judged(error)
+            else:
+                with self._engine.guard:
+                    self._has_begun()
+                    self._transaction.joined(places)
 
-    def _note_begin(self, error: RequestError) -> None:
-        """Whether a call that was refused has begun the transaction all the same."""
-        if verdict.may_be_stored(error) and not self._transaction.is_begun:
-            self._transaction.is_begin_known = False
+    def _may_begin(self) -> None:
+        """To be noted before a call: that may have no answer, or be interrupted."""
+        if not self._transaction.is_begun:
             self._transaction.is_begun = True
+            self._transaction.is_begin_known = False
+
+    def _has_begun(self) -> None:
+        self._transaction.is_begun = True
+        self._transaction.is_begin_known = True
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, int], group: GroupMetadata
@@ -80,25 +90,32 @@ class Session:
         if not offsets:
             return
         try:
-            if not transaction.is_implicit and group.group_id not in transaction.groups:
-                await self._coordination.add_group(self._core.identity, group.group_id)
-                transaction.is_begun = True
-                transaction.groups.add(group.group_id)
-            if transaction.is_implicit:
-                transaction.is_begun = True
-            await self._coordination.commit_offsets(
-                self._core.identity,
-                {place: GroupOffset(offset) for place, offset in offsets.items()},
-                group,
-            )
+            async with self._sending_offsets:
+                transaction.check_open()
+                await self._join_group(group.group_id)
+                await self._coordination.commit_offsets(
+                    self._core.identity,
+                    {place: GroupOffset(offset) for place, offset in offsets.items()},
+                    group,
+                )
         except RequestError as error:
-            self._note_begin(error)
             raise self._judged(error) from error
         except asyncio.CancelledError:
             # They may be part of it or not, so that it cannot be committed.
             with self._engine.guard:
                 self._core.doom(MustAbort(f"{self._subject}: sending offsets was interrupted"))
             raise
+
+    async def _join_group(self, group_id: str) -> None:
+        transaction = self._transaction
+        if transaction.is_implicit:
+            # It joins by what is sent next.
+            transaction.is_begun = True
+        elif group_id not in transaction.groups:
+            self._may_begin()
+            await self._coordination.add_group(self._core.identity, group_id)
+            self._has_begun()
+            transaction.groups.add(group_id)
 
     async def commit(self) -> None:
         with self._engine.guard:
@@ -141,7 +158,8 @@ class Session:
         self._engine.pump()
         await self._engine.answers()
         try:
-            identity = await self._aborted(self._core.identity)
+            async with self._joining, self._sending_offsets:
+                identity = await self._aborted(self._core.identity)
         except RequestError as error:
             if verdict.from_coordinator(error) is Kind.FATAL:
                 raise self._judged(error) from error
