@@ -145,13 +145,12 @@ def test_what_is_behind_the_doubt_goes_together_again() -> None:
     assert taken(standing) == [(0, offset) for offset in range(8, 12)]
 
 
-def test_a_partition_that_went_away_is_forgotten() -> None:
+def test_of_a_partition_that_went_away_nothing_is_held() -> None:
     standing = standing_at((0, 5), (1, 7))
     standing.failed(failed_at(5, 2), 0, 0)
     standing.failed(Outcome(Outbox(), doubts={place(0): Doubt(8, 1)}), 0, 0)
-    standing.forget([place(0), place(2)])
+    standing.drop([place(0), place(2)])
     assert (standing.is_resting, standing.held) == (False, frozenset({place(1)}))
-    assert standing.attempts_of(place(0), 5) == 0
 
 
 def test_what_is_polled_again_is_not_held_and_has_failed_as_often() -> None:

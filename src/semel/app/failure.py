@@ -16,7 +16,7 @@ class ListenerFailed(SemelError):
         """Whether the listener's own function raised the reason."""
 
 
-def given_up(listener: str, failure: Failure) -> ListenerFailed:
+def failed_for_good(listener: str, failure: Failure) -> ListenerFailed:
     record, error, attempt = failure
     often = "once" if attempt == 1 else f"{attempt} times"
     failed = ListenerFailed(

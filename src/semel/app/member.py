@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from semel.app import portion as portions
 from semel.app.calling import in_thread, on_loop
 from semel.app.delivery import AtLeastOnce, Delivery, InTransactions
-from semel.app.failure import ListenerFailed, given_up
+from semel.app.failure import ListenerFailed, failed_for_good
 from semel.app.listener import Listener, Shape
 from semel.app.outbox import Outbox
 from semel.app.own_thread import OwnThread
+from semel.app.pace import Pace
 from semel.app.portion import Portion
 from semel.app.progress import Counts, State
 from semel.app.setback import Meaning, NotDelivered
@@ -24,6 +25,7 @@ from semel.app.standing import Standing
 from semel.app.turn import Failure, Outcome, Steps, all_at_once, doubt, one_by_one
 from semel.app.wording import in_words
 from semel.client.consuming.asynchronous import AsyncConsumer
+from semel.client.consuming.record import Record
 from semel.client.coordination import GroupMetadata
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.errors import RequestError, SemelError
@@ -31,7 +33,6 @@ from semel.types import TopicPartition
 
 _POLL_MS = 1_000
 _REJOIN_MS = 50
-_COUNT_FIRST = 16
 _OUTBOX_SIZE_MAX = 8 * 1024 * 1024
 _PAUSE_FIRST_S = 0.05
 _PAUSE_S_MAX = 2.0
@@ -64,12 +65,10 @@ class Member:
         self._interruptible: asyncio.Timeout | None = None
         self._is_stopping = False
         self._is_polling = False
-        self._count_max = min(_COUNT_FIRST, listener.records_max)
+        self._pace = Pace(listener)
         self._setback_count = 0
         self.turn_count = 0
         self.counts = Counts()
-        if listener.shape is not Shape.RECORD:
-            self._count_max = listener.records_max
 
     def stop(self) -> None:
         """End after what is being worked on; may be called more than once."""
@@ -123,8 +122,8 @@ class Member:
             await consumer.subscribe(
                 self._listener.topics,
                 on_assigned=self._take,
-                on_revoked=self._standing.forget,
-                on_lost=self._standing.forget,
+                on_revoked=self._standing.drop,
+                on_lost=self._standing.drop,
             )
             while not self._is_stopping:
                 await self._take_turn()
@@ -169,14 +168,14 @@ class Member:
         polled = await self._poll(0)
         if polled is not None:
             self._standing.hold(polled.records(), polled.firsts)
-        records = self._standing.take(self._count_max)
+        records = self._standing.take(self._pace.count_max)
         self._hold_and_let_go()
         if self._listener.shape is Shape.COLUMNS and records:
             return portions.of_columns(portions.columns_of(records))
         return portions.of_records(records)
 
     async def _poll(self, timeout_ms: float, count_max: int | None = None) -> Portion | None:
-        count_max = self._count_max if count_max is None else count_max
+        count_max = self._pace.count_max if count_max is None else count_max
         self._is_polling = True
         try:
             async with asyncio.timeout(None) as self._interruptible:
@@ -207,35 +206,28 @@ class Member:
         membership = self.consumer.membership
         began_at_ms = self._now_ms()
         outcome = await self._perform(self._steps(portion, began_at_ms))
-        if self._listener.shape is Shape.RECORD:
-            self._adapt(portion, outcome, self._now_ms() - began_at_ms)
+        took_ms = self._now_ms() - began_at_ms
+        self._pace.adapt(portion, outcome, took_ms)
+        outcome.too_slow = self._pace.too_slow(portion, outcome, took_ms)
         await self._settle(portion, outcome, membership)
 
     def _steps(self, portion: Portion, began_at_ms: float) -> Steps:
         rules, outbox = self._listener.rules, self._make_outbox()
-        attempts_of = self._standing.attempts_of
+        attempts_of, given_up = self._standing.attempts_of, self._standing.given_up
         if self._listener.shape is not Shape.RECORD:
-            return all_at_once(portion, rules, outbox, attempts_of)
+            return all_at_once(portion, rules, outbox, attempts_of, given_up)
         over_at_ms = began_at_ms + self._listener.turn_ms_max
 
         def is_over() -> bool:
             is_late = self._is_stopping or self._now_ms() > over_at_ms
             return is_late or outbox.size > _OUTBOX_SIZE_MAX
 
-        return one_by_one(portion, rules, outbox, attempts_of, is_over)
+        return one_by_one(portion, rules, outbox, attempts_of, is_over, given_up)
 
     async def _perform(self, steps: Steps) -> Outcome:
         if self._thread is None:
             return await on_loop(steps, self._listener.call)
         return await self._thread.call(partial(in_thread, steps, self._listener.call))
-
-    def _adapt(self, portion: Portion, outcome: Outcome, took_ms: float) -> None:
-        """As many records at a time as can be worked on in the time of a turn."""
-        turn_ms_max = self._listener.turn_ms_max
-        if took_ms > turn_ms_max:
-            self._count_max = max(1, outcome.done_count)
-        elif took_ms < turn_ms_max / 2 and portion.record_count == self._count_max:
-            self._count_max = min(2 * self._count_max, self._listener.records_max)
 
     # Delivering
 
@@ -262,7 +254,7 @@ class Member:
             self._standing.failed(outcome, self._now_ms(), self._dice())
             self._hold_and_let_go()
         if outcome.final is not None:
-            raise given_up(self._listener.name, outcome.final)
+            raise failed_for_good(self._listener.name, outcome.final)
 
     async def _cope(
         self,
@@ -277,6 +269,8 @@ class Member:
         if failure.meaning is Meaning.AGAIN:
             self.counts.trouble = str(reason)
             if failure.is_of_group:
+                if outcome.too_slow is not None:
+                    self._count_too_slow(outcome.too_slow)
                 await self._rejoin(membership)
             else:
                 await self._pause()
@@ -292,6 +286,18 @@ class Member:
                 attempt = self._standing.attempts_of(record.place, record.offset) + 1
                 refused.fail(self._listener.rules, Failure(record, reason, attempt))
             await self._settle(portion, refused, membership)
+
+    def _count_too_slow(self, record: Record) -> None:
+        attempt = self._standing.attempts_of(record.place, record.offset) + 1
+        failure = Failure(record, self._pace.complaint(), attempt)
+        fate = Outcome(Outbox())
+        fate.fail(self._listener.rules, failure)
+        if fate.final is not None:
+            raise failed_for_good(self._listener.name, failure)
+        self.counts.retries += len(fate.failures)
+        self.counts.trouble = str(failure.error)
+        # A letter cannot be sent while the record is nobody's, or another's.
+        self._standing.too_slow(failure, is_given_up=fate.dead_letter_count > 0)
 
     async def _rejoin(self, membership: GroupMetadata) -> None:
         """Work on nothing until the consumer, too, knows that it is not that member any more."""

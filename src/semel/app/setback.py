@@ -2,6 +2,7 @@
 
 import enum
 
+from semel.client.consuming.refusals import CommitFailed
 from semel.client.outcome import MustStop, TransactionFailed
 from semel.errors import (
     IllegalGeneration,
@@ -57,7 +58,7 @@ _FAULTS_OF_RECORDS = (
     UnknownTopicOrPartition,
 )
 
-_OF_GROUP = (IllegalGeneration, RebalanceInProgress, UnknownMemberId)
+_OF_GROUP = (CommitFailed, IllegalGeneration, RebalanceInProgress, UnknownMemberId)
 
 _PASSING = (
     *_OF_GROUP,

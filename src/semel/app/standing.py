@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from semel.app.patience import Patience
-from semel.app.turn import Doubt, Outcome
+from semel.app.turn import Doubt, Failure, Outcome
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
@@ -20,6 +20,7 @@ class Standing:
         self._held: dict[TopicPartition, deque[Record]] = {}
         self._attempts: dict[TopicPartition, tuple[int, int]] = {}
         """The offset that the partition stands still at, and how often it has failed."""
+        self._given_up: dict[TopicPartition, Failure] = {}
         self._wake_at_ms: dict[TopicPartition, float] = {}
         self._doubts: dict[TopicPartition, Doubt] = {}
 
@@ -40,6 +41,11 @@ class Standing:
         failed_at, count = self._attempts.get(place, (offset, 0))
         return count if failed_at == offset else 0
 
+    def given_up(self, place: TopicPartition, offset: int) -> Failure | None:
+        """Why the record at this offset is not to be tried again."""
+        failure = self._given_up.get(place)
+        return failure if failure is not None and failure.record.offset == offset else None
+
     # What came of a turn
 
     def hold(self, records: Iterable[Record], undone: Mapping[TopicPartition, int]) -> None:
@@ -54,6 +60,7 @@ class Standing:
         """These are committed."""
         for place, offset in offsets.items():
             self._attempts.pop(place, None)
+            self._given_up.pop(place, None)
             doubt = self._doubts.pop(place, None)
             if doubt is not None and offset < doubt.until:
                 # The rest is less suspicious now.
@@ -72,6 +79,13 @@ class Standing:
                 self._wake_at_ms[place] = now_ms + self._patience.pause_ms(1, dice)
             else:
                 self._doubts[place] = doubt._replace(until=max(doubt.until, known.until))
+
+    def too_slow(self, failure: Failure, *, is_given_up: bool) -> None:
+        """It failed by the loss of its partition, and is known again if that comes back."""
+        place = failure.record.place
+        self._attempts[place] = (failure.record.offset, failure.attempt)
+        if is_given_up:
+            self._given_up[place] = failure
 
     # What is next
 
@@ -105,14 +119,12 @@ class Standing:
     # What is over
 
     def drop(self, places: Iterable[TopicPartition]) -> None:
-        """What is held of these will be polled again."""
+        """What is held of these will be polled again, by this member or by another one.
+
+        How often a record has failed here is still true when its partition comes back. A slow one
+        costs its member the partition each time, and would never be given up otherwise.
+        """
         for place in places:
             self._held.pop(place, None)
             self._wake_at_ms.pop(place, None)
             self._doubts.pop(place, None)
-
-    def forget(self, places: Iterable[TopicPartition]) -> None:
-        """These belong to another member now."""
-        for place in places:
-            self.drop([place])
-            self._attempts.pop(place, None)

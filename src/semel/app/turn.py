@@ -22,6 +22,8 @@ from semel.types import TopicPartition
 Steps = Generator[tuple[Any, Outbox], Exception | None, "Outcome"]
 AttemptsOf = Callable[[TopicPartition, int], int]
 """How often the record at this offset has failed before."""
+GivenUp = Callable[[TopicPartition, int], "Failure | None"]
+"""Why the record at this offset is not to be tried again."""
 
 
 class Failure(NamedTuple):
@@ -45,6 +47,10 @@ class Rules(NamedTuple):
     dead_letters: str | None
 
 
+def nothing_given_up(place: TopicPartition, offset: int) -> Failure | None:
+    return None
+
+
 @dataclass
 class Outcome:
     outbox: Outbox
@@ -60,6 +66,10 @@ class Outcome:
     """What ends the listener: nothing more can be done about this record."""
     dead_letter_count: int = 0
     done_count: int = 0
+    last: Record | None = None
+    """The record of the last call, if each had one."""
+    too_slow: Record | None = None
+    """The record that took longer than the group waits for its members."""
 
     def fail(self, rules: Rules, failure: Failure) -> None:
         record, error, attempt = failure
@@ -82,6 +92,7 @@ def one_by_one(
     outbox: Outbox,
     attempts_of: AttemptsOf,
     is_over: Callable[[], bool],
+    given_up: GivenUp = nothing_given_up,
 ) -> Steps:
     """A call for each record, until the time of the turn is over."""
     outcome = Outcome(outbox)
@@ -93,7 +104,12 @@ def one_by_one(
         if outcome.final is not None or (is_begun and is_over()):
             outcome.undone[place] = record.offset
             continue
+        known = given_up(place, record.offset)
+        if known is not None:
+            outcome.fail(rules, known)
+            continue
         is_begun = True
+        outcome.last = record
         kept_count = len(outbox.records)
         error = yield record, outbox
         if error is None:
@@ -106,9 +122,22 @@ def one_by_one(
     return outcome
 
 
-def all_at_once(portion: Portion, rules: Rules, outbox: Outbox, attempts_of: AttemptsOf) -> Steps:
+def all_at_once(
+    portion: Portion,
+    rules: Rules,
+    outbox: Outbox,
+    attempts_of: AttemptsOf,
+    given_up: GivenUp = nothing_given_up,
+) -> Steps:
     """One call for all of them; if it fails, they are to be tried in smaller parts."""
     outcome = Outcome(outbox)
+    # One that is given up failed alone, so that its partition is done up to it.
+    for place, offset in portion.firsts.items():
+        known = given_up(place, offset)
+        if known is not None:
+            outcome.undone = {**portion.firsts, place: offset + 1}
+            outcome.fail(rules, known)
+            return outcome
     error = yield portion.content, outbox
     if error is None:
         outcome.done = dict(portion.nexts)
