@@ -1,6 +1,7 @@
 """Headers as the broker reads and writes them, against kio's."""
 
 from struct import pack
+from typing import Any
 
 import pytest
 
@@ -9,9 +10,11 @@ from semel.broker.dispatch import write_reply
 from semel.testing import Broker
 from semel.wire.apis import APIS, BY_KEY, Api
 from semel.wire.headers import RequestHeader, encode_request_header
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.sync_group import SyncGroupRequest
 from support.handled import Peer
 from support.kio_values import kio_class
-from support.raw_client import RawClient, decoded_reply, encoded, produce_request
+from support.raw_client import BY_MODULE, RawClient, decoded_reply, encoded, produce_request
 
 PRODUCE = BY_KEY[0]
 API_VERSIONS = BY_KEY[18]
@@ -95,3 +98,25 @@ def read_topic(client: RawClient, version: int) -> str:
     assert reply[:4] == pack(">i", 7)
     (topic,) = decoded_reply("produce", version, reply).responses
     return str(topic.name)
+
+
+def test_a_group_can_be_led_by_a_client_whose_id_is_long_and_no_text(broker: Broker) -> None:
+    client_id = b"\xff" * 11_000 + b"leader"
+
+    def ask(client: RawClient, module: str, request: Any) -> Any:
+        api = BY_MODULE[module]
+        header = pack(">hhih", api.key, 3, 7, len(client_id)) + client_id
+        body = header + encoded(module, 3, request)
+        client.send(pack(">i", len(body)) + body)
+        reply = client.receive()
+        assert reply is not None, "the broker closed the connection"
+        return decoded_reply(module, 3, reply)
+
+    joining = JoinGroupRequest(
+        "led", 60_000, 60_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+    )
+    with RawClient(broker) as client:
+        joined = ask(client, "join_group", joining)
+        assert joined.member_id.startswith("leader-")
+        syncing = SyncGroupRequest("led", joined.generation_id, joined.member_id)
+        assert ask(client, "sync_group", syncing).error_code == 0

@@ -52,5 +52,9 @@ class Call:
 
     @property
     def client_id(self) -> str:
-        """Read only where it is wanted, as every request brings it."""
-        return str(self._client_id or b"", "utf-8", "replace")
+        """Read only where it is wanted, as every request brings it.
+
+        What is not UTF-8 is left out: with something in its place, the text could be longer than
+        what was sent, and too long for a string that is stored or sent.
+        """
+        return str(self._client_id or b"", "utf-8", "ignore")
