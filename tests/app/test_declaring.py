@@ -172,6 +172,22 @@ def test_transactional_ids_are_the_applications_own() -> None:
         App(transactional_id="mine")
 
 
+@pytest.mark.parametrize("options", [{"acks": 1}, {"enable_idempotence": False}])
+def test_options_that_allow_no_transactions_are_refused_where_there_are_some(
+    options: dict[str, Any],
+) -> None:
+    transactional = App(**options)
+    transactional.listener("orders", group="g", name="bill")(transactional.transactional(two))
+    laying_aside = App(**options)
+    laying_aside.listener("orders", group="g", name="bill", dead_letters="dead")(one)
+    for app in (transactional, laying_aside):
+        with pytest.raises(ConfigError, match="listener bill needs transactions"):
+            app.running()
+    plain = App(**options)
+    plain.listener("orders", group="g")(one)
+    plain.running()
+
+
 def test_an_application_without_listeners_does_not_run() -> None:
     with pytest.raises(ConfigError, match="no listeners"):
         App().run_until_idle()

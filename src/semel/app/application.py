@@ -161,7 +161,18 @@ class App:
             raise ConfigError("the application has no listeners")
         for each in listeners:
             check_promise(each)
+            if each.needs_transactions:
+                self._check_transactions(each.name)
         return run_members(self._surroundings.at(bootstrap_servers), listeners)
+
+    def _check_transactions(self, listener: str) -> None:
+        """Here, and not at the first record: that may come long after the start."""
+        options = self._surroundings.producer_options.copy()
+        options["transactional_id"] = f"{self._surroundings.transactional_id_prefix}-"
+        try:
+            check_producer(options)
+        except ConfigError as error:
+            raise ConfigError(f"listener {listener} needs transactions: {error}") from error
 
     def run(self, bootstrap_servers: str | None = None) -> None:
         """Run until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""

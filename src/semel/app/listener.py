@@ -51,6 +51,11 @@ class Listener:
                 f"listener {self.name}: a deserializer is for records, and it gets an Arrow batch"
             )
 
+    @property
+    def needs_transactions(self) -> bool:
+        """For its own work, or to lay a record aside and commit its offset in one step."""
+        return self.is_transactional or self.rules.dead_letters is not None
+
     def call(self, content: Any, outbox: Outbox) -> Any:
         """What the function returns: a coroutine, if it is one."""
         if self.key_deserializer or self.value_deserializer:
