@@ -23,7 +23,6 @@ from semel.errors import (
     BrokerNotAvailable,
     NetworkException,
     NotController,
-    ProtocolError,
     RequestTimedOut,
 )
 from semel.types import TopicPartition
@@ -241,7 +240,7 @@ class Cluster:
         for address in addresses:
             try:
                 link = await self._link_at(address)
-            except (NetworkException, RequestTimedOut, ProtocolError) as error:
+            except (NetworkException, RequestTimedOut) as error:
                 reasons.append(str(error))
             else:
                 self._worked_last = address

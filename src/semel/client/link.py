@@ -111,7 +111,8 @@ class Link(asyncio.BufferedProtocol):
                 if reply is not None and not reply.done():
                     reply.set_result(message)
         except ProtocolError as error:
-            self._fail(ProtocolError(f"{self.address}: {error}"))
+            # For those who wait it is as if it had closed: they may ask again, or another broker.
+            self._fail(NetworkException(f"{self.address}: {error}"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

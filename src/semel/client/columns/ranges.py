@@ -17,7 +17,7 @@ from semel.client.committed import next_offset
 from semel.client.link import Pending
 from semel.client.offsets import Isolation, beginnings_of, ends_of
 from semel.client.refusal import raise_for
-from semel.errors import OffsetOutOfRange, ProtocolError, RequestError, RequestTimedOut
+from semel.errors import NetworkException, OffsetOutOfRange, RequestError, RequestTimedOut
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages import fetch
 
@@ -181,4 +181,4 @@ class _Fetching:
             for answer in topic.partitions:
                 raise_for(answer.error_code, f"{self._partition}")
                 return answer
-        raise ProtocolError(f"the reply to Fetch says nothing of {self._partition}")
+        raise NetworkException(f"the reply to Fetch says nothing of {self._partition}")

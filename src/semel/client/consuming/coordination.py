@@ -19,8 +19,6 @@ from semel.client.group_offsets import group_offsets
 from semel.client.refusal import raise_for
 from semel.errors import (
     MemberIdRequired,
-    NetworkException,
-    ProtocolError,
     RequestError,
     RequestTimedOut,
     UnsupportedVersion,
@@ -111,9 +109,6 @@ class Coordination:
             node_id = await self._waiting.coordinator_of(self._group)
             pending = await self._waiting.ask(node_id, messages, request)
             return await pending.reply(timeout_ms)
-        except ProtocolError as error:
-            self._waiting.forget_coordinator(self._group)
-            raise NetworkException(str(error)) from error
         except RequestError:
             self._waiting.forget_coordinator(self._group)
             raise

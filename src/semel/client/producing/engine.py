@@ -19,7 +19,7 @@ from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.intake import Intake
 from semel.client.producing.settings import ACKS_NONE
 from semel.client.verdict import Kind
-from semel.errors import NetworkException, ProtocolError, RequestError
+from semel.errors import NetworkException, RequestError
 from semel.wire.messages import produce
 
 _METADATA_AGE_MS_MAX = 300_000
@@ -174,9 +174,6 @@ class Engine:
         except RequestError as error:
             with self.guard:
                 core.lost(request, error, self._now_ms())
-        except ProtocolError as error:
-            with self.guard:
-                core.lost(request, NetworkException(str(error)), self._now_ms())
         self.pump()
 
     async def _learn_leaders(self) -> None:
@@ -186,7 +183,7 @@ class Engine:
             pause_ms = _METADATA_PAUSE_MS
             try:
                 described = await self._cluster.describe(list(self._intake.queues))
-            except (RequestError, ProtocolError):
+            except RequestError:
                 continue
             self._learnt_at_ms = self._now_ms()
             with self.guard:
@@ -205,8 +202,6 @@ class Engine:
                     with self.guard:
                         self.core.fail(error)
                     return
-            except ProtocolError:
-                pass
             else:
                 with self.guard:
                     self.core.identify(identity)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.settings import ProducerSettings
 from semel.client.refusal import refusal
-from semel.errors import NONE, MessageTooLarge, ProtocolError, RequestError
+from semel.errors import NONE, MessageTooLarge, NetworkException, RequestError
 from semel.types import TopicPartition
 from semel.wire.messages import produce
 
@@ -36,7 +36,7 @@ def answers_of(request: Request, reply: produce.ProduceResponse) -> list[Answer]
     for batch in request.batches:
         answer = answers.get(batch.place)
         if answer is None:
-            raise ProtocolError(f"the reply to Produce says nothing of {batch.place}")
+            raise NetworkException(f"the reply to Produce says nothing of {batch.place}")
         found.append(
             Answer(
                 error_of(answer, batch.place, batch.size),
