@@ -1,7 +1,9 @@
 """What happens because time passes: sessions end, producers, offsets and connections expire."""
 
 import asyncio
+from collections.abc import Callable, Iterator
 from itertools import islice
+from math import ceil
 from typing import TYPE_CHECKING
 
 from semel.broker import log
@@ -31,12 +33,16 @@ class Housekeeping:
         self._producers_checked_at_ms = broker.lane.clock.now_ms()
         self._ids_checked_at_ms = self._producers_checked_at_ms
         self._frames_at_checkpoint = broker.lane.journal.frames_appended
+        self._next_round_s = server.loop.time()
 
     async def run(self) -> None:
-        changed = self._broker.waiting_room.changed
+        room = self._broker.waiting_room
+        changed = room.changed
         while True:
+            pause_ms = self._pause_ms()
+            room.next_look_ms = self._broker.lane.clock.now_ms() + pause_ms
             try:
-                async with asyncio.timeout(self._pause_ms() / 1000):
+                async with asyncio.timeout(pause_ms / 1000):
                     await changed.wait()
             except TimeoutError:
                 pass
@@ -52,21 +58,28 @@ class Housekeeping:
         pauses_ms = [
             deadline_ms - now_ms for deadline_ms in deadlines_ms if deadline_ms is not None
         ]
-        return max(0, min((ROUND_MS, *pauses_ms)))
+        round_ms = ceil((self._next_round_s - self._server.loop.time()) * 1000)
+        return max(0, min((round_ms, *pauses_ms)))
+
+    def _duties(self) -> Iterator[Callable[[int], None]]:
+        """What has a deadline of its own, and once in a round what only has to be done some day."""
+        yield self._end_sessions
+        yield self._end_overdue_transactions
+        now_s = self._server.loop.time()
+        if now_s < self._next_round_s:
+            return
+        self._next_round_s = now_s + ROUND_MS / 1000
+        yield self._expire_producers
+        yield self._expire_transactional_ids
+        yield self._take_checkpoint
+        yield self._close_idle_connections
+        yield self._tell_of_closed_connections
 
     def _tidy(self) -> bool:
         """Do what is due, each duty whatever became of the others; False if one was not done."""
         now_ms = self._broker.lane.clock.now_ms()
         is_done = True
-        for duty in (
-            self._end_sessions,
-            self._expire_producers,
-            self._end_overdue_transactions,
-            self._expire_transactional_ids,
-            self._take_checkpoint,
-            self._close_idle_connections,
-            self._tell_of_closed_connections,
-        ):
+        for duty in self._duties():
             try:
                 duty(now_ms)
             except JournalFull as error:

@@ -42,7 +42,9 @@ class WaitingRoom:
         self._named: defaultdict[int, set[tuple[GroupId, MemberId]]] = defaultdict(set)
         """Ids given out and not used yet, by the number of the connection that asked."""
         self.changed = asyncio.Event()
-        """Set when a step may have brought the groups' next deadline nearer."""
+        """Set when a step has brought the groups' next deadline before `next_look_ms`."""
+        self.next_look_ms = 0
+        """When housekeeping looks at the deadlines next if nothing has changed."""
         groups = lane.state.groups
         self._decide: dict[type, Callable[[Any, Ticket, int], Step]] = {
             Join: groups.join,
@@ -112,7 +114,9 @@ class WaitingRoom:
         self, step: Step, position: Position, own_ticket: Ticket | None
     ) -> Replied | None:
         """Give each waiting request its reply; the one just asked gets its own returned."""
-        self.changed.set()
+        deadline_ms = self._lane.state.groups.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms < self.next_look_ms:
+            self.changed.set()
         own = None
         for ticket, reply in step.replies:
             if ticket == own_ticket:
