@@ -1,5 +1,6 @@
 """What an open makes of the bytes it finds: rules 2, 5 and 6 of the law, one by one."""
 
+import asyncio
 from random import Random
 
 import pytest
@@ -99,6 +100,26 @@ def test_a_clean_close_makes_any_later_damage_known() -> None:
     device.flip_bit(FIRST, FRAME_SIZE + HEADER_SIZE)
     with pytest.raises(CorruptJournal):
         reopen(device)
+
+
+def test_a_clean_close_vouches_for_nothing_that_was_appended_too_late_to_be_synced() -> None:
+    for seed in range(20):
+        device = device_of(seed)
+
+        async def main(device: MemoryDevice = device, seed: int = seed) -> None:
+            lane = Remembering(device)
+            lane.start()
+            lane.append(PAYLOAD)
+            closing = asyncio.ensure_future(lane.journal.close())
+            rng = Random(seed)
+            while not closing.done():
+                if rng.random() < 0.5:
+                    lane.append(PAYLOAD)
+                await seeded_loop.elapse(rng.random() / 1000)
+
+        seeded_loop.run(Random(seed), main())
+        device.power_loss()
+        assert reopen(device).replayed
 
 
 def test_a_truncated_segment_is_damage() -> None:

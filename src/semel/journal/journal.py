@@ -255,7 +255,7 @@ class Journal:
         await self._wait(self._housekeeping.when_idle)
         self.segments.settle()
         if self._commit.failure is None:
-            note.write(self._device, Note(self.incarnation, self.end))
+            note.write(self._device, Note(self.incarnation, self._commit.durable))
 
     async def _wait(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Until it calls back, or the journal has failed and never will."""
