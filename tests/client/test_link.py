@@ -1,7 +1,7 @@
 """A link over a transport by script: what its callers are told when the broker misbehaves."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -9,10 +9,10 @@ import pytest
 
 from semel.client.address import Address
 from semel.client.link import Link
-from semel.errors import NetworkException
+from semel.errors import NetworkException, RequestTimedOut
 from semel.types import Buffer
 from semel.wire.messages import api_versions
-from support.seeded_loop import run
+from support.seeded_loop import elapse, run
 
 ADDRESS = Address("broker", 9092)
 REQUEST = api_versions.ApiVersionsRequest("semel", "0")
@@ -72,13 +72,56 @@ def test_nonsense_is_the_loss_of_the_link(nonsense: bytes) -> None:
     async def work() -> None:
         link = Link(ADDRESS, "test")
         Wire(link)
-        pending = [await link.ask(api_versions, REQUEST) for _ in range(2)]
+        pending = [await link.ask(api_versions, REQUEST, TIMEOUT_MS) for _ in range(2)]
         receive(link, nonsense)
         for each in pending:
             with pytest.raises(NetworkException, match="broker:9092: "):
                 await each.reply(TIMEOUT_MS)
         assert not link.is_open
         with pytest.raises(NetworkException):
-            await link.ask(api_versions, REQUEST)
+            await link.ask(api_versions, REQUEST, TIMEOUT_MS)
+
+    run(Random(1), work())
+
+
+@pytest.mark.parametrize("send", [Link.ask, Link.tell])
+def test_a_broker_that_takes_nothing_loses_its_link(send: Callable[..., Awaitable[object]]) -> None:
+    async def work() -> None:
+        link = Link(ADDRESS, "test")
+        wire = Wire(link)
+        wire.get_stuck()
+        with pytest.raises(RequestTimedOut, match=f"takes nothing for {TIMEOUT_MS} ms"):
+            await send(link, api_versions, REQUEST, TIMEOUT_MS)
+        assert wire.written == []
+        await link.close()
+        assert not link.is_open
+
+    run(Random(1), work())
+
+
+def test_a_request_goes_out_once_there_is_room_for_it() -> None:
+    async def work() -> None:
+        link = Link(ADDRESS, "test")
+        wire = Wire(link)
+        wire.get_stuck()
+        telling = asyncio.get_running_loop().create_task(
+            link.tell(api_versions, REQUEST, TIMEOUT_MS)
+        )
+        await elapse(TIMEOUT_MS / 2000)
+        link.resume_writing()
+        await telling
+        assert len(wire.written) == 1
+
+    run(Random(1), work())
+
+
+def test_a_link_whose_last_bytes_do_not_leave_is_closed_all_the_same() -> None:
+    async def work() -> None:
+        link = Link(ADDRESS, "test")
+        wire = Wire(link)
+        await link.tell(api_versions, REQUEST, TIMEOUT_MS)
+        wire.get_stuck()
+        await link.close()
+        assert not link.is_open
 
     run(Random(1), work())

@@ -95,7 +95,7 @@ class Cluster:
         self, node_id: int, messages: Messages[_Request, _Reply], request: _Request
     ) -> Pending[_Reply]:
         """Send now; the reply may be waited for later."""
-        return await (await self._link_to(node_id)).ask(messages, request)
+        return await (await self._link_to(node_id)).ask(messages, request, self.timeout_ms)
 
     async def version_of(self, node_id: int, messages: Messages[Any, Any]) -> int:
         """The version of this API that is spoken with this broker."""
@@ -114,7 +114,7 @@ class Cluster:
     ) -> None:
         """Send a request that gets no reply."""
         link = await self._link_to(node_id)
-        await link.tell(messages, request)
+        await link.tell(messages, request, self.timeout_ms)
 
     async def controller_id(self) -> int:
         if self._controller_id == NO_NODE:

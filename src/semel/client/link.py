@@ -1,6 +1,7 @@
 """One TCP connection to one broker: any number of requests in flight, replies in order."""
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +10,13 @@ from semel.client.connection import Connection, Messages
 from semel.client.refusal import raise_for
 from semel.client.sasl import exchange
 from semel.client.security import PLAINTEXT, Sasl, Security, tls_context
-from semel.errors import NetworkException, ProtocolError, RequestTimedOut, UnsupportedVersion
+from semel.errors import (
+    NetworkException,
+    ProtocolError,
+    RequestTimedOut,
+    SaslAuthenticationFailed,
+    UnsupportedVersion,
+)
 from semel.types import Buffer
 from semel.wire.messages import api_versions, sasl_authenticate, sasl_handshake
 from semel.world import SystemRandomness
@@ -19,6 +26,7 @@ _Reply = TypeVar("_Reply")
 
 _COPIED_SIZE_MAX = 64 * 1024
 _NONCE_SIZE = 16
+_CLOSE_MS_MAX = 5_000
 
 
 class Link(asyncio.BufferedProtocol):
@@ -48,26 +56,39 @@ class Link(asyncio.BufferedProtocol):
         self, messages: Messages[_Request, _Reply], request: _Request, timeout_ms: int
     ) -> _Reply:
         """The reply; the link is closed if it does not come in time, as nothing behind it will."""
-        return await (await self.ask(messages, request)).reply(timeout_ms)
+        return await (await self.ask(messages, request, timeout_ms)).reply(timeout_ms)
 
     async def ask(
-        self, messages: Messages[_Request, _Reply], request: _Request
+        self, messages: Messages[_Request, _Reply], request: _Request, timeout_ms: int
     ) -> "Pending[_Reply]":
-        """Send now; the reply may be waited for later."""
-        correlation_id = await self._send(messages, request, has_reply=True)
+        """Send once there is room for it; the reply may be waited for later."""
+        await self._room(timeout_ms)
+        correlation_id = self._send(messages, request, has_reply=True)
         reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
         reply.add_done_callback(_note_as_seen)
         self._replies[correlation_id] = reply
         return Pending(self, reply)
 
-    async def tell(self, messages: Messages[_Request, Any], request: _Request) -> None:
-        """Send a request that gets no reply."""
-        await self._send(messages, request, has_reply=False)
+    async def tell(
+        self, messages: Messages[_Request, Any], request: _Request, timeout_ms: int
+    ) -> None:
+        """Send a request that gets no reply, once there is room for it."""
+        await self._room(timeout_ms)
+        self._send(messages, request, has_reply=False)
 
-    async def _send(
+    async def _room(self, timeout_ms: int) -> None:
+        if self._writable.is_set():
+            return
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._writable.wait()
+        except TimeoutError:
+            self.abort()
+            raise RequestTimedOut(f"{self.address} takes nothing for {timeout_ms} ms") from None
+
+    def _send(
         self, messages: Messages[_Request, Any], request: _Request, *, has_reply: bool
     ) -> int:
-        await self._writable.wait()
         if self._transport is None or self._transport.is_closing():
             raise NetworkException(f"the connection to {self.address} is closed")
         correlation_id, parts = self._connection.request(messages, request, has_reply=has_reply)
@@ -92,9 +113,15 @@ class Link(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def close(self) -> None:
-        """Close, and wait until the socket is gone."""
-        if self._transport is not None:
-            self._transport.close()
+        """Close, and wait until the socket is gone; what was written has a moment to leave."""
+        if self._transport is None:
+            return
+        self._transport.close()
+        try:
+            async with asyncio.timeout(_CLOSE_MS_MAX / 1000):
+                await self._closed.wait()
+        except TimeoutError:
+            self.abort()
             await self._closed.wait()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -176,6 +203,11 @@ async def open_link(
             )
     except TimeoutError:
         raise NetworkException(f"{address} cannot be reached in {timeout_ms} ms") from None
+    except ssl.SSLCertVerificationError as error:
+        # Kafka has no code for it. It stays as it is, as signing in with a wrong password does.
+        raise SaslAuthenticationFailed(
+            f"the certificate of {address} is not trusted: {error.verify_message}"
+        ) from None
     except OSError as error:
         raise NetworkException(f"{address} cannot be reached: {_in_words(error)}") from None
     request = api_versions.ApiVersionsRequest("semel", version)
