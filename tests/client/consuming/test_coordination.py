@@ -11,7 +11,7 @@ from semel.client.consuming.actions import Identity, Join
 from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.positions import Position
 from semel.client.consuming.settings import ConsumerOptions, settings_of
-from semel.client.security import Sasl, Security
+from semel.client.security import Sasl, Security, Tls
 from semel.errors import (
     CoordinatorLoadInProgress,
     FencedInstanceId,
@@ -145,6 +145,23 @@ def test_who_may_not_sign_in_hears_so_from_poll(is_member: bool) -> None:
             else:
                 consumer.assign([TopicPartition("t", 0)])
             with pytest.raises(SaslAuthenticationFailed):
+                await consumer.poll(30_000)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_member", [False, True])
+def test_who_does_not_trust_the_broker_hears_so_from_poll(is_member: bool) -> None:
+    async def work() -> None:
+        async with (
+            secured_server(has_tls=True, mechanism="PLAIN") as address,
+            semel.AsyncConsumer(str(address), "g", security=Security(Tls())) as consumer,
+        ):
+            if is_member:
+                await consumer.subscribe("t")
+            else:
+                consumer.assign([TopicPartition("t", 0)])
+            with pytest.raises(SaslAuthenticationFailed, match="is not trusted"):
                 await consumer.poll(30_000)
 
     asyncio.run(work())
