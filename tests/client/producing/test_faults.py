@@ -47,3 +47,15 @@ def test_a_fault_in_time_keeping_is_one_too(
         assert caught.group_contains(ZeroDivisionError)
 
     asyncio.run(work())
+
+
+def test_no_record_is_taken_after_the_end(semel_broker: Broker) -> None:
+    def end_and_serialize(value: bytes) -> bytes:
+        if value == b"late":
+            producer.close()
+        return value
+
+    producer = semel.Producer(semel_broker.bootstrap_servers, value_serializer=end_and_serialize)
+    producer.send("faults", b"x").result(30)
+    with pytest.raises(SemelError, match="closed"):
+        producer.send("faults", b"late")

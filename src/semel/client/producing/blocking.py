@@ -146,6 +146,9 @@ class Producer:
         with self._lock:
             if core.transaction is not None:
                 core.transaction.check_open()
+            elif core.fatal is not None:
+                # It has ended since it was looked at without the lock.
+                raise core.fatal.with_traceback(None)
             batch = intake.put(topic, key_bytes, value_bytes, wire_headers, now_ms, partition)
             sent = BlockingSent(batch, now_ms)
             if on_delivery is not None:
