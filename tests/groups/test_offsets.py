@@ -360,6 +360,14 @@ def test_a_commit_may_bring_its_own_retention() -> None:
     assert world.fetch("u") == (6, NONE)
 
 
+def test_a_commit_may_ask_to_be_kept_for_ever() -> None:
+    world = GroupWorld()
+    assert world.commit(5, retention_ms=2**63 - 1) == NONE
+    world.restart()
+    world.pass_time(2 * RETENTION_MS)
+    assert world.fetch() == (5, NONE)
+
+
 def test_a_great_many_expired_offsets_are_forgotten_in_bounded_steps() -> None:
     world = GroupWorld()
     topics = [f"{'long' * 40}-{n}" for n in range(5_000)]

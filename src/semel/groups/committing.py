@@ -38,6 +38,8 @@ from semel.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from semel.groups.turn import Turn
 from semel.types import TopicPartition
 
+TIMESTAMP_MS_MAX = 2**63 - 1
+
 
 def check_commit(group: Group | None, command: CommitOffsets, in_transaction: bool) -> None:
     """A member commits in its generation; whoever names none may, where no one is a member.
@@ -66,7 +68,9 @@ def check_commit(group: Group | None, command: CommitOffsets, in_transaction: bo
 
 def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
     has_own_retention = command.retention_ms != DEFAULT_RETENTION_MS
-    expire_timestamp_ms = turn.now_ms + command.retention_ms if has_own_retention else NO_TIMESTAMP
+    expire_timestamp_ms = NO_TIMESTAMP
+    if has_own_retention:
+        expire_timestamp_ms = min(turn.now_ms + command.retention_ms, TIMESTAMP_MS_MAX)
     partitions = []
     for asked in command.offsets:
         error_code = _refusal_code(asked, turn.settings)
