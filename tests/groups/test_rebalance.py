@@ -218,6 +218,26 @@ def test_a_member_that_leaves_makes_the_others_rebalance() -> None:
     assert world.joined(world.join(follower)).leader == follower
 
 
+def test_an_id_that_leaves_before_it_joined_disturbs_no_one() -> None:
+    world = GroupWorld()
+    (member,), generation = world.stable()
+    pending = world.joined(world.join()).member_id
+    reply = world.leave((pending, None))
+    assert [left.error_code for left in reply.members] == [NONE]
+    assert world.state() == "Stable"
+    assert world.heartbeat(member, generation) == NONE
+
+
+def test_a_rebalance_does_not_wait_for_an_id_that_leaves() -> None:
+    world = GroupWorld()
+    (member,), _ = world.stable()
+    pending = world.joined(world.join()).member_id
+    ticket = world.join(member)
+    assert ticket not in world.replies
+    world.leave((pending, None))
+    assert world.joined(ticket).error_code == NONE
+
+
 def test_several_members_leave_at_once_each_with_its_own_answer() -> None:
     world = GroupWorld()
     members, _ = world.stable(3)
@@ -276,6 +296,16 @@ def test_everyone_that_leaves_before_the_first_generation_leaves_an_empty_group(
     member, ticket = world.enter()
     world.leave((member, None))
     assert world.joined(ticket).error_code == UnknownMemberId.code
+    assert world.state() == "Empty"
+
+
+def test_a_first_rebalance_that_everyone_has_left_waits_for_no_more_members() -> None:
+    world = GroupWorld(GroupSettings(initial_rebalance_delay_ms=SESSION_MS))
+    members = [world.enter()[0] for _ in range(2)]
+    world.join()
+    world.leave(*((member, None) for member in members))
+    assert world.state() == "PreparingRebalance"
+    world.pass_time(SESSION_MS)
     assert world.state() == "Empty"
 
 

@@ -18,6 +18,7 @@ from semel.groups.turn import Turn
 
 def leave(group: Group, command: Leave, turn: Turn) -> tuple[LeftMember, ...]:
     left = []
+    member_count = len(group.members)
     for leaving in command.members:
         try:
             _leave_one(group, leaving, turn)
@@ -25,8 +26,11 @@ def leave(group: Group, command: Leave, turn: Turn) -> tuple[LeftMember, ...]:
         except RequestError as refusal:
             error_code = refusal.code
         left.append(LeftMember(*leaving, error_code))
-    if any(member.error_code == NONE for member in left):
+    if len(group.members) < member_count:
         _go_on(group, turn)
+    elif any(member.error_code == NONE for member in left):
+        # Only ids that no one had joined with: there is less to wait for, and that is all.
+        settle(group, turn)
     return tuple(left)
 
 

@@ -72,7 +72,8 @@ def settle(group: Group, turn: Turn) -> None:
         return
     assert group.join_deadline_ms is not None
     if turn.now_ms >= group.join_deadline_ms:
-        if group.is_initial and group.newcomer_arrived and group.delay_left_ms:
+        may_wait = group.is_initial and group.newcomer_arrived and group.delay_left_ms
+        if may_wait and group.members:
             delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.delay_left_ms)
             group.newcomer_arrived = False
             group.delay_left_ms -= delay_ms
