@@ -1,8 +1,9 @@
 """Cuts requests from the bytes of one connection, holding no more than one unfinished request.
 
 Bytes are received into a scratch buffer that all connections share; only what is left over of a
-request is kept by the connection. A long request gets a buffer of its own that grows as bytes
-arrive, so that a size that lies costs its sender more than it costs us.
+request is kept by the connection, and stands in front of what is received next. A long request
+gets a buffer of its own that grows as bytes arrive, so that a size that lies costs its sender more
+than it costs us.
 """
 
 import struct
@@ -14,14 +15,20 @@ _SIZE: Final = struct.Struct(">i")
 SCRATCH_SIZE: Final = 256 * 2**10
 
 
+LONG_SHARE: Final = 4
+"""A request is long that takes more than this part of the scratch buffer: one that trickles in is
+copied with each piece."""
+
+
 class Inbox:
-    __slots__ = ("_filled", "_partial", "_scratch", "_size_max")
+    __slots__ = ("_filled", "_is_long", "_partial", "_scratch", "_size_max")
 
     def __init__(self, scratch: memoryview, request_size_max: int) -> None:
         self._scratch = scratch
         self._size_max = request_size_max
         self._partial = bytearray()
         self._filled = 0
+        self._is_long = False
 
     @property
     def held(self) -> int:
@@ -30,25 +37,29 @@ class Inbox:
 
     def buffer(self) -> memoryview:
         """Where the next bytes are to be received."""
-        if not self._filled:
+        filled = self._filled
+        if not filled:
             return self._scratch
-        if self._filled == len(self._partial):
+        self._is_long = self._wanted() > len(self._scratch) // LONG_SHARE
+        if not self._is_long:
+            self._scratch[:filled] = self._partial
+            return self._scratch[filled:]
+        if filled == len(self._partial):
             self._grow()
-        return memoryview(self._partial)[self._filled :]
+        return memoryview(self._partial)[filled:]
 
     def received(self, count: int) -> list[memoryview]:
         """The requests that the `count` bytes just received complete, without their sizes."""
-        if not self._filled:
-            return self._cut(self._scratch[:count])
         self._filled += count
-        wanted = self._wanted()
-        if self._filled < wanted:
+        if not self._is_long:
+            received = self._scratch[: self._filled]
+            self._partial, self._filled = bytearray(), 0
+            return self._cut(received)
+        if self._filled < self._wanted():
             return []
-        whole = memoryview(self._partial)[: self._filled]
-        self._partial, self._filled = bytearray(), 0
-        if len(whole) == wanted:
-            return [whole[_SIZE.size :]]
-        return self._cut(whole)
+        whole = memoryview(self._partial)
+        self._partial, self._filled, self._is_long = bytearray(), 0, False
+        return [whole[_SIZE.size :]]
 
     def _cut(self, received: memoryview) -> list[memoryview]:
         requests: list[memoryview] = []
