@@ -24,6 +24,7 @@ from semel.errors import (
     NetworkException,
     NotController,
     RequestTimedOut,
+    UnknownTopicOrPartition,
 )
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
@@ -143,13 +144,32 @@ class Cluster:
         described = await self.describe(names)
         return {name: described.topic(name) for name in names}
 
-    async def topic_to_write(self, name: str) -> Topic:
-        """This topic, created now if it is missing and the cluster creates on demand."""
+    async def topic_to_write(self, name: str, timeout_ms: int | None = None) -> Topic:
+        """This topic, created now if it is missing and the cluster creates on demand.
 
-        async def attempt() -> Topic:
-            return (await self.describe([name], may_create=True)).topic(name)
+        `timeout_ms` is for a cluster that cannot tell; a topic that stays missing has less.
+        """
+        loop = asyncio.get_running_loop()
+        refused_from_s: float | None = None
 
-        return await self.retry(attempt, min(_CREATION_MS_MAX, self.timeout_ms))
+        async def attempt() -> Topic | UnknownTopicOrPartition:
+            nonlocal refused_from_s
+            described = await self.describe([name], may_create=True)
+            try:
+                return described.topic(name)
+            except UnknownTopicOrPartition as error:
+                now_s = loop.time()
+                if refused_from_s is None:
+                    refused_from_s = now_s + _CREATION_MS_MAX / 1000
+                if now_s < refused_from_s:
+                    raise
+                return error
+
+        patience_ms = min(_CREATION_MS_MAX, self.timeout_ms) if timeout_ms is None else timeout_ms
+        found = await self.retry(attempt, patience_ms)
+        if isinstance(found, UnknownTopicOrPartition):
+            raise found
+        return found
 
     async def leaders_of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The leader of each partition."""

@@ -1,7 +1,7 @@
 """`AsyncProducer`: the producer on the caller's own asyncio loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -160,6 +160,10 @@ class AsyncProducer:
             raise RequestTimedOut(f"no room for a record of {topic}") from None
         if core.fatal is not None and core.transaction is None:
             raise core.fatal.with_traceback(None)
+
+    async def learn_topics(self, topics: Iterable[str]) -> None:
+        """Refuse now what `send` would refuse: best before a transaction that writes to them."""
+        await self._machine().engine.learn_all(topics)
 
     async def flush(self) -> None:
         """Return when everything sent before is stored or given up."""

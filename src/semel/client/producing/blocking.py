@@ -5,7 +5,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -176,6 +176,10 @@ class Producer:
                     raise RequestTimedOut(f"no room for a record of {topic}")
         if core.fatal is not None and core.transaction is None:
             raise core.fatal.with_traceback(None)
+
+    def learn_topics(self, topics: Iterable[str]) -> None:
+        """Refuse now what `send` would refuse: best before a transaction that writes to them."""
+        self._call(lambda machinery: machinery.engine.learn_all(topics))
 
     def flush(self) -> None:
         """Return when everything sent before is stored or given up."""

@@ -4,7 +4,7 @@ The core may be fed from another thread, so that every look at it is taken under
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -211,13 +211,14 @@ class Engine:
 
     async def learn(self, topic: str) -> None:
         """Know the partitions of this topic, which may be created by asking for it."""
+        found = await self._cluster.topic_to_write(topic, self.core.settings.block_timeout_ms)
+        with self.guard:
+            self._intake.learn(found)
 
-        async def attempt() -> None:
-            found = await self._cluster.topic_to_write(topic)
-            with self.guard:
-                self._intake.learn(found)
-
-        await self._cluster.retry(attempt, self.core.settings.block_timeout_ms)
+    async def learn_all(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if topic not in self._intake.queues:
+                await self.learn(topic)
 
     async def flush(self) -> None:
         """Return when everything handed over before is stored or given up."""
