@@ -6,31 +6,17 @@ from typing import Any
 import pytest
 
 from semel.errors import NONE, StorageError
-from semel.journal.memory import MemoryDevice
 from semel.records.records import Record, decode_batch, encode_batch
+from semel.types import TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from support.handled import call, opened, started
 from support.raw_client import produce_request
 from support.seeded_loop import run
+from support.watched_device import WatchedDevice
 
 PARTITION_COUNT = 10
 ROUNDS = 3
-
-
-class WatchedDevice(MemoryDevice):
-    """Counts its reads; one that touches the broken place comes back short."""
-
-    def __init__(self) -> None:
-        super().__init__(Random(1))
-        self.reads = 0
-        self.broken: int | None = None
-
-    def read(self, name: str, offset: int, size: int) -> bytes:
-        self.reads += 1
-        if self.broken is not None and offset <= self.broken < offset + size:
-            size = self.broken - offset
-        return super().read(name, offset, size)
 
 
 def fetch_of_all(isolation_level: int) -> FetchRequest:
@@ -72,9 +58,7 @@ def test_batches_that_lie_together_are_read_at_once_and_a_broken_one_fails_alone
             found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
             assert {index: values(data) for index, data in found.items()} == expected
             assert device.reads == 1
-            number = broker.lane.state.topics["t"].partitions[4].number
-            ((position, _), *_) = broker.lane.journal.index.locations(number, 1, 2, 1)
-            device.broken = broker.lane.journal.segments.locate(position)[1] + 1
+            device.break_at(broker, TopicPartition("t", 4), offset=1)
             found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
             assert found.pop(4).error_code == StorageError.code
             assert {data.error_code for data in found.values()} == {NONE}

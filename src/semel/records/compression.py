@@ -24,6 +24,10 @@ _OUTPUT_SIZE_FIRST = 64 * 1024
 _NO_ROOM = "failed to write whole buffer"  # How Rust's I/O, and so cramjam, says it.
 
 
+class UnpacksTooLarge(CorruptMessage):
+    """Whole, it may be, but more than the caller wants to hold."""
+
+
 class Compression(enum.IntEnum):
     NONE = 0
     GZIP = 1
@@ -41,7 +45,10 @@ def compress(compression: int, plain: Buffer) -> Buffer:
 
 
 def decompress(compression: int, packed: Buffer, output_size_max: int = OUTPUT_SIZE_MAX) -> Buffer:
-    """The plain bytes, or `CorruptMessage` if they are damaged or more than `output_size_max`."""
+    """The plain bytes.
+
+    Raises UnpacksTooLarge if they are more than `output_size_max`, CorruptMessage if damaged.
+    """
     if compression == Compression.NONE:
         return packed
     if compression not in _DECOMPRESSORS:
@@ -95,7 +102,7 @@ def _unsnappy(packed: Buffer, output_size_max: int) -> bytes:
 def _unsnappy_block(block: memoryview, output_size_max: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > output_size_max:
-        raise CorruptMessage(f"snappy block would unpack to {size} bytes, over {output_size_max}")
+        raise UnpacksTooLarge(f"snappy block would unpack to {size} bytes, over {output_size_max}")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
@@ -113,8 +120,12 @@ def _within(decompress_into: Callable[[Buffer, bytearray], int]) -> Callable[[Bu
             try:
                 size = decompress_into(packed, out)
             except cramjam.DecompressionError as error:
-                if room == output_size_max or _NO_ROOM not in str(error):
+                if _NO_ROOM not in str(error):
                     raise
+                if room == output_size_max:
+                    raise UnpacksTooLarge(
+                        f"{len(packed)} bytes unpack to more than {output_size_max}"
+                    ) from None
                 room = min(room * _GROWTH, output_size_max)
             else:
                 return bytes(memoryview(out)[:size])

@@ -8,16 +8,25 @@ which means opening the one batch that holds it.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker.answer import Answer, Call, Handled
-from semel.errors import CorruptMessage, RequestError, UnsupportedForMessageFormat
+from semel.errors import (
+    CorruptJournal,
+    CorruptMessage,
+    RequestError,
+    StorageError,
+    UnsupportedForMessageFormat,
+)
 from semel.journal.journal import Journal
+from semel.journal.sealed import Location
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
-from semel.records.batch import NO_TIMESTAMP_MS
-from semel.records.records import decode_batch
+from semel.records.batch import BatchHeader
+from semel.records.compression import UnpacksTooLarge
+from semel.records.records import Record, decode_batch
 from semel.types import Offset, Position
 from semel.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -38,6 +47,9 @@ BATCHES_AT_ONCE = 16
 RECORDS_OPENED_MAX = 100_000
 """A batch that claims more is answered with its first offset: real ones are far smaller, and a
 few compressed bytes could claim millions."""
+
+UNPACKED_SIZE_MAX = 8 * 2**20
+"""Bytes. A batch that unpacks to more is answered so too: nobody is served meanwhile."""
 
 
 class Found(NamedTuple):
@@ -111,15 +123,20 @@ class _Searches:
             return self._end(topic, wanted)
         try:
             partition, bound = self._partition(topic, wanted)
-            if timestamp_ms == MAX_TIMESTAMP:
-                largest = self._broker.lane.journal.index.timestamp_max(partition.number)
-                timestamp_ms = NO_TIMESTAMP_MS if largest is None else largest
-            elif timestamp_ms < 0:
+            if timestamp_ms < 0 and timestamp_ms != MAX_TIMESTAMP:
                 raise UnsupportedForMessageFormat(f"timestamp {timestamp_ms} has no meaning")
         except RequestError as error:
             return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
         journal = self._broker.lane.journal
-        found = await _first_at_or_after(journal, partition, timestamp_ms, bound)
+        try:
+            if timestamp_ms == MAX_TIMESTAMP:
+                found = await _youngest(journal, partition, bound)
+            else:
+                found = await _first_at_or_after(journal, partition, timestamp_ms, bound)
+        except (CorruptJournal, CorruptMessage, OSError) as error:
+            # The client's other partitions may be whole: only this one cannot be searched.
+            self._broker.found_unreadable(partition.topic_partition, error)
+            return ListOffsetsPartitionResponse(wanted.partition_index, StorageError.code)
         return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
 
     def _partition(self, topic: str, wanted: ListOffsetsPartition) -> tuple[Partition, Offset]:
@@ -132,44 +149,98 @@ class _Searches:
         return partition, partition.high_watermark
 
 
+async def _youngest(journal: Journal, partition: Partition, end: Offset) -> Found:
+    """The first readable record that has the largest timestamp of all."""
+    start = partition.log_start_offset
+    timestamp_ms = journal.index.timestamp_max(partition.number)
+    if timestamp_ms is None:
+        return NOTHING
+    place = journal.index.first_at_or_after(partition.number, timestamp_ms)
+    if place is None or not start <= place.base_offset < end:
+        # The youngest is deleted, or not yet to be read.
+        timestamp_ms = await _timestamp_max(journal, partition, end)
+    if timestamp_ms is None:
+        return NOTHING
+    return await _first_at_or_after(journal, partition, timestamp_ms, end)
+
+
+async def _timestamp_max(journal: Journal, partition: Partition, end: Offset) -> int | None:
+    """Of the readable records, as their batches tell; None if there are none."""
+    start = partition.log_start_offset
+    largest: int | None = None
+    for count, place in enumerate(_places(journal, partition, start, end)):
+        header = _header_at(journal, place)
+        timestamp_ms: int | None = header.max_timestamp_ms
+        if place.base_offset < start:
+            # Its youngest record may be one that is deleted.
+            records = _opened(journal.read(Position(place.position), place.size), header)
+            left = (record.timestamp_ms for record in records or () if record.offset >= start)
+            timestamp_ms = header.max_timestamp_ms if records is None else max(left, default=None)
+        if timestamp_ms is not None and (largest is None or timestamp_ms > largest):
+            largest = timestamp_ms
+        if count % BATCHES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return largest
+
+
 async def _first_at_or_after(
     journal: Journal, partition: Partition, timestamp_ms: int, end: Offset
 ) -> Found:
     """The first readable record whose timestamp is not below `timestamp_ms`."""
-    place = journal.index.first_at_or_after(partition.number, timestamp_ms)
-    if place is None:
+    first = journal.index.first_at_or_after(partition.number, timestamp_ms)
+    if first is None:
         return NOTHING
-    start = max(place.base_offset, partition.log_start_offset)
+    start = max(first.base_offset, partition.log_start_offset)
     # Mostly the first batch has it. But its young records may have been deleted, and batches
     # need not stand in the order of their times.
+    for count, place in enumerate(_places(journal, partition, start, end)):
+        if _header_at(journal, place).max_timestamp_ms >= timestamp_ms:
+            batch = journal.read(Position(place.position), place.size)
+            found = _look_into(batch, timestamp_ms, start)
+            if found is not None:
+                return found
+        if count % BATCHES_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return NOTHING
+
+
+def _places(journal: Journal, partition: Partition, start: int, end: Offset) -> Iterator[Location]:
+    """Of the batches from the one that holds `start`."""
     for span in journal.index.spans(partition.number, start):
         for row in range(span.first, span.stop):
             if span.base_offsets[row] >= end:
-                return NOTHING
-            position = Position(span.positions[row])
-            header = record_batch.read_header(journal.read(position, record_batch.HEADER_SIZE))
-            if header.max_timestamp_ms >= timestamp_ms:
-                found = _look_into(journal.read(position, span.sizes[row]), timestamp_ms, start)
-                if found is not None:
-                    return found
-            if row % BATCHES_AT_ONCE == 0:
-                await asyncio.sleep(0)
-    return NOTHING
+                return
+            yield Location(span.base_offsets[row], span.positions[row], span.sizes[row])
+
+
+def _header_at(journal: Journal, place: Location) -> BatchHeader:
+    return record_batch.read_header(
+        journal.read(Position(place.position), record_batch.HEADER_SIZE)
+    )
 
 
 def _look_into(batch: bytes, timestamp_ms: int, start: int) -> Found | None:
     """The first record of the batch at or behind the offset `start` that is young enough."""
     header = record_batch.read(batch)
-    if header.is_log_append_time or header.record_count > RECORDS_OPENED_MAX:
+    records = _opened(batch, header)
+    if records is None:
         offset = max(header.base_offset, start)
         return Found(header.max_timestamp_ms, offset, header.leader_epoch)
-    try:
-        records = decode_batch(batch)
-    except CorruptMessage:
-        # Records are not opened when they are produced, so a producer may have sent nonsense.
-        # It harms who reads that batch, and must not hide those behind it.
-        return None
     for record in records:
         if record.timestamp_ms >= timestamp_ms and record.offset >= start:
             return Found(record.timestamp_ms, record.offset, header.leader_epoch)
     return None
+
+
+def _opened(batch: bytes, header: BatchHeader) -> list[Record] | None:
+    """Its records; None where the batch as a whole has to do."""
+    if header.is_log_append_time or header.record_count > RECORDS_OPENED_MAX:
+        return None
+    try:
+        return decode_batch(batch, output_size_max=UNPACKED_SIZE_MAX)
+    except UnpacksTooLarge:
+        return None
+    except CorruptMessage:
+        # Records are not opened when they are produced, so a producer may have sent nonsense.
+        # It harms who reads that batch, and must not hide those behind it.
+        return []

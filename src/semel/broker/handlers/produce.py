@@ -17,6 +17,8 @@ from semel.broker.incoming import Missed, look_at
 from semel.broker.lookup import find_original
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
+    CorruptJournal,
+    CorruptMessage,
     InvalidRequiredAcks,
     InvalidTransactionState,
     JournalFull,
@@ -80,7 +82,14 @@ def _unanswered(response: ProduceResponse) -> Answer:
 async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks: int) -> Answer:
     """Turn refusals into the answers of the originals that the log still has."""
     for refused, incoming, error in missed:
-        offset = await find_original(broker.lane.journal, incoming, error)
+        try:
+            offset = await find_original(broker.lane.journal, incoming, error)
+        except (CorruptJournal, CorruptMessage, OSError) as damage:
+            # Whether it was stored cannot be told; the producer may ask again.
+            broker.found_unreadable(incoming.partition.topic_partition, damage)
+            refused.error_code = StorageError.code
+            refused.error_message = str(damage)
+            continue
         if offset is not None:
             broker.metrics.batches_duplicate += 1
             found = incoming.accepted(offset)

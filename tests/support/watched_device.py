@@ -1,0 +1,29 @@
+"""A disk in memory that counts its reads and has a place that cannot be read."""
+
+from random import Random
+
+from semel.broker.broker import Broker
+from semel.journal.memory import MemoryDevice
+from semel.types import TopicPartition
+
+
+class WatchedDevice(MemoryDevice):
+    """Counts its reads; one that touches the broken place comes back short."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.reads = 0
+        self.broken: int | None = None
+
+    def break_at(self, broker: Broker, place: TopicPartition, offset: int) -> None:
+        """The batch that holds this offset can no longer be read."""
+        lane = broker.lane
+        number = lane.state.topics[place.topic].partitions[place.partition].number
+        ((position, _), *_) = lane.journal.index.locations(number, offset, offset + 1, 1)
+        self.broken = lane.journal.segments.locate(position)[1] + 1
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        self.reads += 1
+        if self.broken is not None and offset <= self.broken < offset + size:
+            size = self.broken - offset
+        return super().read(name, offset, size)
