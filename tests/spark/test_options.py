@@ -2,11 +2,11 @@
 
 import pytest
 
+from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE
 from semel.client.offsets import Isolation
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.spark.bounds import EARLIEST, LATEST, Missing, batch_end, batch_start, stream_start
-from semel.spark.options import BOOTSTRAP_SERVERS_VARIABLE
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.source_settings import SourceSettings, source_options, source_settings
 from semel.types import TopicPartition

@@ -1,7 +1,6 @@
 """All members of an application, from their start to the end of the last one."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -13,6 +12,7 @@ from semel.app.member import Equipment, Member
 from semel.app.outbox import Outbox, Transaction
 from semel.app.progress import Counts, added
 from semel.app.watch import Watch
+from semel.client.address import BOOTSTRAP_SERVERS_DEFAULT, named_bootstrap_servers
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.producing.asynchronous import AsyncProducer
@@ -21,8 +21,6 @@ from semel.client.producing.settings import ProducerOptions
 from semel.client.security import PLAINTEXT
 from semel.world import SystemRandomness
 
-BOOTSTRAP_SERVERS_DEFAULT = "127.0.0.1:9092"
-BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
 _RANDOM_SIZE = 8
 
 
@@ -36,9 +34,8 @@ class Surroundings(NamedTuple):
 
     def at(self, bootstrap_servers: str | None) -> "Surroundings":
         """With these servers, if there are any; else those it has, or the environment's."""
-        known = bootstrap_servers or self.bootstrap_servers
-        named = os.environ.get(BOOTSTRAP_SERVERS_VARIABLE, BOOTSTRAP_SERVERS_DEFAULT)
-        return self._replace(bootstrap_servers=known or named)
+        known = bootstrap_servers or self.bootstrap_servers or named_bootstrap_servers()
+        return self._replace(bootstrap_servers=known or BOOTSTRAP_SERVERS_DEFAULT)
 
 
 class Run:

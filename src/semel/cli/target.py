@@ -7,13 +7,14 @@ from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
-from semel.client.address import parse_bootstrap_servers
+from semel.client.address import (
+    BOOTSTRAP_SERVERS_DEFAULT,
+    BOOTSTRAP_SERVERS_VARIABLE,
+    parse_bootstrap_servers,
+)
 from semel.client.cluster import Cluster
 
 _Result = TypeVar("_Result")
-
-BOOTSTRAP_SERVERS_DEFAULT = "127.0.0.1:9092"
-BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
 
 
 @Parameter(name="*")

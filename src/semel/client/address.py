@@ -1,10 +1,13 @@
-"""Where brokers listen: `host:port` lists as users write them."""
+"""Where brokers listen: `host:port` lists as users write them, or their environment names them."""
 
+import os
 from typing import NamedTuple
 
 from semel.errors import ConfigError
 
 PORT_DEFAULT = 9092
+BOOTSTRAP_SERVERS_DEFAULT = "127.0.0.1:9092"
+BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
 _PORT_MAX = 65_535
 
 
@@ -14,6 +17,11 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def named_bootstrap_servers() -> str | None:
+    """Those that the environment names, for whoever was given none."""
+    return os.environ.get(BOOTSTRAP_SERVERS_VARIABLE) or None
 
 
 def parse_bootstrap_servers(text: str) -> tuple[Address, ...]:

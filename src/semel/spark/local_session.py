@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
+from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE, named_bootstrap_servers
 from semel.spark.java import find_java_home
-from semel.spark.options import BOOTSTRAP_SERVERS_VARIABLE
 from semel.testing import Broker
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -62,7 +62,7 @@ def session(
     of every source and sink. `config` adds to Spark's configuration or overrides it.
     """
     _prepare_environment()
-    named = broker or os.environ.get(BOOTSTRAP_SERVERS_VARIABLE)
+    named = broker or named_bootstrap_servers()
     own = None
     if named is None:
         own = named = Broker()

@@ -2,12 +2,11 @@
 
 import difflib
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from semel.client.address import parse_bootstrap_servers
+from semel.client.address import named_bootstrap_servers, parse_bootstrap_servers
 from semel.client.blocking import ClientOptions
 from semel.errors import ConfigError
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
@@ -16,7 +15,6 @@ from semel.spark.security_options import security_of
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
 
-BOOTSTRAP_SERVERS_VARIABLE = "SEMEL_BOOTSTRAP_SERVERS"
 """The environment variable that names the cluster where the option does not."""
 
 SOURCE = frozenset(
@@ -133,7 +131,7 @@ class Options:
         return self._parsed(name, None, json.loads)
 
     def client(self) -> ClientOptions:
-        servers = self.text("kafka.bootstrap.servers") or os.environ.get(BOOTSTRAP_SERVERS_VARIABLE)
+        servers = self.text("kafka.bootstrap.servers") or named_bootstrap_servers()
         if not servers:
             raise ConfigError("option kafka.bootstrap.servers is missing: name a broker, host:port")
         parse_bootstrap_servers(servers)

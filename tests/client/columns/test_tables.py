@@ -1,8 +1,9 @@
 """`semel.read` and `semel.write`, against confluent-kafka on the other side."""
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import confluent_kafka
@@ -14,9 +15,16 @@ import semel
 from semel.client.columns.headers import HEADERS
 from semel.client.columns.schema import COLUMNS
 from semel.client.outcome import MustAbort
-from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.client.security import Sasl, Security
+from semel.errors import (
+    ConfigError,
+    SaslAuthenticationFailed,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 from semel.records.compression import Compression
 from semel.testing import Broker
+from support.secured_server import PASSWORD, USER, secured_server
 
 COMPRESSIONS = [one.name.lower() for one in Compression]
 COUNT = 500
@@ -223,7 +231,7 @@ def test_wrong_words_are_answered_with_the_right_ones(semel_broker: Broker) -> N
     created(semel_broker, "words", 2)
     with pytest.raises(ConfigError, match="neither read_committed nor read_uncommitted"):
         semel.read("words", bootstrap_servers=servers, isolation="serializable")
-    with pytest.raises(ConfigError, match="none of none, gzip, snappy, lz4, zstd"):
+    with pytest.raises(ConfigError, match="one of none, gzip, snappy, lz4, zstd"):
         semel.write("words", {"value": ["a"]}, bootstrap_servers=servers, compression="zip")
     with pytest.raises(UnknownTopicOrPartition, match="no partition 2: it has 2"):
         semel.write("words", {"value": ["a"], "partition": [2]}, bootstrap_servers=servers)
@@ -238,3 +246,40 @@ def test_arrow_is_imported_with_its_first_use_only() -> None:
         "assert not hasattr(semel, 'reed')\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_environment_names_the_brokers(
+    semel_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = created(semel_broker, "named-by-environment")
+    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", semel_broker.bootstrap_servers)
+    semel.write(topic, {"value": ["x"]})
+    assert semel.read(topic)["value"].to_pylist() == [b"x"]
+    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", "not an address:x")
+    assert semel.read(topic, bootstrap_servers=semel_broker.bootstrap_servers).num_rows == 1
+    with pytest.raises(ConfigError):
+        semel.read(topic)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda *servers, **security: semel.read("t", bootstrap_servers=servers[0], **security),
+        lambda *servers, **security: semel.write(
+            "t", {"value": ["x"]}, bootstrap_servers=servers[0], **security
+        ),
+    ],
+    ids=["read", "write"],
+)
+@pytest.mark.parametrize("password", [PASSWORD, "wrong"])
+def test_tables_sign_in(work: Callable[..., object], password: str) -> None:
+    security = Security(sasl=Sasl("PLAIN", USER, password))
+
+    async def run() -> None:
+        async with secured_server(has_tls=False, mechanism="PLAIN") as address:
+            await asyncio.to_thread(work, str(address), security=security)
+
+    # The server knows how to sign in, and nothing of topics.
+    kind = SaslAuthenticationFailed if password == "wrong" else UnsupportedVersion
+    with pytest.raises(kind):
+        asyncio.run(run())

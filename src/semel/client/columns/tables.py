@@ -5,24 +5,24 @@ from typing import Any, Literal, overload
 
 import pyarrow as pa
 
+from semel.client.address import BOOTSTRAP_SERVERS_DEFAULT, named_bootstrap_servers
 from semel.client.blocking import ClientOptions, Connected
 from semel.client.columns.plan import Place, Range, plan
 from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
 from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
+from semel.client.consuming.settings import parse_isolation
 from semel.client.offsets import Isolation
+from semel.client.producing.settings import parse_compression
+from semel.client.security import PLAINTEXT, Security
 from semel.client.writer import Delivery
-from semel.errors import ConfigError
-from semel.records.compression import Compression
-
-BOOTSTRAP_SERVERS = "localhost:9092"
 
 
 @overload
 def read(
     topic: str,
     *,
-    bootstrap_servers: str = ...,
+    bootstrap_servers: str | None = ...,
     start: Place = ...,
     end: Place = ...,
     isolation: str = ...,
@@ -30,6 +30,7 @@ def read(
     partitions: Collection[int] | None = ...,
     stream: Literal[False] = ...,
     timeout_ms: int = ...,
+    security: Security = ...,
 ) -> pa.Table: ...
 
 
@@ -37,7 +38,7 @@ def read(
 def read(
     topic: str,
     *,
-    bootstrap_servers: str = ...,
+    bootstrap_servers: str | None = ...,
     start: Place = ...,
     end: Place = ...,
     isolation: str = ...,
@@ -45,13 +46,14 @@ def read(
     partitions: Collection[int] | None = ...,
     stream: Literal[True],
     timeout_ms: int = ...,
+    security: Security = ...,
 ) -> Iterator[pa.RecordBatch]: ...
 
 
 def read(
     topic: str,
     *,
-    bootstrap_servers: str = BOOTSTRAP_SERVERS,
+    bootstrap_servers: str | None = None,
     start: Place = "earliest",
     end: Place = "latest",
     isolation: str = "read_committed",
@@ -59,20 +61,22 @@ def read(
     partitions: Collection[int] | None = None,
     stream: bool = False,
     timeout_ms: int = 30_000,
+    security: Security = PLAINTEXT,
 ) -> pa.Table | Iterator[pa.RecordBatch]:
     """The records of a topic from `start` up to `end`, partition by partition.
 
     `start` and `end` are "earliest", "latest", an offset, a datetime, or a mapping from partition
     to offset; the end is not included, and "latest" is the end at the time of the call. Headers
-    are read if `columns` names them. With `stream` the batches come one by one.
+    are read if `columns` names them. With `stream` the batches come one by one. Without servers
+    `SEMEL_BOOTSTRAP_SERVERS` names them.
     """
     schema = schema_of(columns)
     batches = _batches(
-        ClientOptions(bootstrap_servers, timeout_ms=timeout_ms),
+        _options(bootstrap_servers, timeout_ms, security),
         topic,
         start,
         end,
-        _isolation(isolation),
+        parse_isolation(isolation),
         columns,
         partitions,
     )
@@ -83,10 +87,11 @@ def write(
     topic: str,
     data: Any,
     *,
-    bootstrap_servers: str = BOOTSTRAP_SERVERS,
+    bootstrap_servers: str | None = None,
     compression: str = "none",
     transactional_id: str | None = None,
     timeout_ms: int = 30_000,
+    security: Security = PLAINTEXT,
 ) -> list[Delivery]:
     """Store the rows of a table: a pyarrow one, or any that Arrow can take over.
 
@@ -96,10 +101,15 @@ def write(
     meanwhile; with a transactional id all of them are, or none.
     """
     table = data if isinstance(data, pa.Table) else _table(data)
-    options = ClientOptions(bootstrap_servers, timeout_ms=timeout_ms)
+    options = _options(bootstrap_servers, timeout_ms, security)
     with Connected(options) as connected:
-        sending = Sending(connected, topic, _compression(compression), transactional_id)
+        sending = Sending(connected, topic, parse_compression(compression), transactional_id)
         return sending.send(table)
+
+
+def _options(bootstrap_servers: str | None, timeout_ms: int, security: Security) -> ClientOptions:
+    servers = bootstrap_servers or named_bootstrap_servers() or BOOTSTRAP_SERVERS_DEFAULT
+    return ClientOptions(servers, timeout_ms=timeout_ms, security=security)
 
 
 def _batches(
@@ -144,20 +154,3 @@ def _table(data: Any) -> pa.Table:
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     return pa.table(data)
-
-
-def _isolation(name: str) -> Isolation:
-    try:
-        return Isolation[name.upper()]
-    except KeyError:
-        raise ConfigError(
-            f"isolation {name!r} is neither read_committed nor read_uncommitted"
-        ) from None
-
-
-def _compression(name: str) -> Compression:
-    try:
-        return Compression[name.upper()]
-    except KeyError:
-        names = ", ".join(one.name.lower() for one in Compression)
-        raise ConfigError(f"compression {name!r} is none of {names}") from None
