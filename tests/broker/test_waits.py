@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 
 from semel.broker.answer import Answer, Call
+from semel.broker.broker import Broker
 from semel.broker.dispatch import route
+from semel.errors import UnknownTopicOrPartition
 from semel.journal.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -20,6 +23,11 @@ from semel.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
+)
+from semel.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from support.handled import Peer, call, opened, started
 from support.raw_client import BY_MODULE, fetch_request, produce_request
@@ -41,6 +49,12 @@ ASKED: list[tuple[str, int, Any]] = [
 ]
 
 
+def ask(broker: Broker, module: str, version: int, request: Any) -> Any:
+    """What the handler gives, whether or not it may leave already."""
+    known = route(BY_MODULE[module].key)
+    return known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
+
+
 @pytest.mark.parametrize(("module", "version", "request_"), ASKED, ids=[each[0] for each in ASKED])
 def test_who_misses_a_topic_hears_of_it_when_its_end_is_durable(
     module: str, version: int, request_: Any
@@ -50,17 +64,38 @@ def test_who_misses_a_topic_hears_of_it_when_its_end_is_durable(
     async def main() -> None:
         broker = opened(MemoryDevice(rng), rng)
 
-        def ask(module: str, version: int, request: Any) -> Any:
-            known = route(BY_MODULE[module].key)
-            return known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
-
         async with started(broker):
             await call(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
-            ask("delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
-            answer = ask(module, version, request_)
+            ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+            answer = ask(broker, module, version, request_)
             if not isinstance(answer, Answer):
                 answer = await answer
             assert answer.durable
             assert answer.position == broker.lane.journal.end > broker.lane.journal.durable
+
+    run(rng, main())
+
+
+def test_a_transaction_that_misses_a_topic_hears_of_it_when_its_end_is_durable() -> None:
+    rng = Random(1)
+
+    async def main() -> None:
+        broker = opened(MemoryDevice(rng), rng)
+        async with started(broker):
+            await call(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+            starting = InitProducerIdRequest("id", 60_000)
+            given = await call(broker, "init_producer_id", 5, starting)
+            ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+            partitions = [TxnOffsetCommitRequestPartition(0, 1)]
+            topics = [TxnOffsetCommitRequestTopic("t", partitions)]
+            request = TxnOffsetCommitRequest(
+                "id", "g", given.producer_id, given.producer_epoch, topics=topics
+            )
+            answer = ask(broker, "txn_offset_commit", 5, request)
+            (topic,) = answer.response.topics
+            codes = [partition.error_code for partition in topic.partitions]
+            assert codes == [UnknownTopicOrPartition.code]
+            assert answer.durable
+            assert answer.position > broker.lane.journal.durable
 
     run(rng, main())

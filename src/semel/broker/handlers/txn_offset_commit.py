@@ -49,19 +49,17 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
     known = known_offsets(broker, request.topics)
     try:
         codes = _commit(broker, request, call, known)
-        is_taken = not any(codes.values())
     except RequestError as error:
         codes = {TopicPartition(each.topic, each.partition): error.code for each in known}
-        is_taken = False
-    response = TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name, [TxnOffsetCommitResponsePartition(*each) for each in partitions]
-            )
-            for name, partitions in answers(request.topics, codes)
-        ]
-    )
-    return Answer(response, broker.lane.journal.end, durable=not is_taken)
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            name, [TxnOffsetCommitResponsePartition(*each) for each in partitions]
+        )
+        for name, partitions in answers(request.topics, codes)
+    ]
+    is_refused = any(each.error_code for topic in topics for each in topic.partitions)
+    response = TxnOffsetCommitResponse(topics=topics)
+    return Answer(response, broker.lane.journal.end, durable=is_refused)
 
 
 def _commit(
