@@ -228,6 +228,7 @@ USAGE_ERRORS: list[list[str]] = [
     ["produce", "x", "-z", "brotli"],
     ["produce", "x", "--acks", "2"],
     ["produce", "x", "-k", "a", "-K", ":"],
+    ["produce", "x", "-K", ""],
     ["consume", "x", "-o", "nowhere"],
     ["consume", "x", "-f", "%y"],
     ["consume", "x", "-f", "%s", "--json"],

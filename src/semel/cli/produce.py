@@ -76,6 +76,8 @@ def produce(
     """Send one record per line of standard input, or of FILES."""
     if key is not None and key_delimiter is not None:
         raise ConfigError("--key and --key-delimiter exclude each other")
+    if key_delimiter == "":
+        raise ConfigError("--key-delimiter is empty: nothing would end the key")
     needed_acks = parse_acks(acks)
     make = _RecordMaker(
         key=None if key is None else key.encode(),
