@@ -68,9 +68,6 @@ What a client sees then:
 - These APIs are not in the answer to ApiVersions. Admin clients look there first and raise an
   error of their own without sending anything: `_UNSUPPORTED_FEATURE` in confluent-kafka,
   `IncompatibleBrokerVersion` in kafka-python.
-- A transactional producer gets further, because it begins with FindCoordinator, which is served:
-  asked for a transaction coordinator, it answers `INVALID_REQUEST`. kafka-python and aiokafka raise
-  that as a `KafkaError`; confluent-kafka asks again until `init_transactions` times out.
 - A client that sends an unknown API or version all the same is disconnected, as Kafka does: the
   broker cannot know how to read the request, or in which form the client could read a refusal.
 - ApiVersions in a version from the future is answered in version 0 with `UNSUPPORTED_VERSION` and

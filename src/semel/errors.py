@@ -1,4 +1,4 @@
-"""Every error that Semel raises on purpose, and the one place where Kafka's codes are named.
+"""The errors that several packages share, and the one place where Kafka's codes are named.
 
 SemelError                      anything this package raises on purpose
 ├── ProtocolError               the peer sent bytes that cannot be accepted; close the connection
@@ -11,6 +11,9 @@ SemelError                      anything this package raises on purpose
 ├── NotInOrder                  a call that does not fit what a client is doing
 └── RequestError                the request is refused; reply with `code`
     └── one class per code below, named as Kafka names it
+
+An error that only one package knows how to raise is a child of one of these and lives in that
+package: `client`, `app`, `spark` and `testing` have some.
 """
 
 from typing import ClassVar
