@@ -4,6 +4,7 @@ import asyncio
 from random import Random
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from semel.broker.broker import Broker
@@ -223,6 +224,28 @@ def test_a_checkpoint_holds_the_whole_state(seed: int) -> None:
 
 def empty_state() -> LaneState:
     return LaneState(Groups(GroupSettings(), SeededRandomness(Random(0))), Transactions())
+
+
+def test_a_checkpoint_of_an_earlier_format_is_read_and_one_of_a_later_is_not() -> None:
+    rng = Random(1)
+
+    async def taken() -> list[object]:
+        broker = opened(MemoryDevice(rng), rng)
+        async with started(broker):
+            topics = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+            await call(broker, "create_topics", 7, topics)
+            fields = msgspec.msgpack.decode(image.take(broker.lane.state))
+            assert isinstance(fields, list)
+            return fields
+
+    number, *rest = run(rng, taken())
+    assert number == image.FORMAT
+    for earlier in range(1, image.FORMAT):
+        state = empty_state()
+        image.restore(msgspec.msgpack.encode([earlier, *rest]), state)
+        assert set(state.topics) == {"t"}
+    with pytest.raises(CorruptJournal, match=f"format {image.FORMAT + 1}"):
+        image.restore(msgspec.msgpack.encode([image.FORMAT + 1, *rest]), empty_state())
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\x00", b"\xc1", b"no image at all"])

@@ -182,3 +182,13 @@ def test_a_checkpoint_holds_all_of_it(steps: list[tuple[int, str, bool]]) -> Non
         again.append(producer, "abort")
     listed = restored.aborted.overlapping(at(0), at(len(again.entries)))
     assert [tuple(one) for one in listed] == again.aborted(0, len(again.entries))
+
+
+def test_a_checkpoint_that_lists_aborted_transactions_one_by_one_is_read() -> None:
+    rows = [(7, 0, 2, 3), (8, 4, 9, 10)]
+    stored = msgspec.msgpack.encode(([(9, 10)], rows))
+    restored = PartitionTransactions()
+    restored.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsImage), at(11))
+    listed = restored.aborted.overlapping(at(0), at(11))
+    assert [tuple(one) for one in listed] == [(7, 0), (8, 4)]
+    assert restored.last_stable_offset == 10

@@ -13,7 +13,8 @@ from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.transactions.snapshot import TransactionsSnapshot
 from semel.types import Offset, ProducerEpoch, ProducerId, Term
 
-FORMAT = 1
+FORMAT = 2
+FORMATS_READ = (1, FORMAT)
 
 
 class _Image(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -83,8 +84,10 @@ def restore(image: bytes, state: LaneState) -> None:
         read = _decode(image)
     except msgspec.MsgspecError as error:
         raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
-    if read.format != FORMAT:
-        raise CorruptJournal(f"the checkpoint has format {read.format}, this Semel reads {FORMAT}")
+    if read.format not in FORMATS_READ:
+        raise CorruptJournal(
+            f"the checkpoint has format {read.format}, this Semel reads {FORMATS_READ}"
+        )
     state.groups.restore(read.groups)
     state.transactions.restore(read.transactions)
     state.term = Term(read.term)

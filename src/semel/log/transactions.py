@@ -68,14 +68,19 @@ class PartitionTransactions:
         return bound
 
     def image(self) -> PartitionTransactionsImage:
-        return PartitionTransactionsImage(list(self._open.items()), self.aborted.rows())
+        return PartitionTransactionsImage(list(self._open.items()), self.aborted.encode())
 
     def restore(self, image: PartitionTransactionsImage, high_watermark: Offset) -> None:
         self._open = {ProducerId(producer): Offset(first) for producer, first in image.open}
         self._ended = []
         self.aborted = AbortedIndex()
-        for producer_id, first, marker, floor in image.aborted:
-            self.aborted.add(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
+        if isinstance(image.aborted, bytes):
+            self.aborted.restore(image.aborted)
+        else:
+            for producer_id, first, marker, floor in image.aborted:
+                self.aborted.add(
+                    ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor)
+                )
         self.settle(high_watermark)
 
 
@@ -122,21 +127,17 @@ class AbortedIndex:
         """Those that ended before the log starts have no record left to be stepped over."""
         count = bisect_left(self._marker_offsets, log_start_offset)
         if count:
-            for column in (
-                self._producer_ids,
-                self._first_offsets,
-                self._marker_offsets,
-                self._floors,
-            ):
+            for column in self._columns():
                 del column[:count]
 
-    def rows(self) -> list[tuple[int, int, int, int]]:
-        return list(
-            zip(
-                self._producer_ids,
-                self._first_offsets,
-                self._marker_offsets,
-                self._floors,
-                strict=True,
-            )
-        )
+    def encode(self) -> bytes:
+        """In the machine's byte order, as the batch index that a checkpoint holds as well."""
+        return b"".join(column.tobytes() for column in self._columns())
+
+    def restore(self, stored: bytes) -> None:
+        size = len(stored) // 4
+        for place, column in enumerate(self._columns()):
+            column.frombytes(stored[place * size : (place + 1) * size])
+
+    def _columns(self) -> "tuple[array[int], array[int], array[int], array[int]]":
+        return (self._producer_ids, self._first_offsets, self._marker_offsets, self._floors)
