@@ -17,6 +17,8 @@ from support.seeded_loop import elapse, run
 ADDRESS = Address("broker", 9092)
 REQUEST = api_versions.ApiVersionsRequest("semel", "0")
 TIMEOUT_MS = 30_000
+EMPTY_REPLY = b"\x00\x00\x00\x0c" + bytes(6) + b"\x01" + bytes(5)
+"""To the first request: no error, no APIs."""
 
 
 class Wire(asyncio.Transport):
@@ -123,5 +125,37 @@ def test_a_link_whose_last_bytes_do_not_leave_is_closed_all_the_same() -> None:
         wire.get_stuck()
         await link.close()
         assert not link.is_open
+
+    run(Random(1), work())
+
+
+def test_an_interrupted_wait_can_be_taken_up_again() -> None:
+    async def work() -> None:
+        link = Link(ADDRESS, "test")
+        Wire(link)
+        pending = await link.ask(api_versions, REQUEST, TIMEOUT_MS)
+        waiting = asyncio.get_running_loop().create_task(pending.reply(TIMEOUT_MS))
+        await elapse(1)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        receive(link, EMPTY_REPLY)
+        assert (await pending.reply(TIMEOUT_MS)).api_keys == []
+
+    run(Random(1), work())
+
+
+def test_a_settled_reply_is_interrupted_once_it_is_there() -> None:
+    async def work() -> None:
+        link = Link(ADDRESS, "test")
+        Wire(link)
+        pending = await link.ask(api_versions, REQUEST, TIMEOUT_MS)
+        waiting = asyncio.get_running_loop().create_task(pending.settled_reply(TIMEOUT_MS))
+        await elapse(1)
+        waiting.cancel()
+        await elapse(1)
+        assert not waiting.done()
+        receive(link, EMPTY_REPLY)
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
 
     run(Random(1), work())

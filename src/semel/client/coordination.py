@@ -144,7 +144,10 @@ class Coordination:
         )
 
         async def attempt() -> None:
-            reply = await self._cluster.call_coordinator(group.group_id, txn_offset_commit, request)
+            node_id = await self._cluster.coordinator_of(group.group_id)
+            pending = await self._cluster.ask(node_id, txn_offset_commit, request)
+            # An abort may follow, to another broker, and must not be overtaken.
+            reply = await pending.settled_reply(self._cluster.timeout_ms)
             for topic in reply.topics:
                 for each in topic.partitions:
                     place = TopicPartition(topic.name, each.partition_index)

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from semel.client.address import Address
@@ -13,6 +14,7 @@ from semel.client.security import PLAINTEXT, Sasl, Security, tls_context
 from semel.errors import (
     NetworkException,
     ProtocolError,
+    RequestError,
     RequestTimedOut,
     SaslAuthenticationFailed,
     UnsupportedVersion,
@@ -176,6 +178,15 @@ class Pending(Generic[_Reply]):
             self._link.abort()
             raise RequestTimedOut(f"{self._link.address} did not answer in {timeout_ms} ms")
         return self._reply.result()
+
+    async def settled_reply(self, timeout_ms: int) -> _Reply:
+        """As `reply`, but an interruption waits, too: what follows it comes behind the request."""
+        try:
+            return await self.reply(timeout_ms)
+        except asyncio.CancelledError:
+            with suppress(RequestError):
+                await self.reply(timeout_ms)
+            raise
 
 
 def _note_as_seen(reply: asyncio.Future[Any]) -> None:
