@@ -1,11 +1,19 @@
 """An application that a program runs by itself."""
 
+import asyncio
 import signal
+import socket
 import subprocess
 import sys
 
+import pytest
+
+from semel import App, Record
+from semel.client.consuming.asynchronous import AsyncConsumer
+from semel.errors import NetworkException
+from semel.testing import Broker
 from support.app_topics import Topics, group_offsets, numbers, spread
-from support.topics import values
+from support.topics import create, fill, values
 
 PROGRAM = """
 import sys
@@ -80,3 +88,43 @@ def test_a_function_that_never_returns_does_not_keep_its_program(topics: Topics)
             process.kill()
     assert process.returncode == 0
     assert group_offsets(topics.servers, topics.group) == {}
+
+
+def test_an_application_waits_for_a_broker_that_is_started_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    app = App(f"127.0.0.1:{port}")
+    seen: list[bytes] = []
+    is_told = asyncio.Event()
+    poll = AsyncConsumer.poll
+
+    async def polled(
+        self: AsyncConsumer, timeout_ms: float, max_records: int | None
+    ) -> list[Record]:
+        try:
+            return await poll(self, timeout_ms, max_records)
+        except NetworkException:
+            is_told.set()
+            raise
+
+    monkeypatch.setattr(AsyncConsumer, "poll", polled)
+
+    @app.listener("in", group="g", block_timeout_ms=1)
+    def note(record: Record) -> None:
+        seen.append(record.value)
+
+    async def scenario() -> None:
+        async with app.running() as run:
+            await is_told.wait()
+            with Broker(port=port) as broker:
+                await asyncio.to_thread(create, broker.bootstrap_servers, "in", 1)
+                await asyncio.to_thread(fill, broker.bootstrap_servers, "in", numbers(3))
+                await run.idle()
+                run.stop()
+                await run.until_ended()
+
+    asyncio.run(scenario())
+    assert seen == numbers(3)

@@ -186,6 +186,11 @@ class Member:
                 return portions.of_records(await self.consumer.poll(timeout_ms, count_max))
         except TimeoutError:
             return None
+        except RequestError as error:
+            if not error.retriable:
+                raise
+            # The cluster may be started after its listeners; that it is away is seen by the watch.
+            return None
         finally:
             self._is_polling = False
             self._interruptible = None

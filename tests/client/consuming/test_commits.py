@@ -43,13 +43,18 @@ class Member:
         self.membership = Membership(["t"], settings.assignors)
         self.membership.phase = Phase.STABLE
         self.membership.identity = Identity(1, "m")
-        attendance = Attendance(
-            self.membership, self.coordination, settings, _no_partitions, lambda: None
-        )
         self.positions = Positions(1, 1, nullcontext())
         self.positions.add([PLACE], Want.COMMITTED)
         self.positions.seek(PLACE, 7)
         self.reported: list[SemelError] = []
+        attendance = Attendance(
+            self.membership,
+            self.coordination,
+            settings,
+            _no_partitions,
+            lambda: None,
+            self.reported.append,
+        )
         self.commits = Commits(
             self.coordination, self.positions, settings, lambda: attendance, self.reported.append
         )

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from semel.client.consuming.actions import Join, Learn, Leave, Sync, Tell
 from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.membership import Membership, Phase
+from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
 from semel.errors import MemberIdRequired, RequestError, SemelError
 
@@ -18,12 +19,14 @@ class Attendance:
         settings: ConsumerSettings,
         count_partitions: Callable[[Collection[str]], Awaitable[Mapping[str, int]]],
         notify: Callable[[], object],
+        report: Callable[[SemelError], object],
     ) -> None:
         self.membership = membership
         self._coordination = coordination
         self._settings = settings
         self._count_partitions = count_partitions
         self._notify = notify
+        self._reach = Reach(settings.block_timeout_ms, report)
         self._changed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._polled_at_s = self._loop.time()
@@ -64,7 +67,8 @@ class Attendance:
                 await self._changed.wait()
                 continue
             try:
-                await self._do(action)
+                with self._reach.attempt():
+                    await self._do(action)
                 pause_ms = self._settings.backoff_first_ms
             except SemelError as error:
                 self.membership.refused(error)

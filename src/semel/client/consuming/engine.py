@@ -60,6 +60,7 @@ class Engine:
         self.positions = Positions(settings.partition_size_max, settings.buffered_size_max, guard)
         self._errors: deque[SemelError] = deque()
         self._news = asyncio.Event()
+        self._notify = self._news.set
         self._tasks: asyncio.TaskGroup | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -135,9 +136,6 @@ class Engine:
         self._fetching.pump()
         self._notify()
 
-    def _notify(self) -> None:
-        self._news.set()
-
     def _report(self, error: SemelError) -> None:
         """The application hears of it at its next poll; the same thing not twice."""
         if not any(str(error) == str(other) for other in self._errors):
@@ -156,18 +154,15 @@ class Engine:
             raise NotInOrder("a consumer without a group has no subscription: use assign")
         if self._attendance is None and self.positions.places:
             raise NotInOrder("partitions are assigned by hand: unsubscribe from them first")
-        pattern = topics if isinstance(topics, re.Pattern) else None
-        if pattern is not None:
-            described = await self._asking.retry(self._asking.describe)
-            names: Collection[str] = matching(pattern, described)
-        else:
-            assert not isinstance(topics, re.Pattern)
-            names = topics
+        pattern: re.Pattern[str] | None = None
+        if isinstance(topics, re.Pattern):
+            pattern = topics
+            topics = matching(pattern, await self._asking.retry(self._asking.describe))
         self._watching.pattern = pattern
         if self._attendance is None:
-            self._attend(self._coordination, names)
+            self._attend(self._coordination, topics)
         else:
-            self._attendance.membership.subscribe(names)
+            self._attendance.membership.subscribe(topics)
             self._attendance.wake()
         self._watching.look()
 
@@ -175,7 +170,12 @@ class Engine:
         settings = self.settings
         membership = Membership(topics, settings.assignors, settings.group_instance_id)
         self._attendance = self._watching.attendance = Attendance(
-            membership, coordination, settings, self._watching.count_partitions, self._notify
+            membership,
+            coordination,
+            settings,
+            self._watching.count_partitions,
+            self._notify,
+            self._report,
         )
         self._attending = self._start(self._attendance.run())
 

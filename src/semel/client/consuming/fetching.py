@@ -12,6 +12,7 @@ from typing import Any
 from semel.client.cluster import Cluster
 from semel.client.consuming.chunk import Chunk
 from semel.client.consuming.positions import Positions, Spot
+from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.refusal import raise_for, refusal
 from semel.errors import NONE, OffsetOutOfRange, RequestError, SemelError
@@ -41,6 +42,7 @@ class Fetching:
         self._start = start
         self._notify = notify
         self._report = report
+        self._reach = Reach(settings.block_timeout_ms, report)
         self._reset = reset
         self._relearn = relearn
         self._asked: dict[tuple[int, Cluster], frozenset[tuple[TopicPartition, int]]] = {}
@@ -64,11 +66,15 @@ class Fetching:
     async def _fetch(self, node_id: int, cluster: Cluster, spots: Sequence[Spot]) -> None:
         settings = self._settings
         try:
-            pending = await cluster.ask(node_id, fetch, self._request(spots))
-            reply = await pending.reply(settings.request_timeout_ms + settings.fetch_wait_ms_max)
+            with self._reach.attempt():
+                pending = await cluster.ask(node_id, fetch, self._request(spots))
+                timeout_ms = settings.request_timeout_ms + settings.fetch_wait_ms_max
+                reply = await pending.reply(timeout_ms)
             raise_for(reply.error_code, "fetch")
             self._take_in(spots, reply)
-        except SemelError:
+        except SemelError as error:
+            if isinstance(error, RequestError) and not error.retriable:
+                self._report(error)
             for spot in spots:
                 self._positions.forget_leader(spot.place)
             self._relearn()

@@ -8,6 +8,7 @@ from typing import Any
 from semel.client.cluster import Cluster
 from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.positions import Positions, Spot, Want
+from semel.client.consuming.reach import Reach
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.offsets import EARLIEST_MS, LATEST_MS, offsets_at
@@ -41,6 +42,8 @@ class Locating:
         self._start = start
         self._located = located
         self._report = report
+        # Each question has servers of its own.
+        self._reach = {want: Reach(settings.block_timeout_ms, report) for want in Want}
         self._relearn = relearn
         self._busy: set[tuple[Want, str]] = set()
 
@@ -58,13 +61,8 @@ class Locating:
 
     async def _answer(self, key: tuple[Want, str], spots: Sequence[Spot]) -> None:
         try:
-            match key[0]:
-                case Want.COMMITTED:
-                    await self._find_committed(spots)
-                case Want.CHECK:
-                    await self._check(spots)
-                case want:
-                    await self._find_end(spots, EARLIEST_MS if want is Want.EARLIEST else LATEST_MS)
+            with self._reach[key[0]].attempt():
+                await self._find(key[0], spots)
         except SemelError as error:
             if not (isinstance(error, RequestError) and error.retriable):
                 self._report(error)
@@ -74,6 +72,15 @@ class Locating:
             self._busy.discard(key)
         self._located()
         self.pump()
+
+    async def _find(self, want: Want, spots: Sequence[Spot]) -> None:
+        match want:
+            case Want.COMMITTED:
+                await self._find_committed(spots)
+            case Want.CHECK:
+                await self._check(spots)
+            case _:
+                await self._find_end(spots, EARLIEST_MS if want is Want.EARLIEST else LATEST_MS)
 
     async def _find_committed(self, spots: Sequence[Spot]) -> None:
         committed = {}

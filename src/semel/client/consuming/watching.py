@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from semel.client.cluster import Cluster
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.positions import Positions
+from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.metadata import NO_NODE, ClusterMetadata
 from semel.errors import RequestError, SemelError
@@ -33,6 +34,7 @@ class Watching:
         self._settings = settings
         self._learned = learned
         self._report = report
+        self._reach = Reach(settings.block_timeout_ms, report)
         self._due = asyncio.Event()
         self.pattern: re.Pattern[str] | None = None
         self.attendance: Attendance | None = None
@@ -70,10 +72,11 @@ class Watching:
     async def _look(self) -> float:
         """The time until the next look, unless something happens before."""
         wanted, pattern = self._wanted(), self.pattern
-        described = await self._cluster.describe(
-            None if pattern is not None else wanted,
-            may_create=self._settings.allow_auto_create_topics,
-        )
+        with self._reach.attempt():
+            described = await self._cluster.describe(
+                None if pattern is not None else wanted,
+                may_create=self._settings.allow_auto_create_topics,
+            )
         for cluster in self._fetching_clusters:
             cluster.learn_brokers(described.brokers)
         self._forget_remade(described)
