@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from fastcrc.crc32 import iscsi as crc32c
-
 from semel.journal import names, sealed
 from semel.journal.device import Device, Job
+from semel.records.checksum import crc32c
 
 KEPT_COUNT = 2
 _HEADER = struct.Struct("<8sIIQQQQ")

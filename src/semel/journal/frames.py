@@ -10,8 +10,7 @@ lagged behind this frame when it was made: bad bytes before that are damage, not
 import struct
 from typing import Final, NamedTuple
 
-from fastcrc.crc32 import iscsi as crc32c
-
+from semel.records.checksum import crc32c
 from semel.types import Buffer
 
 MAGIC = b"\xf5SML"

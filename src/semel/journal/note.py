@@ -9,10 +9,9 @@ seen by the boot id.
 import struct
 from typing import NamedTuple
 
-from fastcrc.crc32 import iscsi as crc32c
-
 from semel.journal import names
 from semel.journal.device import Device
+from semel.records.checksum import crc32c
 
 _SLOT = struct.Struct("<8sIQ")
 _CHECKSUM = struct.Struct("<I")

@@ -14,9 +14,8 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from fastcrc.crc32 import iscsi as crc32c
-
 from semel.errors import CorruptJournal
+from semel.records.checksum import crc32c
 
 _HEADER: Final = struct.Struct("=8sIIQQQ")
 _MAGIC: Final = b"SEMELIX1"
