@@ -7,7 +7,7 @@ from semel.journal import names
 from semel.journal.memory import MemoryDevice
 from semel.journal.settings import JournalSettings
 from support.journal_life import FRAME_SIZE, PAYLOAD, device_of, live, reopen
-from support.journal_world import SEGMENT_BYTES, Remembering
+from support.journal_world import SEGMENT_BYTES, Remembering, stored_batches
 
 FIRST = names.segment(0)
 
@@ -46,7 +46,7 @@ def test_a_published_checkpoint_and_its_indexes_survive_a_power_loss() -> None:
         device.power_loss()
         after = Remembering(device)
         assert after.checkpoint_count == len(before.payloads)
-        batches = after.journal.batches(0, 0, len(before.payloads), 2**30)
+        batches = stored_batches(after.journal, 0, 0, len(before.payloads))
         assert [bytes(batch) for batch in batches] == before.payloads
 
 
@@ -77,7 +77,7 @@ def test_a_checkpoint_without_one_of_its_indexes_is_not_used(damage: str) -> Non
     after = Remembering(device)
     assert after.checkpoint_count == 0
     assert after.payloads == before.payloads
-    batches = after.journal.batches(0, 0, len(after.payloads), 2**30)
+    batches = stored_batches(after.journal, 0, 0, len(after.payloads))
     assert [bytes(batch) for batch in batches] == before.payloads
 
 

@@ -22,7 +22,7 @@ from semel.journal.file import FileDevice
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.journal import Journal
 from semel.journal.settings import JournalSettings
-from support.journal_world import Remembering
+from support.journal_world import Remembering, stored_batches
 
 SEGMENT_BYTES = 64 * 1024
 SETTINGS = JournalSettings(segment_bytes=SEGMENT_BYTES)
@@ -72,7 +72,7 @@ def test_batches_are_read_across_segments(tmp_path: Path) -> None:
         for number in range(200):
             lane.append(b"%d" % number * 200)
         await lane.durable(lane.journal.end)
-        batches = lane.journal.batches(0, 17, 190, 2**30)
+        batches = stored_batches(lane.journal, 0, 17, 190)
         assert [bytes(batch) for batch in batches] == lane.payloads[17:190]
         await lane.journal.close()
 
@@ -273,7 +273,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_takes_writes_again(small_di
         assert "No space left on device" in refusal
         assert await lane.durable(lane.append(b"urgent", urgent=True))
         count = len(lane.payloads)
-        batches = lane.journal.batches(0, 0, count, 2**30)
+        batches = stored_batches(lane.journal, 0, 0, count)
         assert [bytes(batch) for batch in batches] == lane.payloads
         ballast.unlink()
         async with asyncio.timeout(60):
@@ -318,7 +318,7 @@ def test_a_killed_process_loses_nothing_that_was_written(tmp_path: Path) -> None
         lane.index.add(0, number, position, len(payload), number)
         number += 1
     assert number > promised
-    batches = lane.batches(0, 0, number, 2**30)
+    batches = stored_batches(lane, 0, 0, number)
     assert [victim.number_of(bytes(batch)) for batch in batches] == list(range(number))
     device.stop()
 

@@ -65,7 +65,6 @@ class World:
 
     def check(self, partition: int) -> None:
         index, known = self.index, self.batches.get(partition, [])
-        assert index.last(partition) == (Location(*known[-1][:3]) if known else None)
         assert index.bytes_of(partition) == sum(batch[2] for batch in known)
         newest = max((batch[3] for batch in known), default=None)
         assert index.timestamp_max(partition) == newest
@@ -144,7 +143,7 @@ def test_restoring_loads_no_sealed_index() -> None:
         world.seal()
     world.load_count = 0
     world.reopen()
-    assert world.index.last(0) is not None
+    assert world.index.bytes_of(0) > 0
     assert world.load_count == 0
 
 

@@ -44,6 +44,7 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support.handled import SeededRandomness, call, opened, started
+from support.journal_world import stored_batches
 from support.raw_client import produce_request
 from support.seeded_loop import run
 
@@ -169,8 +170,11 @@ class Left(NamedTuple):
 def left_by(broker: Broker) -> Left:
     contents = {
         partition.topic_partition: b"".join(
-            broker.lane.journal.batches(
-                partition.number, partition.log_start_offset, partition.high_watermark, 2**30
+            stored_batches(
+                broker.lane.journal,
+                partition.number,
+                partition.log_start_offset,
+                partition.high_watermark,
             )
         )
         for partition in broker.lane.state.partitions.values()

@@ -11,7 +11,7 @@ from random import Random
 from semel.errors import JournalFull
 from semel.journal.memory import Killed, MemoryDevice
 from support import seeded_loop
-from support.journal_world import Remembering, payload_of
+from support.journal_world import Remembering, payload_of, stored_batches
 
 LIFE_COUNT = 12
 
@@ -32,7 +32,7 @@ class History:
         if not power_was_lost:
             assert len(replayed) >= self.written_count, "a kill took a written frame"
             assert lane.journal.certain != self.failed, "an I/O error was forgotten or invented"
-        batches = lane.journal.batches(0, 0, len(replayed), 2**30)
+        batches = stored_batches(lane.journal, 0, 0, len(replayed))
         assert [bytes(batch) for batch in batches] == replayed, "a batch is not what was appended"
         # Every open makes durable what it found.
         self.appended = list(replayed)

@@ -83,3 +83,12 @@ class Remembering:
 def payload_of(rng: Random, number: int, size_max: int = 900) -> bytes:
     """Hardly like any other, but often of the same size, so that frames fit where others were."""
     return b"%06d:" % number + b"x" * rng.choice((0, 20, 20, 20, 100, rng.randint(0, size_max)))
+
+
+def stored_batches(
+    journal: Journal, partition: int, from_offset: int, below_offset: int
+) -> list[memoryview]:
+    """Whole stored batches from the one that holds `from_offset`, each beginning below the end."""
+    if from_offset >= below_offset:
+        return []
+    return journal.read_all(journal.index.locations(partition, from_offset, below_offset, 2**30))

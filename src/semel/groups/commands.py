@@ -199,7 +199,6 @@ class GroupListing(NamedTuple):
     group_id: GroupId
     protocol_type: str
     state: str
-    group_type: str = "classic"
 
 
 Reply = (

@@ -199,18 +199,11 @@ class Groups:
         group = self._groups.get(group_id)
         return None if group is None else group.describe()
 
-    def list_groups(
-        self, states: Collection[str] = (), types: Collection[str] = ()
-    ) -> list[GroupListing]:
-        """Filters that are empty let everything pass; case does not matter."""
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {group_type.lower() for group_type in types}
-        return [
-            listing
-            for listing in (group.listing() for group in self._groups.values())
-            if (not wanted_states or listing.state.lower() in wanted_states)
-            and (not wanted_types or listing.group_type in wanted_types)
-        ]
+    def list_groups(self, states: Collection[str] = ()) -> list[GroupListing]:
+        """All, or those in one of these states; case does not matter."""
+        wanted = {state.lower() for state in states}
+        listings = (group.listing() for group in self._groups.values())
+        return [listing for listing in listings if not wanted or listing.state.lower() in wanted]
 
     # Time
 

@@ -60,10 +60,6 @@ class BatchIndex:
 
     # Lookups.
 
-    def last(self, partition: int) -> Location | None:
-        rows = self._partitions.get(partition)
-        return None if rows is None else rows.newest()
-
     def bytes_of(self, partition: int) -> int:
         rows = self._partitions.get(partition)
         return 0 if rows is None else rows.byte_count()

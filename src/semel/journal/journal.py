@@ -202,17 +202,6 @@ class Journal:
             raise CorruptJournal(f"{name}, byte {offset}: {len(stored)} of {size} bytes are there")
         return stored
 
-    def batches(
-        self, partition: int, from_offset: int, below_offset: int, size_max: int
-    ) -> list[memoryview]:
-        """Whole stored batches from the one that holds `from_offset`, each beginning below the end.
-
-        At least one if there is any, and then as many as fit into `size_max` bytes.
-        """
-        if from_offset >= below_offset:
-            return []
-        return self.read_all(self.index.locations(partition, from_offset, below_offset, size_max))
-
     def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
         """The bytes at these positions, which rise, in these sizes; neighbours are read at once."""
         found: list[memoryview] = []

@@ -14,6 +14,7 @@ from semel.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     NO_TIMESTAMP_MS,
+    RECORD_SIZE_MIN,
     TRANSACTIONAL,
     BatchHeader,
     read,
@@ -24,7 +25,6 @@ from semel.records.compression import OUTPUT_SIZE_MAX, Compression, compress, de
 from semel.records.varint import append_varint, read_varint
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, Buffer
 
-_RECORD_SIZE_MIN: Final = 7  # Length, attributes, two deltas, no key, no value, no headers.
 _NO_OFFSET: Final = -1
 
 RecordHeader = tuple[str, bytes | None]
@@ -113,7 +113,7 @@ def decode_batch(
     packed = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
     # `bytes` answers an index several times faster than a memoryview.
     plain = bytes(decompress(header.compression, packed, output_size_max))
-    if not 0 <= header.record_count * _RECORD_SIZE_MIN <= len(plain):
+    if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(plain):
         raise CorruptMessage(
             f"batch at byte {position}: {header.record_count} records in {len(plain)} bytes"
         )

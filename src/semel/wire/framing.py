@@ -24,11 +24,6 @@ class FrameCutter:
         self._wanted_size = SIZE_PREFIX.size
         self._refusal: ProtocolError | None = None
 
-    @property
-    def held_size(self) -> int:
-        """Bytes of an unfinished frame, its size included."""
-        return len(self._held)
-
     def feed(self, received: Buffer) -> Iterator[bytes]:
         """Yield the frames that end within `received`.
 
