@@ -5,7 +5,7 @@ ids then, and whether a member may still commit is told by its group's generatio
 transaction whose process died in it is ended by the coordinator, after the transaction's timeout.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -45,7 +45,7 @@ class InTransactions:
         self, records: Sequence[Outgoing], offsets: Offsets, membership: GroupMetadata
     ) -> None:
         assert membership.generation_id >= 0, "offsets of nobody's are fenced by nothing"
-        producer = await self._begun()
+        producer = await self._begun({record.topic for record in records})
         try:
             for record in records:
                 await _send(producer, record)
@@ -58,11 +58,16 @@ class InTransactions:
             await self._abort(producer)
             raise NotDelivered(failure) from failure
 
-    async def _begun(self) -> AsyncProducer:
+    async def _begun(self, topics: Collection[str]) -> AsyncProducer:
         if self._producer is None:
             self._producer = self._make_producer()
             await self._producer.start()
         producer = self._producer
+        try:
+            # A missing one is waited for, and in a transaction others would wait with it.
+            await producer.learn_topics(topics)
+        except RequestError as failure:
+            raise NotDelivered(failure) from failure
         try:
             await producer.begin_transaction()
         except (TransactionFailed, RequestError) as failure:

@@ -1,0 +1,78 @@
+"""In which order the work of a turn is handed to the cluster."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from semel import App, Record, Transaction
+from semel.app.delivery import InTransactions
+from semel.app.outbox import Outgoing
+from semel.app.setback import Meaning, NotDelivered
+from semel.client.coordination import GroupMetadata
+from semel.client.producing.asynchronous import AsyncProducer
+from semel.errors import UnknownTopicOrPartition
+from semel.testing import Broker
+from semel.types import TopicPartition
+from support.topics import create, fill, values
+
+MEMBER = GroupMetadata("g", 1, "m")
+
+
+class NotingProducer:
+    """Notes what it is asked for, and knows one topic."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def note(*_: object, **__: object) -> None:
+            self.asked.append(name)
+
+        return note
+
+    async def learn_topics(self, topics: set[str]) -> None:
+        self.asked.append("learn_topics")
+        if topics - {"known"}:
+            raise UnknownTopicOrPartition(str(topics))
+
+
+def test_no_transaction_is_open_while_its_topics_are_looked_for() -> None:
+    producer = NotingProducer()
+    delivery = InTransactions(lambda: cast("AsyncProducer", producer))
+    offsets = {TopicPartition("in", 0): 1}
+
+    async def scenario() -> None:
+        with pytest.raises(NotDelivered) as caught:
+            await delivery.deliver([Outgoing("unknown", b"x")], offsets, MEMBER)
+        assert caught.value.meaning is Meaning.RECORDS
+        assert producer.asked == ["start", "learn_topics"]
+        await delivery.deliver([Outgoing("known", b"x")], offsets, MEMBER)
+
+    asyncio.run(scenario())
+    assert producer.asked[2:] == [
+        "learn_topics",
+        "begin_transaction",
+        "send",
+        "send_offsets_to_transaction",
+        "commit_transaction",
+    ]
+
+
+def test_a_record_whose_output_topic_is_misspelt_is_laid_aside() -> None:
+    with Broker(settings={"auto.create.topics.enable": "false"}) as broker:
+        servers = broker.bootstrap_servers
+        for topic in ("in", "out", "dead"):
+            create(servers, topic, 1)
+        fill(servers, "in", [b"1", b"2", b"3"])
+        app = App(servers, block_timeout_ms=500)
+
+        @app.listener("in", group="g", retries=0, dead_letters="dead")
+        @app.transactional
+        def copy(record: Record, out: Transaction) -> None:
+            out.send("oot" if record.value == b"2" else "out", value=record.value)
+
+        (counts,) = app.run_until_idle().values()
+        assert (counts.records, counts.dead_letters) == (2, 1)
+        assert values(servers, "dead") == [b"2"]
+        assert values(servers, "out") == [b"1", b"3"]
