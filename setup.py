@@ -10,7 +10,7 @@ from typing import Any
 from setuptools import setup
 
 COMPILED = """
-    types world
+    types world deadlines
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
     records/batch records/checksum records/compression records/control records/fields
     records/partitioning records/records records/varint

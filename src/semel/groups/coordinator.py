@@ -12,6 +12,7 @@ frame, applies each, and sends the replies when that frame is durable.
 
 from collections.abc import Collection
 
+from semel.deadlines import Deadlines
 from semel.errors import (
     NONE,
     GroupIdNotFound,
@@ -49,7 +50,6 @@ from semel.groups.commands import (
     SyncReply,
     Ticket,
 )
-from semel.groups.deadlines import Deadlines
 from semel.groups.group import Group
 from semel.groups.lasting import LastingGroups
 from semel.groups.records import GroupForgotten, GroupRecord, OffsetForgotten
@@ -68,7 +68,7 @@ class Groups:
         self._lasting = LastingGroups()
         self._groups = self._lasting.by_id
         self._waiting: dict[Ticket, GroupId] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[GroupId]()
         self._retention_check_ms: int | None = None
 
     # Members
@@ -216,14 +216,13 @@ class Groups:
         bytes_left = room.STEP_BYTES_MAX
         while (group_id := self._deadlines.due(now_ms)) is not None:
             group = self._groups.get(group_id)
-            if group is None or group.scheduled_ms is None or group.scheduled_ms > now_ms:
-                self._deadlines.take()
+            if group is None:
+                self._deadlines.take(group_id)
                 continue
             bytes_left -= room.empty_generation_bytes(group)
             if bytes_left < 0:
                 break
-            self._deadlines.take()
-            group.scheduled_ms = None
+            self._deadlines.take(group_id)
             leaving.expire(group, turn)
             self._keep(group)
         # Retention is judged by what is recorded, so it waits until these records are applied.
@@ -262,7 +261,7 @@ class Groups:
             group.recover(now_ms)
             if len(group.members) > self._settings.member_count_max:
                 rebalance.begin(group, turn)
-            self._deadlines.schedule(group)
+            self._schedule(group)
 
     def bytes_max(self, command: room.Command) -> int:
         """A bound of the bytes of the records that this command may write now."""
@@ -334,7 +333,12 @@ class Groups:
     def _keep(self, group: Group) -> None:
         """The group has moved: it may be done with, or have another deadline."""
         self._lasting.drop_if_vacant(group)
-        self._deadlines.schedule(group)
+        self._schedule(group)
+
+    def _schedule(self, group: Group) -> None:
+        deadline_ms = group.next_deadline_ms()
+        if deadline_ms is not None:
+            self._deadlines.schedule(group.group_id, deadline_ms)
 
     def _close(self, turn: Turn) -> Step:
         for ticket, _ in turn.replies:

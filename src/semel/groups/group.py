@@ -30,7 +30,6 @@ class Group:
         "protocol",
         "protocol_type",
         "recorded",
-        "scheduled_ms",
         "state",
         "sync_deadline_ms",
         "unsynced",
@@ -40,8 +39,6 @@ class Group:
         self.group_id = group_id
         self.recorded: GenerationRecorded | None = None
         self.offsets = Offsets()
-        self.scheduled_ms: int | None = None
-        """The earliest time at which `Groups.expire` will look at this group."""
         self.clear()
 
     def clear(self) -> None:

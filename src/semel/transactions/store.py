@@ -4,9 +4,9 @@
 those that are open, and when the next of them is overdue.
 """
 
-import heapq
 from collections.abc import Iterator
 
+from semel.deadlines import Deadlines
 from semel.transactions.snapshot import TransactionsSnapshot
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
@@ -18,7 +18,7 @@ class Transactions:
         self._by_id: dict[TransactionalId, Transaction] = {}
         self._by_producer_id: dict[ProducerId, Transaction] = {}
         self._open: dict[TransactionalId, Transaction] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[TransactionalId]()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -86,37 +86,6 @@ class Transactions:
         self._by_id.clear()
         self._by_producer_id.clear()
         self._open.clear()
-        self._deadlines = Deadlines()
+        self._deadlines = Deadlines[TransactionalId]()
         for value in snapshot.values:
             self.apply(value)
-
-
-class Deadlines:
-    """When to look at which id, with at most one useful entry each.
-
-    A deadline that moves to a later time leaves its entry where it was: the id is then looked at
-    early and entered again. So thousands of short transactions of one id cost one entry.
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, TransactionalId]] = []
-        self._scheduled_ms: dict[TransactionalId, int] = {}
-
-    def schedule(self, transactional_id: TransactionalId, deadline_ms: int) -> None:
-        scheduled_ms = self._scheduled_ms.get(transactional_id)
-        if scheduled_ms is None or deadline_ms < scheduled_ms:
-            self._scheduled_ms[transactional_id] = deadline_ms
-            heapq.heappush(self._heap, (deadline_ms, transactional_id))
-
-    def take_due(self, now_ms: int) -> list[TransactionalId]:
-        """Remove and return the ids whose entries are not in the future, earliest first."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            deadline_ms, transactional_id = heapq.heappop(self._heap)
-            if self._scheduled_ms.get(transactional_id) == deadline_ms:
-                del self._scheduled_ms[transactional_id]
-                due.append(transactional_id)
-        return due
-
-    def next_ms(self) -> int | None:
-        return self._heap[0][0] if self._heap else None
