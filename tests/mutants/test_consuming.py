@@ -10,7 +10,8 @@ from semel.client.consuming import sticky
 from semel.client.consuming.actions import Tell
 from semel.client.consuming.chunk import Chunk
 from semel.client.consuming.membership import Membership
-from semel.client.consuming.positions import Positions, Spot, _Partition
+from semel.client.consuming.partition import Partition, Spot
+from semel.client.consuming.positions import Positions
 from semel.errors import UnknownMemberId
 
 Kill = Callable[[], None]
@@ -90,7 +91,7 @@ def an_answer_counts_wherever_the_position_is(patch: pytest.MonkeyPatch) -> None
 
 
 def paused_partitions_are_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(_Partition, "is_readable", property(lambda partition: partition.want is None))
+    patch.setattr(Partition, "is_readable", property(lambda partition: partition.want is None))
 
 
 def what_was_given_up_is_still_handed_out(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.commits import Commits
 from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.membership import Membership, Phase
-from semel.client.consuming.positions import Position, Positions, Want
+from semel.client.consuming.partition import Position, Want
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.errors import RequestTimedOut, SemelError, TopicAuthorizationFailed
 from semel.types import TopicPartition

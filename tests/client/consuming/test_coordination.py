@@ -9,7 +9,7 @@ import semel
 from semel.client.cluster import Cluster, CoordinatorOf
 from semel.client.consuming.actions import Identity, Join
 from semel.client.consuming.coordination import Coordination
-from semel.client.consuming.positions import Position
+from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.security import Sasl, Security, Tls
 from semel.errors import (

@@ -9,7 +9,8 @@ import pytest
 
 from semel.client.cluster import Cluster
 from semel.client.consuming.locating import Locating
-from semel.client.consuming.positions import Positions, Want
+from semel.client.consuming.partition import Want
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.errors import FencedLeaderEpoch, SemelError, UnknownLeaderEpoch
 from semel.types import TopicPartition

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.client.consuming.chunk import Chunk
-from semel.client.consuming.positions import Position, Positions, Spot, Want
+from semel.client.consuming.partition import Position, Spot, Want
+from semel.client.consuming.positions import Positions
 from semel.errors import CorruptMessage, RecordListTooLarge
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, encode_batch
@@ -101,6 +102,57 @@ def test_a_paused_partition_keeps_what_was_fetched_and_asks_for_no_more() -> Non
     assert [spot.place for spot in made.fetchable()[1]] == [OTHER]
     made.resume([ONE])
     assert taken(made) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_paused_partitions_keep_no_more_than_a_part_of_what_may_be_fetched_ahead() -> None:
+    size = len(batch(0, 3))
+    places = [TopicPartition("t", number) for number in range(20)]
+    # Of the eight batches that may wait for all, a quarter may wait on top for the paused ones.
+    made = positions(*places, size_max=4 * size)
+    for place in places:
+        put(made, place, 0, 3)
+        put(made, place, 3, 6)
+    assert taken(made, 1) == [(0, 0)]
+    made.pause(places[1:])
+    made.pause(places[:1])
+    made.resume(places)
+    kept = taken(made)
+    assert len(kept) == 6
+    # All others are fetched where they stand, the one that was begun in its middle.
+    (spots,) = made.fetchable().values()
+    offsets = {spot.place: spot.offset for spot in spots}
+    reached = {**dict.fromkeys(places, 0), places[0]: 1}
+    reached |= {TopicPartition("t", partition): offset + 1 for partition, offset in kept}
+    assert offsets == reached
+
+
+def test_what_comes_for_a_paused_partition_is_kept_within_the_same_bounds() -> None:
+    size = len(batch(0, 3))
+    made = positions(ONE, OTHER, size_max=2 * size)
+    asked = spot_of(made, ONE)
+    put(made, OTHER, 0, 3)
+    made.pause([ONE, OTHER])
+    made.put(asked, Chunk(ONE, batch(0, 3), (), 0))
+    made.resume([ONE, OTHER])
+    assert taken(made) == [(1, 0), (1, 1), (1, 2)]
+    put(made, ONE, 0, 3)
+    assert taken(made) == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(("piece_count", "is_kept"), [(3, True), (50, False)])
+def test_a_small_piece_of_a_large_answer_does_not_keep_all_of_it(
+    piece_count: int, is_kept: bool
+) -> None:
+    piece = batch(0, 3)
+    answer = bytearray(piece * piece_count)
+    chunk = Chunk(ONE, memoryview(answer)[: len(piece)], (), 0)
+    try:
+        answer.clear()
+        is_free = True
+    except BufferError:
+        is_free = False
+    assert is_free != is_kept
+    assert [record.offset for record in chunk.take(9)] == [0, 1, 2]
 
 
 def test_no_more_is_asked_for_than_there_is_room_for() -> None:

@@ -13,7 +13,7 @@ from semel.client.consuming.callbacks import Callbacks
 from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
 from semel.client.consuming.engine import Engine
-from semel.client.consuming.positions import Want
+from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.coordination import GroupMetadata

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NO_EPOCH = -1
+_PINNED_FACTOR_MAX = 4
+"""How many times its own size a piece of an answer may keep in memory."""
+
+
+def _unpinned(batches: Buffer) -> Buffer:
+    """A small piece of a large answer would keep all of it, and counts as what it is itself."""
+    if not isinstance(batches, memoryview):
+        return batches
+    whole_size = len(memoryview(batches.obj))
+    return bytes(batches) if len(batches) * _PINNED_FACTOR_MAX < whole_size else batches
 
 
 class Chunk:
@@ -31,7 +41,7 @@ class Chunk:
         """Of the next record that will be taken, or the one behind all of them."""
         self.epoch = NO_EPOCH
         """The leader epoch of what was taken last, if that is known."""
-        self._batches = batches
+        self._batches = _unpinned(batches)
         self._aborted = aborted
         self.next_offset, self._last_epoch = self._end(fetch_offset)
         self._begin_records()

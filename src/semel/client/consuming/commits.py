@@ -7,7 +7,8 @@ from typing import Any
 from semel.client.consuming.actions import NOBODY, Identity
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.coordination import Coordination
-from semel.client.consuming.positions import Position, Positions
+from semel.client.consuming.partition import Position
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.consuming.settings import ConsumerSettings
 from semel.errors import (

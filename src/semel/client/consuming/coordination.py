@@ -13,7 +13,7 @@ from semel.client.cluster import Cluster
 from semel.client.connection import Messages
 from semel.client.consuming.actions import Identity, Join, Sync
 from semel.client.consuming.chunk import NO_EPOCH
-from semel.client.consuming.positions import Position
+from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.group_offsets import group_offsets
 from semel.client.refusal import raise_for

@@ -20,7 +20,8 @@ from semel.client.consuming.coordination import Coordination
 from semel.client.consuming.fetching import Fetching
 from semel.client.consuming.locating import Locating
 from semel.client.consuming.membership import Membership
-from semel.client.consuming.positions import Positions, Want
+from semel.client.consuming.partition import Want
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.consuming.watching import Watching, matching
@@ -213,8 +214,7 @@ class Engine:
         if self._attending is not None:
             self._attending.cancel()
         member_id = attendance.membership.identity.member_id
-        is_static = self.settings.group_instance_id is not None
-        if member_id and not is_static and self._coordination is not None:
+        if member_id and self.settings.group_instance_id is None and self._coordination is not None:
             # Without a word, its partitions would wait for its session to end.
             with suppress(SemelError):
                 await self._coordination.leave(member_id)

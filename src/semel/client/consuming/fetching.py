@@ -11,7 +11,8 @@ from typing import Any
 
 from semel.client.cluster import Cluster
 from semel.client.consuming.chunk import Chunk
-from semel.client.consuming.positions import Positions, Spot
+from semel.client.consuming.partition import Spot
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.refusal import raise_for, refusal

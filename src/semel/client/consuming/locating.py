@@ -7,7 +7,8 @@ from typing import Any
 
 from semel.client.cluster import Cluster
 from semel.client.consuming.coordination import Coordination
-from semel.client.consuming.positions import Positions, Spot, Want
+from semel.client.consuming.partition import Spot, Want
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings

@@ -6,13 +6,13 @@ certain; an answer counts only for the very position it was asked at, which its 
 Two threads may look at it, so that each step is taken under `guard`.
 """
 
-import enum
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from semel.client.consuming.chunk import NO_EPOCH, Chunk
+from semel.client.consuming.partition import Partition, Position, Spot, Want
 from semel.client.consuming.record import Record
 from semel.errors import SemelError
 from semel.types import TopicPartition
@@ -22,60 +22,8 @@ if TYPE_CHECKING:
 
 _Piece = TypeVar("_Piece")
 
-
-class Want(enum.Enum):
-    """What is to be found out before a partition can be read."""
-
-    COMMITTED = "committed"
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    CHECK = "check"
-    """Whether the log still has what was read, now that another leads it."""
-    SEEK = "seek"
-    """Nothing: only the application can say where to go on."""
-
-
-class Spot(NamedTuple):
-    """A position as it was when a question about it was asked."""
-
-    place: TopicPartition
-    version: int
-    offset: int
-    epoch: int
-    leader_epoch: int
-    want: Want | None
-
-
-class Position(NamedTuple):
-    offset: int
-    epoch: int = NO_EPOCH
-
-
-class _Partition:
-    def __init__(self, place: TopicPartition, version: int, want: Want) -> None:
-        self.place = place
-        self.version = version
-        self.want: Want | None = want
-        self.offset = -1
-        self.epoch = NO_EPOCH
-        self.checked_epoch = NO_EPOCH
-        self.leader_id: int | None = None
-        self.leader_epoch = NO_EPOCH
-        self.is_paused = False
-        self.is_queued = False
-        self.chunks: deque[Chunk] = deque()
-
-    @property
-    def is_readable(self) -> bool:
-        return self.want is None and not self.is_paused
-
-    @property
-    def buffered_size(self) -> int:
-        return sum(chunk.size for chunk in self.chunks)
-
-    def spot(self) -> Spot:
-        offset = self.chunks[-1].next_offset if self.chunks else self.offset
-        return Spot(self.place, self.version, offset, self.epoch, self.leader_epoch, self.want)
+_RESTING_SHARE = 4
+"""Of what may be fetched ahead, the part that paused partitions may have on top of it."""
 
 
 class Positions:
@@ -88,8 +36,8 @@ class Positions:
         self._partition_size_max = partition_size_max
         self._buffered_size_max = buffered_size_max
         self._guard = guard
-        self._partitions: dict[TopicPartition, _Partition] = {}
-        self._queue: deque[_Partition] = deque()
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._queue: deque[Partition] = deque()
         """Partitions with something to hand out, whose turn comes in this order."""
         self._version = 0
         self.has_room_news = False
@@ -111,7 +59,7 @@ class Positions:
         with self._guard:
             for place in sorted(places):
                 if place not in self._partitions:
-                    self._partitions[place] = _Partition(place, self._next_version(), want)
+                    self._partitions[place] = Partition(place, self._next_version(), want)
 
     def remove(self, places: Iterable[TopicPartition]) -> None:
         with self._guard:
@@ -152,7 +100,7 @@ class Positions:
         with self._guard:
             return any(one.leader_id is None for one in self._partitions.values())
 
-    def _check(self, partition: _Partition) -> None:
+    def _check(self, partition: Partition) -> None:
         if (
             partition.want is None
             and 0 <= partition.epoch < partition.leader_epoch
@@ -180,10 +128,10 @@ class Positions:
             self._require(partition, want)
             return True
 
-    def _require(self, partition: _Partition, want: Want) -> None:
+    def _require(self, partition: Partition, want: Want) -> None:
         self._move(partition, partition.offset, partition.epoch, want)
 
-    def _move(self, partition: _Partition, offset: int, epoch: int, want: Want | None) -> None:
+    def _move(self, partition: Partition, offset: int, epoch: int, want: Want | None) -> None:
         partition.version = self._next_version()
         partition.offset = offset
         partition.epoch = epoch
@@ -215,7 +163,7 @@ class Positions:
         with self._guard:
             return self._current(spot) is not None
 
-    def _current(self, spot: Spot) -> _Partition | None:
+    def _current(self, spot: Spot) -> Partition | None:
         partition = self._partitions.get(spot.place)
         return partition if partition is not None and partition.version == spot.version else None
 
@@ -239,7 +187,15 @@ class Positions:
     def pause(self, places: Iterable[TopicPartition]) -> None:
         with self._guard:
             for place in places:
-                self._partitions[place].is_paused = True
+                partition = self._partitions[place]
+                partition.is_paused = True
+                self._drop_what_rests(partition)
+
+    def _drop_what_rests(self, partition: Partition) -> None:
+        """Only so much is kept for partitions that may stay paused; it can be fetched again."""
+        resting_size = sum(one.buffered_size for one in self._partitions.values() if one.is_paused)
+        if partition.chunks and resting_size > self._buffered_size_max // _RESTING_SHARE:
+            self._move(partition, partition.offset, partition.epoch, None)
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
         with self._guard:
@@ -280,10 +236,12 @@ class Positions:
                 return
             partition.chunks.append(chunk)
             self._enqueue(partition)
+            if partition.is_paused:
+                self._drop_what_rests(partition)
             # Whoever got something is the last to be asked for next time.
             self._partitions[spot.place] = self._partitions.pop(spot.place)
 
-    def _enqueue(self, partition: _Partition) -> None:
+    def _enqueue(self, partition: Partition) -> None:
         if partition.chunks and partition.is_readable and not partition.is_queued:
             partition.is_queued = True
             self._queue.append(partition)

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Collection
 
 from semel.client.cluster import Cluster
-from semel.client.consuming.positions import Positions, Want
+from semel.client.consuming.partition import Want
+from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.offsets import ends_of, offsets_at_or_end

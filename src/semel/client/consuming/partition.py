@@ -1,0 +1,63 @@
+"""One partition of a consumer: where it stands, who leads it, and what was fetched of it."""
+
+import enum
+from collections import deque
+from typing import NamedTuple
+
+from semel.client.consuming.chunk import NO_EPOCH, Chunk
+from semel.types import TopicPartition
+
+
+class Want(enum.Enum):
+    """What is to be found out before a partition can be read."""
+
+    COMMITTED = "committed"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CHECK = "check"
+    """Whether the log still has what was read, now that another leads it."""
+    SEEK = "seek"
+    """Nothing: only the application can say where to go on."""
+
+
+class Spot(NamedTuple):
+    """A position as it was when a question about it was asked."""
+
+    place: TopicPartition
+    version: int
+    offset: int
+    epoch: int
+    leader_epoch: int
+    want: Want | None
+
+
+class Position(NamedTuple):
+    offset: int
+    epoch: int = NO_EPOCH
+
+
+class Partition:
+    def __init__(self, place: TopicPartition, version: int, want: Want) -> None:
+        self.place = place
+        self.version = version
+        self.want: Want | None = want
+        self.offset = -1
+        self.epoch = NO_EPOCH
+        self.checked_epoch = NO_EPOCH
+        self.leader_id: int | None = None
+        self.leader_epoch = NO_EPOCH
+        self.is_paused = False
+        self.is_queued = False
+        self.chunks: deque[Chunk] = deque()
+
+    @property
+    def is_readable(self) -> bool:
+        return self.want is None and not self.is_paused
+
+    @property
+    def buffered_size(self) -> int:
+        return sum(chunk.size for chunk in self.chunks)
+
+    def spot(self) -> Spot:
+        offset = self.chunks[-1].next_offset if self.chunks else self.offset
+        return Spot(self.place, self.version, offset, self.epoch, self.leader_epoch, self.want)
