@@ -24,7 +24,6 @@ from semel.lane.topics import Topic
 from semel.log import producers
 from semel.log.partition import Partition
 from semel.records.batch import stamp
-from semel.types import Position
 
 Patch = pytest.MonkeyPatch
 
@@ -57,7 +56,8 @@ def replies_leave_when_written(patch: Patch) -> None:
     answer = Server._answer
 
     def early(self: Server, request: Any, answered: Any, reply: Any, connection: Any) -> None:
-        answer(self, request, answered._replace(durable=False), reply, connection)
+        answered.durable = False
+        answer(self, request, answered, reply, connection)
 
     patch.setattr(Server, "_answer", early)
 
@@ -78,7 +78,7 @@ def a_duplicate_does_not_wait_for_its_original(patch: Patch) -> None:
         end = broker.lane.journal.end
         answered = handle(broker, request, call)
         if isinstance(answered, Answer) and broker.lane.journal.end == end:
-            return answered._replace(position=Position(0))
+            return Answer(answered.response)
         return answered
 
     patch_route(patch, 0, hasty)
@@ -88,7 +88,7 @@ def offsets_are_read_before_they_are_durable(patch: Patch) -> None:
     handle = offset_fetch.offset_fetch
 
     def hasty(broker: Any, request: Any, call: Any) -> Answer:
-        return handle(broker, request, call)._replace(position=Position(0))
+        return Answer(handle(broker, request, call).response)
 
     patch_route(patch, 9, hasty)
 

@@ -65,7 +65,9 @@ def a_commit_is_acknowledged_when_written(patch: Patch) -> None:
     handle = end_txn.end_txn
 
     def early(broker: Any, request: Any, call: Any) -> Any:
-        return handle(broker, request, call)._replace(durable=False)
+        answer = handle(broker, request, call)
+        answer.durable = False
+        return answer
 
     patch_route(patch, 26, early)
 

@@ -1,19 +1,27 @@
 """What a handler returns: a response, and the point of the journal it has to wait for."""
 
 from collections.abc import Coroutine
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from semel.types import Position
 from semel.wire.apis import Api
 
+NO_POSITION: Final = Position(0)
+"""To be waited for by nobody."""
 
-class Answer(NamedTuple):
-    response: Any
-    """The message to send; None: this request is not answered (acks=0)."""
-    position: Position = Position(0)
-    """Nothing leaves before the journal has reached this position…"""
-    durable: bool = True
-    """…durably; or, if False, has handed it to the kernel."""
+
+class Answer:
+    __slots__ = ("durable", "position", "response")
+
+    def __init__(
+        self, response: Any, position: Position = NO_POSITION, durable: bool = True
+    ) -> None:
+        self.response = response
+        """The message to send; None: this request is not answered (acks=0)."""
+        self.position = position
+        """Nothing leaves before the journal has reached this position…"""
+        self.durable = durable
+        """…durably; or, if False, has handed it to the kernel."""
 
 
 Handled = Answer | Coroutine[Any, Any, Answer]

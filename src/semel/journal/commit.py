@@ -26,10 +26,13 @@ class SyncReason(StrEnum):
     CLOSE = "close"
 
 
-class Waiter(NamedTuple):
-    position: int
-    callback: Callable[[], None]
-    reason: SyncReason
+class Waiter:
+    __slots__ = ("callback", "position", "reason")
+
+    def __init__(self, position: int, callback: Callable[[], None], reason: SyncReason) -> None:
+        self.position = position
+        self.callback = callback
+        self.reason = reason
 
 
 class Chunk(NamedTuple):
@@ -225,8 +228,12 @@ def _queue(waiters: deque[Waiter], waiter: Waiter) -> None:
     if not waiters or waiters[-1].position <= waiter.position:
         waiters.append(waiter)
     else:
-        place = bisect_right(waiters, waiter.position, key=lambda other: other.position)
+        place = bisect_right(waiters, waiter.position, key=_position)
         waiters.insert(place, waiter)
+
+
+def _position(waiter: Waiter) -> int:
+    return waiter.position
 
 
 def _release(waiters: deque[Waiter], position: int) -> None:

@@ -95,12 +95,17 @@ class BatchHeader(NamedTuple):
         return _HEADER.pack(*self)
 
 
+def _header(fields: tuple[int, ...]) -> BatchHeader:
+    """As `_make` does, which counts them again, for each batch that comes in."""
+    return tuple.__new__(BatchHeader, fields)
+
+
 def read(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, with its length and magic checked and nothing else."""
     available = len(buffer) - position
     if available < HEADER_SIZE:
         raise CorruptMessage(f"batch at byte {position}: header cut at {available} bytes")
-    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    header = _header(_HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptMessage(f"batch at byte {position}: magic {header.magic}, not {MAGIC}")
     if not HEADER_SIZE <= header.length + _COUNTED_FROM <= available:
@@ -148,7 +153,7 @@ def admit(records: memoryview) -> BatchHeader:
         if size == 0:
             raise InvalidRecord("the request has no record batch")
         raise CorruptMessage(f"batch of {size} bytes is shorter than its header")
-    header = BatchHeader._make(_HEADER.unpack_from(records))
+    header = _header(_HEADER.unpack_from(records))
     if header.magic != MAGIC:
         raise InvalidRecord(f"batch has magic {header.magic}, only {MAGIC} is accepted")
     if header.length + _COUNTED_FROM != size:
@@ -277,4 +282,4 @@ def fingerprint(header: BatchHeader, batch: Buffer) -> int:
 
 def read_header(buffer: Buffer) -> BatchHeader:
     """The header alone, of a batch that was checked when it was stored."""
-    return BatchHeader._make(_HEADER.unpack_from(buffer))
+    return _header(_HEADER.unpack_from(buffer))

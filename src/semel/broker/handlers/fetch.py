@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import NO_POSITION, Answer, Call
 from semel.errors import (
     NONE,
     CorruptJournal,
@@ -25,7 +25,7 @@ from semel.errors import (
 from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
-from semel.types import Buffer, Offset, Position
+from semel.types import Buffer, Offset
 from semel.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -182,7 +182,7 @@ class _Look:
         self._broker.metrics.bytes_out += self._size
         # Records come from the durable state. A refusal may come from what is not yet durable,
         # such as the deletion of a topic, and then waits for that.
-        position = self._broker.lane.journal.end if self._is_refused else Position(0)
+        position = self._broker.lane.journal.end if self._is_refused else NO_POSITION
         return Answer(FetchResponse(responses=self._responses), position)
 
     def _read(self, wanted: list[_Found]) -> None:
