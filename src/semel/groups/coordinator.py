@@ -15,21 +15,17 @@ from collections.abc import Collection
 from semel.deadlines import Deadlines
 from semel.errors import (
     NONE,
-    GroupIdNotFound,
     InvalidGroupId,
-    NonEmptyGroup,
     RebalanceInProgress,
     RequestError,
     UnknownMemberId,
 )
-from semel.groups import committing, joining, leaving, rebalance, retention, room
+from semel.groups import administering, committing, joining, leaving, rebalance, retention, room
 from semel.groups.commands import (
     NO_MEMBER_ID,
     CommitOffsets,
     CommitReply,
-    DeletedGroup,
     DeleteGroups,
-    DeleteGroupsReply,
     DeleteOffsets,
     DeleteOffsetsReply,
     FetchedOffset,
@@ -52,7 +48,7 @@ from semel.groups.commands import (
 )
 from semel.groups.group import Group
 from semel.groups.lasting import LastingGroups
-from semel.groups.records import GroupForgotten, GroupRecord, OffsetForgotten
+from semel.groups.records import GroupRecord, OffsetForgotten
 from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
 from semel.groups.snapshot import GroupsSnapshot
 from semel.groups.states import State
@@ -184,15 +180,7 @@ class Groups:
 
     def delete_groups(self, command: DeleteGroups, ticket: Ticket, now_ms: int) -> Step:
         turn = Turn(self._settings, now_ms)
-        groups = []
-        for group_id in dict.fromkeys(command.group_ids):
-            try:
-                self._delete(group_id, turn)
-                error_code = NONE
-            except RequestError as refusal:
-                error_code = refusal.code
-            groups.append(DeletedGroup(group_id, error_code))
-        turn.answer(ticket, DeleteGroupsReply(tuple(groups)))
+        administering.delete(self._lasting, command, ticket, turn)
         return self._close(turn)
 
     def describe(self, group_id: GroupId) -> GroupDescription | None:
@@ -200,10 +188,7 @@ class Groups:
         return None if group is None else group.describe()
 
     def list_groups(self, states: Collection[str] = ()) -> list[GroupListing]:
-        """All, or those in one of these states; case does not matter."""
-        wanted = {state.lower() for state in states}
-        listings = (group.listing() for group in self._groups.values())
-        return [listing for listing in listings if not wanted or listing.state.lower() in wanted]
+        return administering.listings(self._groups.values(), states)
 
     # Time
 
@@ -305,20 +290,6 @@ class Groups:
             return _answered(ticket, CommitReply(refused))
         committing.commit(command, ticket, turn)
         return self._close(turn)
-
-    def _delete(self, group_id: GroupId, turn: Turn) -> None:
-        group = self._groups.get(group_id)
-        if group is None:
-            raise GroupIdNotFound(f"{group_id} is not a group")
-        # What is pending in a transaction must stay: its marker is yet to come.
-        if group.state is not State.EMPTY or group.offsets.pending:
-            raise NonEmptyGroup(f"{group_id} is {group.state.value}")
-        group.pending_members.clear()
-        for partition in group.offsets.committed:
-            turn.write(OffsetForgotten(group_id, *partition))
-        if group.recorded is not None:
-            turn.write(GroupForgotten(group_id))
-        self._lasting.drop_if_vacant(group)
 
     def _retire(self, turn: Turn) -> None:
         if self._retention_check_ms is None or self._retention_check_ms > turn.now_ms:
