@@ -20,6 +20,12 @@ def test_defaults_are_kafkas_where_kafka_has_them() -> None:
     assert set(shown_values) == set(about_settings())
 
 
+def test_every_setting_says_what_it_is_for() -> None:
+    texts = {name: setting.about for name, setting in about_settings().items()}
+    texts |= {name: setting.about for name, setting in TOPIC_SETTINGS.items()}
+    assert [name for name, about in texts.items() if not about.endswith(".")] == []
+
+
 def test_a_file_may_nest_or_quote_and_the_command_line_wins(tmp_path: Path) -> None:
     file = tmp_path / "semel.toml"
     file.write_text(

@@ -122,8 +122,12 @@ class BrokerConfig:
     offset_metadata_max_bytes: int = _setting(
         4096, "The longest text that may be committed with an offset.", most=2**20
     )
-    group_min_session_timeout_ms: int = _setting(6_000, "", most=INT32_MAX)
-    group_max_session_timeout_ms: int = _setting(1_800_000, "", most=INT32_MAX)
+    group_min_session_timeout_ms: int = _setting(
+        6_000, "The shortest session that a member of a group may ask for.", most=INT32_MAX
+    )
+    group_max_session_timeout_ms: int = _setting(
+        1_800_000, "The longest session that a member of a group may ask for.", most=INT32_MAX
+    )
     group_initial_rebalance_delay_ms: int = _setting(
         0,
         "How long a new group waits for more members. Kafka's code says 3000 and its shipped "
