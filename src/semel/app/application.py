@@ -20,6 +20,7 @@ from semel.app.progress import Counts
 from semel.app.running import Run, Surroundings, run_members
 from semel.app.signals import run_until_told
 from semel.app.turn import Rules
+from semel.client.consuming.delivery import deserializers_of
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.consuming.settings import settings_of as check_consumer
 from semel.client.producing.settings import ProducerOptions
@@ -110,8 +111,10 @@ class App:
         if consumer_options.get("enable_auto_commit"):
             raise ConfigError("a listener commits what is done: enable_auto_commit would not")
         check_consumer(group, consumer_options)
-        key_deserializer = consumer_options.pop("key_deserializer", None)
-        value_deserializer = consumer_options.pop("value_deserializer", None)
+        # A record is opened in the thread of the function, and a failure at that is the record's.
+        deserializers = deserializers_of(consumer_options)
+        consumer_options.pop("key_deserializer", None)
+        consumer_options.pop("value_deserializer", None)
 
         def declare(function: _Function) -> _Function:
             called = name or function.__name__
@@ -135,8 +138,7 @@ class App:
                     records_max=records_max,
                     turn_ms_max=turn_ms_max,
                     concurrency=concurrency,
-                    key_deserializer=key_deserializer,
-                    value_deserializer=value_deserializer,
+                    deserializers=deserializers,
                     consumer_options=consumer_options,
                 )
 

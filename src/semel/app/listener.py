@@ -9,11 +9,11 @@ from typing import Any
 
 from semel.app.outbox import Outbox
 from semel.app.turn import Rules
+from semel.client.consuming.delivery import Deserializers
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions
 from semel.errors import ConfigError
 
-Deserializer = Callable[[bytes], Any]
 Topics = tuple[str, ...] | re.Pattern[str]
 
 
@@ -41,12 +41,11 @@ class Listener:
     turn_ms_max: int
     """After this time no further record is begun in a turn; what is done is committed."""
     concurrency: int
-    key_deserializer: Deserializer | None
-    value_deserializer: Deserializer | None
+    deserializers: Deserializers
     consumer_options: ConsumerOptions
 
     def __post_init__(self) -> None:
-        if self.shape is Shape.COLUMNS and (self.key_deserializer or self.value_deserializer):
+        if self.shape is Shape.COLUMNS and not self.deserializers.are_none:
             raise ConfigError(
                 f"listener {self.name}: a deserializer is for records, and it gets an Arrow batch"
             )
@@ -58,22 +57,14 @@ class Listener:
 
     def call(self, content: Any, outbox: Outbox) -> Any:
         """What the function returns: a coroutine, if it is one."""
-        if self.key_deserializer or self.value_deserializer:
+        if not self.deserializers.are_none:
             content = self._deserialized(content)
         return self.function(content, outbox) if self.takes_outbox else self.function(content)
 
     def _deserialized(self, content: Any) -> Any:
         if isinstance(content, Record):
-            return self._opened(content)
-        return [self._opened(record) for record in content]
-
-    def _opened(self, record: Record) -> Record:
-        key, value = record.key, record.value
-        if self.key_deserializer is not None and key is not None:
-            key = self.key_deserializer(key)
-        if self.value_deserializer is not None and value is not None:
-            value = self.value_deserializer(value)
-        return record._replace(key=key, value=value)
+            return self.deserializers.opened(content)
+        return [self.deserializers.opened(record) for record in content]
 
 
 def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:

@@ -1,7 +1,7 @@
 """Between a consumer's positions and its application: records opened as the application asked."""
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.record import Record
@@ -14,20 +14,41 @@ if TYPE_CHECKING:
 Deserializer = Callable[[bytes], Any]
 
 
+class Deserializers(NamedTuple):
+    """What makes of a key or a value that is there what the application asked for."""
+
+    key: Deserializer | None
+    value: Deserializer | None
+
+    @property
+    def are_none(self) -> bool:
+        return self.key is None and self.value is None
+
+    def opened(self, record: Record) -> Record:
+        key, value = record.key, record.value
+        if self.key is not None and key is not None:
+            key = self.key(key)
+        if self.value is not None and value is not None:
+            value = self.value(value)
+        return record._replace(key=key, value=value)
+
+
+def deserializers_of(options: ConsumerOptions) -> Deserializers:
+    return Deserializers(options.get("key_deserializer"), options.get("value_deserializer"))
+
+
 class Delivery:
     def __init__(self, options: ConsumerOptions) -> None:
-        self._key = options.get("key_deserializer")
-        self._value = options.get("value_deserializer")
-        self._is_plain = self._key is None and self._value is None
+        self._deserializers = deserializers_of(options)
 
     def opened(self, positions: Positions, records: list[Record]) -> list[Record]:
         """What can be opened; the first that cannot is raised once it is the first of all."""
-        if self._is_plain:
+        if self._deserializers.are_none:
             return records
         opened: list[Record] = []
         for record in records:
             try:
-                opened.append(self._open(record))
+                opened.append(self._deserializers.opened(record))
             except Exception as error:
                 positions.hand_back(records[len(opened) :])
                 if opened:
@@ -40,14 +61,6 @@ class Delivery:
                 positions.hand_back(records)
                 raise
         return opened
-
-    def _open(self, record: Record) -> Record:
-        key, value = record.key, record.value
-        if self._key is not None and key is not None:
-            key = self._key(key)
-        if self._value is not None and value is not None:
-            value = self._value(value)
-        return record._replace(key=key, value=value)
 
 
 def as_one(pieces: "list[pa.RecordBatch]", columns: Collection[str]) -> "pa.RecordBatch":
