@@ -62,15 +62,15 @@ class Housekeeping:
         return max(0, min((round_ms, *pauses_ms)))
 
     def _duties(self) -> Iterator[Callable[[int], None]]:
-        """What has a deadline of its own, and once in a round what only has to be done some day."""
+        """What has a time of its own, and once in a round what only has to be done some day."""
         yield self._end_sessions
         yield self._end_overdue_transactions
+        yield self._expire_producers
+        yield self._expire_transactional_ids
         now_s = self._server.loop.time()
         if now_s < self._next_round_s:
             return
         self._next_round_s = now_s + ROUND_MS / 1000
-        yield self._expire_producers
-        yield self._expire_transactional_ids
         yield self._take_checkpoint
         yield self._close_idle_connections
         yield self._tell_of_closed_connections
