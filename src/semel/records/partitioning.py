@@ -1,6 +1,13 @@
 """Which partition of an internal topic holds a group or a transactional id, by Kafka's hash."""
 
+from functools import lru_cache
+from typing import Final
 
+KEYS_REMEMBERED: Final = 4_096
+"""Those who are at work ask again with every request."""
+
+
+@lru_cache(KEYS_REMEMBERED)
 def partition_for(key: str, partition_count: int) -> int:
     """The absolute value of Java's `String.hashCode`, modulo the count.
 
