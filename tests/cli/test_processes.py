@@ -44,6 +44,37 @@ def test_an_interrupted_follower_ends_quietly(semel_broker: Broker, topic: str) 
         assert (rest, err, process.returncode) == ("", "", 130)
 
 
+def test_a_follower_from_the_end_gets_what_comes(semel_broker: Broker, tmp_path: Path) -> None:
+    servers = semel_broker.bootstrap_servers
+    (old := tmp_path / "old").write_text("old\n")
+    (new := tmp_path / "new").write_text("".join(f"{number}\n" for number in range(50)))
+    assert main(["topic", "create", "cli-tail", "-p", "3", "-b", servers]) == 0
+    assert main(["produce", "cli-tail", str(old), "-b", servers]) == 0
+    with started(semel_broker, "consume", "cli-tail", "-o", "end", "-n", "50") as process:
+        # Its start cannot be seen, so that it is given something until it has seen enough.
+        while process.poll() is None:
+            assert main(["produce", "cli-tail", str(new), "-b", servers]) == 0
+        out, err = process.communicate(timeout=60)
+        assert (len(out.splitlines()), err, process.returncode) == (50, "", 0)
+        assert set(out.splitlines()) <= {str(number) for number in range(50)}
+
+
+def test_a_follower_of_a_topic_that_is_deleted_says_so(
+    semel_broker: Broker, tmp_path: Path
+) -> None:
+    servers = semel_broker.bootstrap_servers
+    (file := tmp_path / "in").write_text("record\n")
+    assert main(["topic", "create", "cli-doomed", "-p", "1", "-b", servers]) == 0
+    assert main(["produce", "cli-doomed", str(file), "-b", servers]) == 0
+    with started(semel_broker, "consume", "cli-doomed", "--timeout-ms", "500") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "record\n"
+        assert main(["topic", "delete", "cli-doomed", "-b", servers]) == 0
+        _, err = process.communicate(timeout=60)
+        assert "cli-doomed" in err
+        assert process.returncode == 1
+
+
 def test_an_interrupted_producer_keeps_what_it_said_it_sent(
     semel_broker: Broker, topic: str
 ) -> None:

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.cli.record_format import as_json, printer
+from semel.client.consuming.record import Record, TimestampType
 from semel.errors import ConfigError
-from semel.records.records import Record
 
-RECORD = Record(b"key", b"value", 123, (("a", b"1"), ("b", None)), 7)
+HEADERS = (("a", b"1"), ("b", None))
+RECORD = Record("topic", 2, 7, 123, TimestampType.CREATE_TIME, b"key", b"value", HEADERS)
 
 
 @pytest.mark.parametrize(
@@ -28,12 +29,12 @@ RECORD = Record(b"key", b"value", 123, (("a", b"1"), ("b", None)), 7)
     ],
 )
 def test_a_format_prints_its_parts(text: str, printed: bytes) -> None:
-    assert printer(text)("topic", 2, RECORD) == printed
+    assert printer(text)(RECORD) == printed
 
 
 def test_null_prints_as_nothing_and_has_length_minus_one() -> None:
-    record = Record(None, None, 0)
-    assert printer("[%k][%K][%s][%S]")("t", 0, record) == b"[][-1][][-1]"
+    record = RECORD._replace(key=None, value=None)
+    assert printer("[%k][%K][%s][%S]")(record) == b"[][-1][][-1]"
 
 
 @pytest.mark.parametrize("text", ["%y", "%", "\\q", "\\"])
@@ -44,7 +45,7 @@ def test_an_unknown_part_is_refused(text: str) -> None:
 
 @given(st.none() | st.binary(), st.none() | st.binary())
 def test_json_gives_back_key_and_value(key: bytes | None, value: bytes | None) -> None:
-    line = as_json("t", 1, Record(key, value, 5, (("h", value),), 9))
+    line = as_json(RECORD._replace(key=key, value=value, headers=(("h", value),)))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     fields = json.loads(line)
@@ -57,4 +58,4 @@ def test_json_gives_back_key_and_value(key: bytes | None, value: bytes | None) -
 
     assert (original(fields, "key"), original(fields, "value")) == (key, value)
     assert original(fields["headers"][0], "value") == value
-    assert (fields["topic"], fields["partition"], fields["offset"]) == ("t", 1, 9)
+    assert (fields["topic"], fields["partition"], fields["offset"]) == ("topic", 2, 7)

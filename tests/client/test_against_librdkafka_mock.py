@@ -10,13 +10,13 @@ from confluent_kafka import Producer as ConfluentProducer
 from semel.client import groups
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
-from semel.client.consumer import Consumer
-from semel.client.offsets import beginnings_of, ends_of
+from semel.client.offsets import ends_of
 from semel.client.partitioner import partition_of
 from semel.errors import UnsupportedVersion
 from semel.records.compression import Compression
 from semel.records.records import Record
 from semel.types import TopicPartition
+from support.reading import read_up_to
 from support.sending import send
 
 
@@ -31,21 +31,15 @@ def mock_servers() -> Iterator[str]:
     owner.flush(1)
 
 
-async def read_all(cluster: Cluster, topic: str) -> dict[TopicPartition, list[Record]]:
+async def read_all(
+    servers: str, cluster: Cluster, topic: str
+) -> dict[TopicPartition, list[Record]]:
     places = [
         TopicPartition(topic, partition.partition)
         for partition in (await cluster.topics([topic]))[topic].partitions
     ]
     ends = await ends_of(cluster, places)
-    starts = await beginnings_of(cluster, places)
-    read: dict[TopicPartition, list[Record]] = {place: [] for place in places}
-    unread = {place: starts[place] for place in places if starts[place] < ends[place]}
-    async with Consumer(cluster, unread) as consumer:
-        async for chunk in consumer:
-            read[chunk.partition] += chunk.records
-            if chunk.next_offset >= ends[chunk.partition]:
-                consumer.stop(chunk.partition)
-    return read
+    return await read_up_to(servers, ends)
 
 
 def test_records_go_round_over_several_leaders(mock_servers: str) -> None:
@@ -59,7 +53,7 @@ def test_records_go_round_over_several_leaders(mock_servers: str) -> None:
             for compression in Compression:
                 part = records[compression::5]
                 await send(mock_servers, "round", part, compression=compression)
-            return await read_all(cluster, "round")
+            return await read_all(mock_servers, cluster, "round")
 
     read = asyncio.run(scenario())
     assert len(read) > 1

@@ -1,4 +1,4 @@
-"""The client against a Semel broker, also while that is killed and started again."""
+"""What a client asks of a Semel broker beside records: topics, offsets and groups."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -10,14 +10,11 @@ import pytest
 from semel.client import admin, groups
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
-from semel.client.consumer import Consumer
 from semel.client.offsets import beginnings_of, ends_of, offsets_at, offsets_at_or_end
-from semel.client.producing.asynchronous import AsyncProducer
 from semel.errors import (
     GroupIdNotFound,
     InvalidPartitions,
     NetworkException,
-    OffsetOutOfRange,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -35,16 +32,6 @@ def with_cluster(broker: Broker, scenario: Callable[[Cluster], Awaitable[T]]) ->
             return await scenario(cluster)
 
     return asyncio.run(connected())
-
-
-async def values_from(cluster: Cluster, place: TopicPartition, count: int) -> list[bytes | None]:
-    values: list[bytes | None] = []
-    async with Consumer(cluster, {place: 0}) as consumer:
-        async for chunk in consumer:
-            values += (record.value for record in chunk.records)
-            if len(values) >= count:
-                break
-    return values
 
 
 async def partition_count_becomes(cluster: Cluster, topic: str, count: int) -> bool:
@@ -101,35 +88,6 @@ def test_offsets_are_found_by_place_and_by_time(semel_broker: Broker) -> None:
     with_cluster(semel_broker, scenario)
 
 
-def test_an_offset_beyond_the_end_is_refused(semel_broker: Broker) -> None:
-    async def scenario(cluster: Cluster) -> None:
-        await admin.create(cluster, ["short"], partition_count=1)
-        async with Consumer(cluster, {TopicPartition("short", 0): 99}) as consumer:
-            with pytest.raises(OffsetOutOfRange, match="offset 99"):
-                await anext(consumer)
-
-    with_cluster(semel_broker, scenario)
-
-
-def test_a_follower_gets_what_is_written_while_it_waits(semel_broker: Broker) -> None:
-    place = TopicPartition("followed", 0)
-
-    async def scenario(cluster: Cluster) -> list[bytes | None]:
-        await admin.create(cluster, ["followed"], partition_count=1)
-        servers = semel_broker.bootstrap_servers
-        seen: list[bytes | None] = []
-        async with (
-            AsyncProducer(servers, compression="zstd") as producer,
-            Consumer(cluster, {place: 0}, wait_ms_max=20_000) as consumer,
-        ):
-            for i in range(5):
-                await (await producer.send("followed", b"%d" % i))
-                seen += (record.value for record in (await anext(consumer)).records)
-        return seen
-
-    assert with_cluster(semel_broker, scenario) == [b"0", b"1", b"2", b"3", b"4"]
-
-
 def test_offsets_of_a_group_are_set_shown_and_deleted(semel_broker: Broker) -> None:
     places = [TopicPartition("grouped", number) for number in range(2)]
 
@@ -147,28 +105,6 @@ def test_offsets_of_a_group_are_set_shown_and_deleted(semel_broker: Broker) -> N
         assert await groups.committed_offsets(cluster, "moved") == {}
 
     with_cluster(semel_broker, scenario)
-
-
-def test_a_producer_and_a_follower_outlive_kills_of_the_broker(tmp_path: Path) -> None:
-    place = TopicPartition("t", 0)
-    with Broker(data=tmp_path / "data", settings={"num.partitions": 1}) as broker:
-
-        async def scenario(cluster: Cluster) -> list[bytes | None]:
-            seen: list[bytes | None] = []
-            async with AsyncProducer(broker.bootstrap_servers) as producer:
-                await (await producer.send("t", b"0"))
-                async with Consumer(cluster, {place: 0}) as consumer:
-                    for i in range(1, 4):
-                        broker.kill()
-                        broker.start()
-                        await (await producer.send("t", b"%d" % i))
-                    async for chunk in consumer:
-                        seen += (record.value for record in chunk.records)
-                        if len(seen) == 4:
-                            break
-            return seen
-
-        assert with_cluster(broker, scenario) == [b"0", b"1", b"2", b"3"]
 
 
 def test_nobody_listening_is_said_with_the_address(tmp_path: Path) -> None:

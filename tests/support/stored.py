@@ -4,12 +4,12 @@ import asyncio
 
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
-from semel.client.consumer import Consumer
 from semel.client.groups import committed_offsets
 from semel.client.offsets import Isolation, ends_of
 from semel.records.records import Record
 from semel.testing import Broker
 from semel.types import TopicPartition
+from support.reading import read_up_to
 
 
 def stored(broker: Broker, topic: str, *, is_committed_only: bool = False) -> list[list[Record]]:
@@ -20,22 +20,8 @@ def stored(broker: Broker, topic: str, *, is_committed_only: bool = False) -> li
         async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as cluster:
             count = len((await cluster.topics([topic]))[topic].partitions)
             places = [TopicPartition(topic, number) for number in range(count)]
-            left = {
-                place: end
-                for place, end in (await ends_of(cluster, places, isolation)).items()
-                if end
-            }
-            found: dict[TopicPartition, list[Record]] = {place: [] for place in places}
-            if left:
-                async with Consumer(
-                    cluster, dict.fromkeys(left, 0), isolation=isolation
-                ) as consumer:
-                    async for chunk in consumer:
-                        found[chunk.partition] += chunk.records
-                        if chunk.next_offset >= left.get(chunk.partition, 0):
-                            left.pop(chunk.partition, None)
-                        if not left:
-                            break
+            ends = await ends_of(cluster, places, isolation)
+            found = await read_up_to(broker.bootstrap_servers, ends, isolation.name.lower())
             return [found[place] for place in places]
 
     return asyncio.run(read())

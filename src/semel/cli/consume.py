@@ -1,6 +1,7 @@
 """`semel consume`: print the records of topics, and wait for more."""
 
 import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import Annotated
 
@@ -10,13 +11,17 @@ from semel.cli.place import offsets_of, parse_range
 from semel.cli.record_format import Printer, as_json, printer
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.cluster import Cluster
-from semel.client.consumer import Chunk, Consumer
+from semel.client.consuming.asynchronous import AsyncConsumer
+from semel.client.consuming.record import Record
 from semel.client.offsets import Isolation, ends_of
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
 _FORMAT_DEFAULT = "%s\\n"
+_POLLED_MAX = 5_000
+_WAIT_MS = 5_000
+_WAIT_FOR_STOP_MS = 100
 
 
 class IsolationName(Enum):
@@ -73,9 +78,10 @@ def consume(
     begin, stop = parse_range(offset, SystemClock().now_ms())
     wanted = _numbers(partitions)
     level = Isolation[isolation.name]
+    names = (topic, *topics)
 
     async def work(cluster: Cluster) -> None:
-        places = await _places(cluster, (topic, *topics), wanted)
+        places = await _places(cluster, names, wanted)
         starts = await offsets_of(cluster, begin, places)
         stops: dict[TopicPartition, int] = {}
         if exit_at_end:
@@ -86,7 +92,19 @@ def consume(
                 place: min(range_ends[place], stops.get(place, range_ends[place]))
                 for place in places
             }
-        await _print_all(cluster, starts, stops, level, _Printout(show, count))
+        async with AsyncConsumer(
+            target.bootstrap_server,
+            isolation=isolation.value,
+            auto_offset_reset="none",
+            request_timeout_ms=target.timeout_ms,
+            block_timeout_ms=target.timeout_ms,
+        ) as consumer:
+            printout = _Printout(show, stops, count)
+
+            async def check() -> None:
+                await cluster.retry(lambda: cluster.topics(names))
+
+            await _print_all(consumer, starts, stops, printout, check)
 
     target.run(work)
     return 0
@@ -95,44 +113,64 @@ def consume(
 class _Printout:
     """Writes records until enough are written."""
 
-    def __init__(self, show: Printer, count_max: int | None) -> None:
+    def __init__(
+        self, show: Printer, stops: Mapping[TopicPartition, int], count_max: int | None
+    ) -> None:
         self._show = show
+        self._stops = stops
         self._left = count_max
 
-    def write(self, chunk: Chunk, stop: int | None) -> bool:
-        """Whether more is wanted after this chunk, of which records at `stop` on are left out."""
+    @property
+    def is_full(self) -> bool:
+        return self._left == 0
+
+    @property
+    def room(self) -> int:
+        return _POLLED_MAX if self._left is None else min(self._left, _POLLED_MAX)
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Those before the offset where their partition is to stop."""
         out = sys.stdout.buffer
-        for record in chunk.records:
+        for record in records:
+            stop = self._stops.get(record.place)
             if stop is not None and record.offset >= stop:
-                break
-            if self._left == 0:
-                break
-            out.write(self._show(chunk.partition.topic, chunk.partition.partition, record))
+                continue
+            out.write(self._show(record))
             if self._left is not None:
                 self._left -= 1
         out.flush()
-        return self._left != 0
 
 
 async def _print_all(
-    cluster: Cluster,
-    starts: dict[TopicPartition, int],
-    stops: dict[TopicPartition, int],
-    isolation: Isolation,
+    consumer: AsyncConsumer,
+    starts: Mapping[TopicPartition, int],
+    stops: Mapping[TopicPartition, int],
     printout: _Printout,
+    check: Callable[[], Awaitable[object]],
 ) -> None:
-    unfinished = {
+    left = {
         place: offset
         for place, offset in starts.items()
         if place not in stops or offset < stops[place]
     }
-    async with Consumer(cluster, unfinished, isolation=isolation) as consumer:
-        async for chunk in consumer:
-            stop = stops.get(chunk.partition)
-            if not printout.write(chunk, stop):
-                return
-            if stop is not None and chunk.next_offset >= stop:
-                consumer.stop(chunk.partition)
+    consumer.assign(left.keys())
+    for place, offset in left.items():
+        consumer.seek(place, offset)
+    # What lies before a stop may be nothing but markers, which no poll gives a sign of.
+    wait_ms = _WAIT_FOR_STOP_MS if stops else _WAIT_MS
+    while left:
+        records = await consumer.poll(wait_ms, printout.room)
+        printout.write(records)
+        if printout.is_full:
+            return
+        if not records:
+            # A consumer waits without end for a cluster or a topic that is gone; a person does not.
+            await check()
+        moved = {record.place for record in records} or set(left)
+        for place in moved & stops.keys():
+            if await consumer.position(place) >= stops[place]:
+                del left[place]
+        consumer.assign(left.keys())
 
 
 async def _places(

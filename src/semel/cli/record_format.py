@@ -10,10 +10,10 @@ import json
 import re
 from collections.abc import Callable
 
+from semel.client.consuming.record import Record
 from semel.errors import ConfigError
-from semel.records.records import Record
 
-Printer = Callable[[str, int, Record], bytes]
+Printer = Callable[[Record], bytes]
 
 _PIECE = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
@@ -32,18 +32,18 @@ def _headers(record: Record) -> bytes:
 
 
 _FIELDS: dict[str, Printer] = {
-    "t": lambda topic, partition, record: topic.encode(),
-    "p": lambda topic, partition, record: b"%d" % partition,
-    "o": lambda topic, partition, record: b"%d" % record.offset,
-    "T": lambda topic, partition, record: b"%d" % record.timestamp_ms,
-    "k": lambda topic, partition, record: record.key or b"",
-    "K": lambda topic, partition, record: _length(record.key),
-    "s": lambda topic, partition, record: record.value or b"",
-    "v": lambda topic, partition, record: record.value or b"",
-    "S": lambda topic, partition, record: _length(record.value),
-    "V": lambda topic, partition, record: _length(record.value),
-    "h": lambda topic, partition, record: _headers(record),
-    "%": lambda topic, partition, record: b"%",
+    "t": lambda record: record.topic.encode(),
+    "p": lambda record: b"%d" % record.partition,
+    "o": lambda record: b"%d" % record.offset,
+    "T": lambda record: b"%d" % record.timestamp_ms,
+    "k": lambda record: record.key or b"",
+    "K": lambda record: _length(record.key),
+    "s": lambda record: record.value or b"",
+    "v": lambda record: record.value or b"",
+    "S": lambda record: _length(record.value),
+    "V": lambda record: _length(record.value),
+    "h": _headers,
+    "%": lambda record: b"%",
 }
 
 
@@ -68,20 +68,17 @@ def printer(text: str) -> Printer:
         else:
             raise ConfigError(f"the format ends with a lone {stray}")
 
-    def print_record(topic: str, partition: int, record: Record) -> bytes:
-        return b"".join(
-            piece if isinstance(piece, bytes) else piece(topic, partition, record)
-            for piece in pieces
-        )
+    def print_record(record: Record) -> bytes:
+        return b"".join(piece if isinstance(piece, bytes) else piece(record) for piece in pieces)
 
     return print_record
 
 
-def as_json(topic: str, partition: int, record: Record) -> bytes:
+def as_json(record: Record) -> bytes:
     """One object per line. Bytes that are not UTF-8 come as base64 under another name."""
     fields: dict[str, object] = {
-        "topic": topic,
-        "partition": partition,
+        "topic": record.topic,
+        "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
     }

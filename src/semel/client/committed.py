@@ -5,31 +5,18 @@ from collections.abc import Iterator, Sequence
 from semel.errors import RecordListTooLarge
 from semel.records.batch import BatchHeader, split
 from semel.records.control import MarkerType, decode_marker
-from semel.records.records import Record, decode_batch
 from semel.types import Buffer
 from semel.wire.messages.fetch import AbortedTransaction
-
-
-def readable_records(
-    batches: Buffer, fetch_offset: int, aborted: Sequence[AbortedTransaction]
-) -> tuple[list[Record], int]:
-    """The records from `fetch_offset` on, and the offset to fetch next.
-
-    `aborted` lists the aborted transactions that overlap the batches, as a read_committed fetch
-    gives them; it is empty when everything may be read.
-    """
-    records: list[Record] = []
-    for position, _ in visible_batches(batches, aborted):
-        decoded = decode_batch(batches, position)
-        # A fetch into the middle of a batch gets the whole batch.
-        records += (record for record in decoded if record.offset >= fetch_offset)
-    return records, next_offset(batches, fetch_offset)
 
 
 def visible_batches(
     batches: Buffer, aborted: Sequence[AbortedTransaction]
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Where each batch with records for the reader stands, and its header."""
+    """Where each batch with records for the reader stands, and its header.
+
+    `aborted` lists the aborted transactions that overlap the batches, as a read_committed fetch
+    gives them; it is empty when everything may be read.
+    """
     transactions = _AbortedTransactions(aborted)
     position = 0
     for header, batch in split(batches):
