@@ -245,15 +245,19 @@ class Cluster:
         return await self._link_at(self._addresses[node_id])
 
     async def _any_link(self) -> Link:
+        if (link := self._open_link()) is not None:
+            return link
         # One at a time, so that a server that never answers is waited for once and not by each.
         async with self._looking:
-            for link in self._links.values():
-                if link.is_open:
-                    return link
+            if (link := self._open_link()) is not None:
+                return link
             known = [*self._bootstrap_servers, *self._addresses.values()]
             if self._worked_last is not None:
                 known.insert(0, self._worked_last)
             return await self._first_link(dict.fromkeys(known))
+
+    def _open_link(self) -> Link | None:
+        return next((link for link in self._links.values() if link.is_open), None)
 
     async def _first_link(self, addresses: Iterable[Address]) -> Link:
         reasons = []
