@@ -20,7 +20,8 @@ IN_FLIGHT_MAX = 5
 NO_PRODUCER = (-1, -1)
 PATIENCES_S = (0.02, 0.1, 1.0)
 """Who waits less than a slow sync takes sends again what is not durable yet."""
-PADDING_SIZES = (0, 10, 200, 3000, 12_000)
+PADDING_SIZES = (0, 200, 3_000, 24_000, 24_000)
+"""Bytes. Large enough that a run fills a segment."""
 
 
 class Superseded(Exception):
