@@ -105,7 +105,7 @@ def test_requests_that_are_never_finished_do_not_add_up(broker: Broker) -> None:
             assert is_served(broker)
         for thread in threads:
             thread.join()
-        assert peak_resident_bytes(broker) < before + 120 * MIB
+        assert peak_resident_bytes(broker) < before + 60 * MIB
 
 
 def test_a_client_that_stops_reading_is_let_go(broker: Broker) -> None:
