@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE, named_bootstrap_servers
@@ -69,6 +70,7 @@ def session(
         own.start()
     servers = named if isinstance(named, str) else named.bootstrap_servers
     # Python workers inherit it from the JVM, and the JVM from here when it starts.
+    _end_java_unless_it_knows(servers)
     before = os.environ.get(BOOTSTRAP_SERVERS_VARIABLE)
     os.environ[BOOTSTRAP_SERVERS_VARIABLE] = servers
     try:
@@ -98,6 +100,25 @@ def _prepare_environment() -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     # True, and nothing that a user of this session could do about it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+
+_java_knows: str | None = None
+"""The brokers that were named when this process started its JVM, which outlives sessions."""
+
+
+def _end_java_unless_it_knows(servers: str) -> None:
+    global _java_knows  # noqa: PLW0603 - as the JVM, it is one for the process.
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if SparkContext._active_spark_context is not None:
+        return
+    if gateway is not None and process is not None and _java_knows != servers:
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.shutdown()
+        # It ends with the pipe from here.
+        process.stdin.close()
+        process.wait()
+    _java_knows = servers
 
 
 def _start(master: str, app_name: str, servers: str, config: Mapping[str, Any]) -> Session:

@@ -15,8 +15,6 @@ from semel.spark.security_options import security_of
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
 
-"""The environment variable that names the cluster where the option does not."""
-
 SOURCE = frozenset(
     {
         "subscribe",
