@@ -50,23 +50,26 @@ def main() -> int:
     console = Console()
     table = Table("figure", "value", "limit", "", "detail")
     figures: list[Figure] = []
-    for measure in PEER_MEASURES if options.peers else MEASURES:
-        if options.names and measure.__name__ not in options.names:
-            continue
-        console.print(f"[dim]{measure.__name__} …[/dim]")
-        try:
-            measured = list(measure(plan))
-        except NotMeasured as reason:
-            console.print(f"[yellow]{measure.__name__} is left out: {reason}[/yellow]")
-            continue
-        for figure in measured:
-            figures.append(figure)
-            detail = ", ".join(f"{name} {value:,.3g}" for name, value in figure.detail.items())
-            mark = "[green]holds[/green]" if figure.holds else "[red]missed[/red]"
-            table.add_row(figure.name, f"{figure.value:.3g}", figure.limit, mark, detail)
-    if figures:
-        console.print(table)
-        _keep(figures, plan)
+    try:
+        for measure in PEER_MEASURES if options.peers else MEASURES:
+            if options.names and measure.__name__ not in options.names:
+                continue
+            console.print(f"[dim]{measure.__name__} …[/dim]")
+            try:
+                measured = list(measure(plan))
+            except NotMeasured as reason:
+                console.print(f"[yellow]{measure.__name__} is left out: {reason}[/yellow]")
+                continue
+            for figure in measured:
+                figures.append(figure)
+                detail = ", ".join(f"{name} {value:,.3g}" for name, value in figure.detail.items())
+                mark = "[green]holds[/green]" if figure.holds else "[red]missed[/red]"
+                table.add_row(figure.name, f"{figure.value:.3g}", figure.limit, mark, detail)
+    finally:
+        # Also if one fails, as those before it took minutes.
+        if figures:
+            console.print(table)
+            _keep(figures, plan)
     return 0 if all(figure.holds for figure in figures) else 1
 
 
