@@ -70,15 +70,16 @@ class _Write:
         self.missed: list[Missed] = []
 
     def look_at(self, topic: str, data: PartitionProduceData) -> None:
-        key = TopicPartition(topic, data.index)
         try:
+            incoming = look_at(self._broker, topic, data)
+            key = incoming.partition.topic_partition
             if key in self._incoming:
                 raise InvalidRequest(f"{key} is named twice in one request")
-            incoming = look_at(self._broker, topic, data)
             if not incoming.header.is_transactional:
                 raise InvalidTransactionState("a plain batch came with a transactional id")
             self._incoming[key] = incoming
         except RequestError as error:
+            key = TopicPartition(topic, data.index)
             self._incoming.pop(key, None)
             self._refuse(key, error)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
-from semel.log.producers import Producer, TakenBatch, check_unknown
+from semel.log.producers import Producer, check_unknown, taken_batch
 from semel.log.transactions import PartitionTransactions
 from semel.records.batch import BatchHeader
 from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
@@ -114,12 +114,7 @@ class Partition:
             if producer is None:
                 producer = self.producers[header.producer_id] = Producer(epoch, now_ms)
                 self.held_up.pop(header.producer_id, None)
-            taken = TakenBatch(
-                Sequence(header.base_sequence),
-                Sequence(header.last_sequence),
-                base_offset,
-                fingerprint,
-            )
+            taken = taken_batch(header, base_offset, fingerprint)
             producer.took(epoch, taken, now_ms, is_transactional=header.is_transactional)
         if header.is_transactional:
             self.transactions.wrote(ProducerId(header.producer_id), base_offset)

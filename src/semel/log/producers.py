@@ -12,6 +12,7 @@ that transaction and no others: those committed before it must still be known as
 from typing import Final, NamedTuple
 
 from semel.errors import InvalidProducerEpoch, OutOfOrderSequence
+from semel.records.batch import BatchHeader
 from semel.types import SEQUENCE_COUNT, Offset, ProducerEpoch, Sequence
 
 BATCHES_REMEMBERED: Final = 5
@@ -38,6 +39,12 @@ class TakenBatch(NamedTuple):
     last_sequence: Sequence
     base_offset: Offset
     fingerprint: int
+
+
+def taken_batch(header: BatchHeader, base_offset: Offset, fingerprint: int) -> TakenBatch:
+    # Its own constructor is interpreted, also where all else is compiled.
+    fields = (header.base_sequence, header.last_sequence, base_offset, fingerprint)
+    return tuple.__new__(TakenBatch, fields)
 
 
 class TransactionStart(NamedTuple):
@@ -138,7 +145,8 @@ class Producer:
         self.restart = None
         self.active_at_ms = now_ms
         if is_transactional and self.transaction_start is None:
-            self.transaction_start = TransactionStart(batch.first_sequence, batch.base_offset)
+            start = (batch.first_sequence, batch.base_offset)
+            self.transaction_start = tuple.__new__(TransactionStart, start)
 
     def ended(self, epoch: ProducerEpoch, now_ms: int, *, committed: bool) -> None:
         """A marker is now in the log; one of a newer epoch fences the writes of the older."""

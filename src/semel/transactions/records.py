@@ -81,16 +81,18 @@ def _partitions(transaction: Transaction) -> bytes:
     if transaction.status is Status.EMPTY:
         return _NULL_ARRAY
     by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in sorted(transaction.partitions):
+    for topic, partition in transaction.partitions:
         by_topic[topic].append(partition)
     parts = [uvarint(len(by_topic) + 1)]
-    for topic, indexes in by_topic.items():
+    for topic, indexes in sorted(by_topic.items()):
+        indexes.sort()
         name = topic.encode()
+        count = len(indexes)
         parts += (
             uvarint(len(name) + 1),
             name,
-            uvarint(len(indexes) + 1),
-            *map(_INT32.pack, indexes),
+            uvarint(count + 1),
+            struct.pack(f">{count}i", *indexes),
             _NO_TAGS,
         )
     return b"".join(parts)
