@@ -18,6 +18,9 @@ class Deadlines(Generic[Id]):
         self._heap: list[tuple[int, Id]] = []
         self._scheduled_ms: dict[Id, int] = {}
 
+    def __repr__(self) -> str:
+        return f"Deadlines({self._scheduled_ms})"
+
     def schedule(self, named: Id, deadline_ms: int) -> None:
         scheduled_ms = self._scheduled_ms.get(named)
         if scheduled_ms is None or deadline_ms < scheduled_ms:

@@ -209,22 +209,24 @@ def test_a_rebalance_goes_on_when_one_that_was_told_its_id_never_returns() -> No
     assert world.joined(world.join(pending)).error_code == UnknownMemberId.code
 
 
-def test_a_rebalance_goes_on_when_an_id_that_was_given_out_is_forgotten() -> None:
+def test_a_rebalance_goes_on_when_the_ids_that_were_given_out_are_forgotten() -> None:
     world = GroupWorld()
     (old,), _ = world.stable()
-    pending = world.joined(world.join()).member_id
+    pending = [world.joined(world.join()).member_id for _ in range(3)]
     _, new_ticket = world.enter()
     old_ticket = world.join(old)
+    world.forget_ids(*pending[:2])
     assert new_ticket not in world.replies
-    world.forget_id(pending)
+    world.forget_ids(pending[2])
     assert world.joined(new_ticket).generation == world.joined(old_ticket).generation == 2
-    assert world.joined(world.join(pending)).error_code == UnknownMemberId.code
+    for member_id in pending:
+        assert world.joined(world.join(member_id)).error_code == UnknownMemberId.code
 
 
 def test_an_id_that_is_in_use_is_not_forgotten() -> None:
     world = GroupWorld()
     (old,), _ = world.stable()
-    world.forget_id(old)
+    world.forget_ids(old)
     assert [member.member_id for member in world.joined(world.join(old)).members] == [old]
 
 

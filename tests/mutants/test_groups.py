@@ -74,7 +74,7 @@ def a_rebalance_waits_for_no_one_that_was_told_its_id(patch: pytest.MonkeyPatch)
     waits = Group.all_have_joined.fget  # type: ignore[attr-defined]
 
     def regardless(group: Group) -> bool:
-        pending, group.pending_members = group.pending_members, {}
+        pending, group.pending_members = group.pending_members, set()
         joined: bool = waits(group)
         group.pending_members = pending
         return joined

@@ -210,8 +210,8 @@ class GroupWorld:
         self.take(self.groups.delete_offsets(command, ticket, self.now_ms), bytes_max)
         return self.reply(ticket, DeleteOffsetsReply)
 
-    def forget_id(self, member_id: MemberId) -> None:
-        self.take(self.groups.forget_id(GROUP, member_id, self.now_ms), STEP_BYTES_MAX)
+    def forget_ids(self, *member_ids: MemberId) -> None:
+        self.take(self.groups.forget_ids(GROUP, member_ids, self.now_ms), STEP_BYTES_MAX)
 
     def forget(self, ticket: Ticket) -> None:
         self.take(self.groups.forget_ticket(ticket, self.now_ms), STEP_BYTES_MAX)

@@ -39,7 +39,9 @@ class WaitingRoom:
         self._complain = complain
         self._last_ticket = 0
         self._waiting: dict[Ticket, asyncio.Future[Replied]] = {}
-        self._named: defaultdict[int, set[tuple[GroupId, MemberId]]] = defaultdict(set)
+        self._named: defaultdict[int, defaultdict[GroupId, set[MemberId]]] = defaultdict(
+            lambda: defaultdict(set)
+        )
         """Ids given out and not used yet, by the number of the connection that asked."""
         self.changed = asyncio.Event()
         """Set when a step has brought the groups' next deadline before `next_look_ms`."""
@@ -85,16 +87,18 @@ class WaitingRoom:
 
     def join(self, command: Join, connection_number: int) -> "Replied | asyncio.Future[Replied]":
         """As `ask`. A new id is good for as long as the connection that asked for it."""
-        self._named[connection_number].discard((command.group_id, command.member_id))
+        named = self._named[connection_number][command.group_id]
+        named.discard(command.member_id)
         replied = self.ask(command)
         if isinstance(replied, Replied) and replied.reply.error_code == MemberIdRequired.code:
-            self._named[connection_number].add((command.group_id, replied.reply.member_id))
+            named.add(replied.reply.member_id)
         return replied
 
     def disconnected(self, connection_number: int) -> None:
         """Who was only given an id does not come back for it: let the others not wait."""
-        for named in self._named.pop(connection_number, ()):
-            self._forget(partial(self._lane.state.groups.forget_id, *named))
+        for group_id, member_ids in self._named.pop(connection_number, {}).items():
+            if member_ids:
+                self._forget(partial(self._lane.state.groups.forget_ids, group_id, member_ids))
 
     def ask_for(self, command: room.Command, kind: type[Kind]) -> tuple[Kind, Position]:
         """As `ask`, of a command that never has to wait."""

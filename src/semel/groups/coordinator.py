@@ -128,11 +128,13 @@ class Groups:
         self._keep(group)
         return self._close(turn)
 
-    def forget_id(self, group_id: GroupId, member_id: MemberId, now_ms: int) -> Step:
-        """Nobody will join under this id, which was given out with MEMBER_ID_REQUIRED."""
+    def forget_ids(self, group_id: GroupId, member_ids: Collection[MemberId], now_ms: int) -> Step:
+        """Nobody will join under these, which were given out with MEMBER_ID_REQUIRED."""
         turn = Turn(self._settings, now_ms)
         group = self._groups.get(group_id)
-        if group is not None and group.pending_members.pop(member_id, None) is not None:
+        if group is not None:
+            for member_id in member_ids:
+                group.expects_no_more(member_id)
             rebalance.settle(group, turn)
             self._keep(group)
         return self._close(turn)

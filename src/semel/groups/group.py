@@ -4,6 +4,7 @@ Law: `recorded` and `offsets` change only when a record is applied. All else is 
 process and rebuilt from `recorded`.
 """
 
+from semel.deadlines import Deadlines
 from semel.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 from semel.groups.commands import DescribedMember, GroupDescription, GroupListing, Ticket
 from semel.groups.members import Awaited, Member, common_protocols
@@ -26,6 +27,7 @@ class Group:
         "members",
         "newcomer_arrived",
         "offsets",
+        "pending_deadlines",
         "pending_members",
         "protocol",
         "protocol_type",
@@ -51,8 +53,9 @@ class Group:
         """Of the current generation; it may have left when the next one is being prepared."""
         self.members: dict[MemberId, Member] = {}
         self.instances: dict[str, MemberId] = {}
-        self.pending_members: dict[MemberId, int] = {}
-        """Ids given out with MEMBER_ID_REQUIRED, and until when their return is awaited."""
+        self.pending_members: set[MemberId] = set()
+        """Ids given out with MEMBER_ID_REQUIRED, whose return is awaited."""
+        self.pending_deadlines = Deadlines[MemberId]()
         self.unsynced: set[MemberId] = set()
         """Members that have not asked for their assignment of this generation yet."""
         self.join_deadline_ms: int | None = None
@@ -102,6 +105,19 @@ class Group:
         if was_unsynced:
             self.unsynced.add(member_id)
 
+    def expect(self, member_id: MemberId, deadline_ms: int) -> None:
+        """An id is given out, to be joined under before the deadline."""
+        self.pending_members.add(member_id)
+        self.pending_deadlines.schedule(member_id, deadline_ms)
+
+    def expects_no_more(self, member_id: MemberId) -> bool:
+        """Whether its return was awaited until now."""
+        if member_id not in self.pending_members:
+            return False
+        self.pending_members.remove(member_id)
+        self.pending_deadlines.take(member_id)
+        return True
+
     def member(self, member_id: MemberId, group_instance_id: str | None) -> Member:
         """The member that a request speaks for, or a refusal."""
         if group_instance_id is not None:
@@ -150,7 +166,8 @@ class Group:
         )
 
     def next_deadline_ms(self) -> int | None:
-        deadlines = [self.join_deadline_ms, self.sync_deadline_ms, *self.pending_members.values()]
+        pending_ms = self.pending_deadlines.next_ms() if self.pending_members else None
+        deadlines = [self.join_deadline_ms, self.sync_deadline_ms, pending_ms]
         deadlines += [member.expires_at_ms for member in self.members.values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 

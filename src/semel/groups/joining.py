@@ -84,7 +84,7 @@ def _join_unknown(
     if instance_id is not None and instance_id in group.instances:
         _replace_static(group, member_id, command, ticket, turn)
     elif instance_id is None and command.returns_with_member_id:
-        group.pending_members[member_id] = turn.now_ms + command.session_timeout_ms
+        group.expect(member_id, turn.now_ms + command.session_timeout_ms)
         turn.answer(ticket, JoinReply(MemberIdRequired.code, member_id))
     else:
         _add(group, member_id, command, ticket, turn)
@@ -107,7 +107,7 @@ def _join_known(group: Group, command: Join, ticket: Ticket, turn: Turn) -> None
     if command.member_id in group.pending_members:
         if command.group_instance_id is not None:
             raise UnknownMemberId(f"{command.member_id} was not given to a static member")
-        del group.pending_members[command.member_id]
+        group.expects_no_more(command.member_id)
         _add(group, command.member_id, command, ticket, turn)
         return
     member = group.member(command.member_id, command.group_instance_id)

@@ -36,7 +36,7 @@ def leave(group: Group, command: Leave, turn: Turn) -> tuple[LeftMember, ...]:
 
 def _leave_one(group: Group, leaving: MemberIdentity, turn: Turn) -> None:
     member_id, instance_id = leaving
-    if group.pending_members.pop(member_id, None) is not None:
+    if group.expects_no_more(member_id):
         return
     if member_id == NO_MEMBER_ID and instance_id is not None:
         # An administrator removes a static member without knowing its current id.
@@ -62,9 +62,7 @@ def abandon(group: Group, ticket: Ticket, turn: Turn) -> None:
 
 def expire(group: Group, turn: Turn) -> None:
     """Remove who did not come, join, sync or show life in time, and go on without them."""
-    for member_id, deadline_ms in list(group.pending_members.items()):
-        if deadline_ms <= turn.now_ms:
-            del group.pending_members[member_id]
+    group.pending_members.difference_update(group.pending_deadlines.take_due(turn.now_ms))
     sync_is_over = group.sync_deadline_ms is not None and group.sync_deadline_ms <= turn.now_ms
     gone = [
         member
