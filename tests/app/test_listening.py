@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from semel import App, Outbox, Record, Transaction
+from semel.app.running import Run
 from semel.types import TopicPartition
 from support.app_topics import Topics, group_offsets, numbers, spread
+from support.looking import until
 from support.topics import committed, fill, values
 
 
@@ -182,11 +184,13 @@ def test_a_failing_block_is_told_as_it_is(topics: Topics) -> None:
 async def trouble_of(app: App, servers: str) -> str:
     """The first trouble that the only listener has."""
     async with app.running(servers) as run:
-        while True:
-            (counts,) = run.counts().values()
-            if counts.trouble is not None:
-                return counts.trouble
-            await asyncio.sleep(0.01)
+        await until(lambda: _trouble(run) is not None)
+        return _trouble(run) or ""
+
+
+def _trouble(run: Run) -> str | None:
+    (counts,) = run.counts().values()
+    return counts.trouble
 
 
 def test_a_topic_that_is_missing_is_told(topics: Topics) -> None:

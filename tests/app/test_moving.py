@@ -13,6 +13,7 @@ from semel.client.cluster import Cluster
 from semel.client.consuming.settings import ConsumerOptions
 from semel.wire.messages import leave_group
 from support.app_topics import Topics, group_offsets, numbers, spread
+from support.looking import until
 from support.topics import fill, values
 
 _Result = TypeVar("_Result")
@@ -27,11 +28,6 @@ def ask(servers: str, question: Callable[[Cluster], Awaitable[_Result]]) -> _Res
             return await question(cluster)
 
     return asyncio.run(asked())
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 - what is waited for is counted, and not told.
-        await asyncio.sleep(0.01)
 
 
 def copying(topics: Topics, app: App) -> None:

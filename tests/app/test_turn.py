@@ -142,7 +142,7 @@ def test_a_function_on_the_loop_is_judged_as_one_in_a_thread() -> None:
 
 def test_a_function_whose_inner_task_was_cancelled_has_failed() -> None:
     async def function(each: Record, out: Outbox) -> None:
-        inner = asyncio.get_running_loop().create_task(asyncio.sleep(60))
+        inner = asyncio.get_running_loop().create_task(asyncio.Event().wait())
         inner.cancel()
         await inner
 
@@ -153,7 +153,7 @@ def test_a_function_whose_inner_task_was_cancelled_has_failed() -> None:
 
 def test_a_member_that_is_cancelled_is_cancelled() -> None:
     async def function(each: Record, out: Outbox) -> None:
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     async def scenario() -> None:
         steps = one_by_one(portion([(0, 1)]), rules(1), Outbox(), no_attempts, never)

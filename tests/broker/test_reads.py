@@ -1,19 +1,17 @@
 """One fetch of many partitions: their batches are read together, and fail apart."""
 
-from random import Random
 from typing import Any
 
 import pytest
 
+from semel.broker.broker import Broker
 from semel.errors import NONE, StorageError
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import TopicPartition
-from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from support.handled import call, opened, started
+from support.handled import call
 from support.raw_client import produce_request
-from support.seeded_loop import run
-from support.watched_device import WatchedDevice
+from support.watched_device import WatchedDevice, with_topic
 
 PARTITION_COUNT = 10
 ROUNDS = 3
@@ -40,29 +38,24 @@ def values(data: PartitionData) -> list[bytes | None]:
 def test_batches_that_lie_together_are_read_at_once_and_a_broken_one_fails_alone(
     isolation_level: int,
 ) -> None:
-    async def main() -> None:
-        device = WatchedDevice()
-        broker = opened(device, Random(1))
-        async with started(broker):
-            topic = CreatableTopic("t", PARTITION_COUNT, 1)
-            await call(broker, "create_topics", 5, CreateTopicsRequest([topic]))
-            for turn in range(ROUNDS):
-                for index in range(PARTITION_COUNT):
-                    batch = encode_batch([Record(None, f"{index}-{turn}".encode(), 1_000)])
-                    await call(broker, "produce", 9, produce_request("t", batch, partition=index))
-            expected = {
-                index: [f"{index}-{turn}".encode() for turn in range(ROUNDS)]
-                for index in range(PARTITION_COUNT)
-            }
-            device.reads = 0
-            found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
-            assert {index: values(data) for index, data in found.items()} == expected
-            assert device.reads == 1
-            device.break_at(broker, TopicPartition("t", 4), offset=1)
-            found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
-            assert found.pop(4).error_code == StorageError.code
-            assert {data.error_code for data in found.values()} == {NONE}
-            del expected[4]
-            assert {index: values(data) for index, data in found.items()} == expected
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        for turn in range(ROUNDS):
+            for index in range(PARTITION_COUNT):
+                batch = encode_batch([Record(None, f"{index}-{turn}".encode(), 1_000)])
+                await call(broker, "produce", 9, produce_request("t", batch, partition=index))
+        expected = {
+            index: [f"{index}-{turn}".encode() for turn in range(ROUNDS)]
+            for index in range(PARTITION_COUNT)
+        }
+        device.reads = 0
+        found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
+        assert {index: values(data) for index, data in found.items()} == expected
+        assert device.reads == 1
+        device.break_at(broker, TopicPartition("t", 4), offset=1)
+        found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
+        assert found.pop(4).error_code == StorageError.code
+        assert {data.error_code for data in found.values()} == {NONE}
+        del expected[4]
+        assert {index: values(data) for index, data in found.items()} == expected
 
-    run(Random(1), main())
+    with_topic(PARTITION_COUNT, scenario)

@@ -1,6 +1,6 @@
 """ListOffsets by time: what is found in batches that are deleted in part, too large or broken."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +11,6 @@ from semel.errors import NONE, StorageError
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import TopicPartition
-from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -23,25 +22,12 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from support.handled import call, opened, started
+from support.handled import call
 from support.raw_client import produce_request
-from support.seeded_loop import run
-from support.watched_device import WatchedDevice
+from support.watched_device import WatchedDevice, with_topic
 
 YOUNGEST = -3
 PARTITION_COUNT = 40
-
-
-def with_topic(scenario: Callable[[Broker, WatchedDevice], Awaitable[None]]) -> None:
-    async def main() -> None:
-        device = WatchedDevice()
-        broker = opened(device, Random(1))
-        async with started(broker):
-            topic = CreatableTopic("t", PARTITION_COUNT, 1)
-            await call(broker, "create_topics", 5, CreateTopicsRequest([topic]))
-            await scenario(broker, device)
-
-    run(Random(1), main())
 
 
 async def write(broker: Broker, partition: int, batch: bytes) -> Any:
@@ -80,7 +66,7 @@ def test_the_youngest_record_is_found_among_those_that_are_not_deleted() -> None
             expected = (NONE, max(left), start + left.index(max(left))) if left else (NONE, -1, -1)
             assert await search(broker, YOUNGEST, index) == [expected]
 
-    with_topic(scenario)
+    with_topic(PARTITION_COUNT, scenario)
 
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD])
@@ -95,7 +81,7 @@ def test_a_batch_that_unpacks_to_very_much_is_answered_with_its_first_offset(
         assert await search(broker, 1_500, 0) == [(NONE, 2_000, 0)]
         assert await search(broker, YOUNGEST, 0) == [(NONE, 2_000, 0)]
 
-    with_topic(scenario)
+    with_topic(PARTITION_COUNT, scenario)
 
 
 @pytest.mark.parametrize("timestamp_ms", [500, YOUNGEST])
@@ -107,7 +93,7 @@ def test_a_partition_that_cannot_be_read_is_refused_alone(timestamp_ms: int) -> 
         found = await search(broker, timestamp_ms, 0, 1)
         assert found == [(StorageError.code, -1, -1), (NONE, 1_000, 0)]
 
-    with_topic(scenario)
+    with_topic(PARTITION_COUNT, scenario)
 
 
 def test_an_old_retry_whose_original_cannot_be_read_may_be_sent_again() -> None:
@@ -130,4 +116,4 @@ def test_an_old_retry_whose_original_cannot_be_read_may_be_sent_again() -> None:
         written = await write(broker, 0, batch(0))
         assert (written.error_code, written.base_offset) == (NONE, 0)
 
-    with_topic(scenario)
+    with_topic(PARTITION_COUNT, scenario)

@@ -12,6 +12,7 @@ import pytest
 from semel.client.blocking import ClientOptions, Connected, shared
 from semel.errors import NotInOrder
 from semel.testing import Broker
+from support.leaver import Leaver
 
 NOWHERE = ClientOptions("127.0.0.1:1")
 
@@ -69,41 +70,26 @@ def test_a_job_may_not_wait_for_its_own_thread() -> None:
 
 
 def test_an_interrupted_job_has_ended_when_the_interruption_is_raised() -> None:
-    left: list[str] = []
+    leaver = Leaver()
 
     async def job() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            # It takes its turns on the loop, as a write does that waits for its answers.
-            for _ in range(100):
-                await asyncio.sleep(0)
-            left.append("in order")
+        await leaver.work()
 
     with Connected(NOWHERE) as connected:
         with pytest.raises(KeyboardInterrupt):
             connected.run(job())
-        assert left == ["in order"]
+        assert leaver.has_left
 
 
 def test_a_job_that_is_given_up_has_ended() -> None:
-    left: list[str] = []
-
-    async def job() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            for _ in range(100):
-                await asyncio.sleep(0)
-            left.append("in order")
-
+    leaver = Leaver()
     with Connected(NOWHERE) as connected:
-        started = connected.start(job())
+        started = connected.start(leaver.work())
         # The loop has begun with it once it has done what was asked for behind it.
         connected.run(asyncio.sleep(0))
         started.give_up()
-        assert left == ["in order"]
+        assert leaver.has_left
         started.give_up()
 
 

@@ -15,6 +15,7 @@ from semel.errors import NotInOrder
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
+from support.leaver import Leaver
 
 
 class _Loop:
@@ -52,21 +53,15 @@ def test_work_gives_what_it_returns_or_raises(loop: _Loop) -> None:
 
 
 def test_interrupted_work_has_ended_when_the_interruption_is_raised(loop: _Loop) -> None:
-    left: list[str] = []
+    leaver = Leaver()
 
     async def work() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            # Cancellation takes its turns on the loop, as that of a commit does.
-            for _ in range(100):
-                await asyncio.sleep(0)
-            left.append("in order")
+        await leaver.work()
 
     with pytest.raises(KeyboardInterrupt):
         loop.thread.call(work())
-    assert left == ["in order"]
+    assert leaver.has_left
 
 
 def test_nobody_waits_for_a_thread_that_ends(loop: _Loop) -> None:

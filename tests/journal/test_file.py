@@ -280,7 +280,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_takes_writes_again(small_di
             while len(lane.payloads) == count:
                 with contextlib.suppress(JournalFull):
                     lane.append(PAYLOAD)
-                await asyncio.sleep(0.001)
+                await asyncio.sleep(0)
         assert await lane.durable(lane.journal.end)
         assert not lane.failures
         await lane.journal.close()

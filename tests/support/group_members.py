@@ -66,6 +66,8 @@ class Member:
         self.consumer = consumer
         self.events: list[tuple[str, tuple[TopicPartition, ...]]] = []
         self.records: list[Record] = []
+        self.vain_polls = 0
+        """That gave no records; each takes as long as a heartbeat's interval."""
         self.owned: set[TopicPartition] = set()
         self.error: BaseException | None = None
         self.may_poll = asyncio.Event()
@@ -82,6 +84,7 @@ class Member:
                 await self._members.notify()
                 raise
             self.records += records
+            self.vain_polls += not records
             for record in records:
                 assert record.place in self.owned, f"{record.place} is not its own any more"
                 self._members.read[record.place, record.offset] += 1

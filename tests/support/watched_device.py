@@ -1,10 +1,14 @@
 """A disk in memory that counts its reads and has a place that cannot be read."""
 
+from collections.abc import Awaitable, Callable
 from random import Random
 
 from semel.broker.broker import Broker
 from semel.journal.memory import MemoryDevice
 from semel.types import TopicPartition
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from support.handled import call, opened, started
+from support.seeded_loop import run
 
 
 class WatchedDevice(MemoryDevice):
@@ -27,3 +31,19 @@ class WatchedDevice(MemoryDevice):
         if self.broken is not None and offset <= self.broken < offset + size:
             size = self.broken - offset
         return super().read(name, offset, size)
+
+
+def with_topic(
+    partition_count: int, scenario: Callable[[Broker, WatchedDevice], Awaitable[None]]
+) -> None:
+    """On a broker whose only topic is `t`."""
+
+    async def main() -> None:
+        device = WatchedDevice()
+        broker = opened(device, Random(1))
+        async with started(broker):
+            topic = CreatableTopic("t", partition_count, 1)
+            await call(broker, "create_topics", 5, CreateTopicsRequest([topic]))
+            await scenario(broker, device)
+
+    run(Random(1), main())

@@ -17,6 +17,7 @@ from support import reading_app
 from support.group_members import Member, Members
 
 PARTITION_COUNT = 6
+VAIN_POLLS = 5
 
 
 @pytest.mark.parametrize("is_member", [False, True])
@@ -125,8 +126,13 @@ def test_a_group_shares_and_reads_on_over_kills_and_pauses_of_its_broker(
                         await asyncio.to_thread(broker.start)
                     elif turn % 4 == 2:
                         broker.pause()
-                        # Long enough for several heartbeats to be missed.
-                        await asyncio.sleep(0.5)
+                        # Until each has waited in vain several times, for a heartbeat and for more.
+                        goals = [(each, each.vain_polls + VAIN_POLLS) for _, each in alive]
+                        await members.until(
+                            lambda goals=goals: all(  # type: ignore[misc]
+                                each.vain_polls >= goal for each, goal in goals
+                            )
+                        )
                         broker.resume()
                     elif turn % 4 == 1 or len(alive) == 1:
                         await add()
