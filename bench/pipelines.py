@@ -70,7 +70,14 @@ def micro_batch_cost(plan: Plan) -> Iterator[Figure]:
         "micro-batch, committed: ms over a sink that drops it",
         sink_ms - nothing_ms,
         "<= 20",
-        {"sink_ms": sink_ms, "nothing_ms": nothing_ms, "batches": batches},
+        {
+            "sink_ms": sink_ms,
+            "nothing_ms": nothing_ms,
+            # Of all of them, as a difference of the fastest may come out below nothing.
+            "sink_median_ms": statistics.median(durations["sink"]) * 1000,
+            "nothing_median_ms": statistics.median(durations["nothing"]) * 1000,
+            "batches": batches,
+        },
     )
 
 
