@@ -4,11 +4,14 @@ import asyncio
 from dataclasses import replace
 from random import Random
 
+import pytest
+
 from semel.broker.connection import Connection
 from semel.errors import NONE, MemberIdRequired
+from semel.groups.commands import Step
 from semel.journal.memory import MemoryDevice
 from semel.testing import Broker
-from semel.types import GroupId
+from semel.types import GroupId, MemberId
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.sync_group import SyncGroupRequest
@@ -40,8 +43,8 @@ def join_request(member_id: str = "") -> JoinGroupRequest:
     )
 
 
-def received(connection: Connection, request: JoinGroupRequest) -> None:
-    frame = request_frame("join_group", 3, encoded("join_group", 3, request))
+def received(connection: Connection, request: JoinGroupRequest, version: int = 3) -> None:
+    frame = request_frame("join_group", version, encoded("join_group", version, request))
     connection.get_buffer(-1)[: len(frame)] = frame
     connection.buffer_updated(len(frame))
 
@@ -98,6 +101,32 @@ def test_nobody_waits_for_a_client_that_was_given_an_id_and_is_gone() -> None:
         reply = new.receive()
         assert reply is not None
         assert decoded_reply("join_group", 9, reply).generation_id == 2
+
+
+def test_all_ids_that_a_client_was_given_go_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One by one, thousands of them would hold up everybody else.
+    async def main() -> None:
+        rng = Random(1)
+        broker = opened(MemoryDevice(rng), rng, CONFIG)
+        async with started(broker):
+            steps: list[int] = []
+            groups = broker.lane.state.groups
+            forget_ids = groups.forget_ids
+
+            def counted(group_id: GroupId, member_ids: set[MemberId], now_ms: int) -> Step:
+                steps.append(len(member_ids))
+                return forget_ids(group_id, member_ids, now_ms)
+
+            monkeypatch.setattr(groups, "forget_ids", counted)
+            connection = broker.connection()
+            connection.connection_made(SilentTransport())
+            for _ in range(50):
+                received(connection, join_request(), version=9)
+            connection.connection_lost(None)
+            assert steps == [50]
+            assert groups.describe(GroupId("g")) is None
+
+    asyncio.run(main())
 
 
 def test_an_id_outlives_the_connection_that_it_was_used_on() -> None:
