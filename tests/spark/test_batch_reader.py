@@ -1,7 +1,7 @@
 """The batch source as Spark calls it, without Spark: bounds by place and time."""
 
 import pytest
-from pyspark.sql.types import IntegerType
+from pyspark.sql.types import StructType
 
 from semel.errors import ConfigError
 from semel.spark.batch_reader import BatchReader
@@ -85,9 +85,29 @@ def test_limits_of_streams_are_not_for_batches(semel_broker: Broker, topic: str)
         source.reader(source.schema())
 
 
-def test_another_schema_is_refused(semel_broker: Broker, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (
+            {"key": "binary", "more": "integer"},
+            "schema\\(\\) has more int: it may name columns of a topic",
+        ),
+        ({"value": "string"}, "schema\\(\\) has value string"),
+        (
+            {"offset": "integer"},
+            "key binary, value binary, topic string, partition int, offset big",
+        ),
+        ({}, "schema\\(\\) names no column"),
+    ],
+)
+def test_another_schema_is_refused(
+    semel_broker: Broker, topic: str, given: dict[str, str], reason: str
+) -> None:
     source = SemelSource(
         {"kafka.bootstrap.servers": semel_broker.bootstrap_servers, "subscribe": topic}
     )
-    with pytest.raises(ConfigError, match="leave out schema"):
-        source.reader(source.schema().add("more", IntegerType()))
+    schema = StructType()
+    for name, kind in given.items():
+        schema.add(name, kind)
+    with pytest.raises(ConfigError, match=reason):
+        source.reader(schema)

@@ -65,6 +65,20 @@ def test_every_column_comes_through_spark_as_the_client_reads_it(spark: Session,
     assert found.column("value").to_pylist()[:4] == [None, b"1", b"2", None]
 
 
+def test_a_schema_names_the_columns_that_are_read(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    named = "value binary, offset long, headers array<struct<key: string, value: binary>>"
+    read = spark.read.format("semel").schema(named).option("subscribe", orders).load()
+    assert read.columns == ["value", "offset", "headers"]
+    rows = [(bytes(row.value), row.headers) for row in read.collect()]
+    assert sorted(rows) == [(value, None) for value in VALUES]
+    reader = spark.readStream.format("semel").schema("value binary").option("subscribe", orders)
+    stream = reader.option("startingOffsets", "earliest").load()
+    queries.finish(stream.writeStream.format("semel").option("topic", name), tmp_path)
+    assert values(spark, name) == VALUES
+
+
 def test_a_stream_is_copied_batch_by_batch(
     spark: Session, orders: str, name: str, tmp_path: Path
 ) -> None:

@@ -25,7 +25,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 1024
 GC_THRESHOLD = 20_000
 """Every request makes and drops some objects; almost none of them are cycles."""
-FREED_SIZE_KEPT = 8 * 2**20
+FREED_SIZE_KEPT = 31 * 2**20
+"""Just below the largest piece that glibc learns from."""
 EPHEMERAL_SEGMENT_BYTES = 16 * 2**20
 
 

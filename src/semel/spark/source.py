@@ -52,17 +52,17 @@ class SemelSource(DataSource):
         return StructType([StructField(name, _TYPES[name]) for name in settings.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._check_schema(schema)
         options = source_options(self.options)
+        settings = source_settings(options)._replace(columns=_named_columns(schema))
         for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"):
             if name in options:
                 raise ConfigError(f"option {name} is for streams: a batch query is read at once")
-        return BatchReader(source_settings(options), batch_start(options), batch_end(options))
+        return BatchReader(settings, batch_start(options), batch_end(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        self._check_schema(schema)
         options = source_options(self.options)
-        return StreamReader(source_settings(options), stream_start(options))
+        settings = source_settings(options)._replace(columns=_named_columns(schema))
+        return StreamReader(settings, stream_start(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = sink_options(self.options)
@@ -81,9 +81,17 @@ class SemelSource(DataSource):
             raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
         return StreamWriter(sink_settings(options), schema)
 
-    def _check_schema(self, schema: StructType) -> None:
-        if schema != self.schema():
+
+def _named_columns(schema: StructType) -> tuple[str, ...]:
+    """All of them, or those that a job has named by `schema(...)`, which spares Spark the rest."""
+    if not schema.fields:
+        raise ConfigError("schema() names no column: leave it out to read all of them")
+    for field in schema.fields:
+        kind = _TYPES.get(field.name)
+        if kind is None or field.dataType.simpleString() != kind.simpleString():
+            known = ", ".join(f"{name} {each.simpleString()}" for name, each in _TYPES.items())
             raise ConfigError(
-                f"the columns of a topic are {self.schema().simpleString()}: "
-                f"leave out schema(), and select what you need"
+                f"schema() has {field.name} {field.dataType.simpleString()}: "
+                f"it may name columns of a topic, which are {known}"
             )
+    return tuple(schema.names)
