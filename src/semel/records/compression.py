@@ -51,14 +51,34 @@ def decompress(compression: int, packed: Buffer, output_size_max: int = OUTPUT_S
     """
     if compression == Compression.NONE:
         return packed
+    # The size of the output is not known before, and what the input claims is not to be believed:
+    # try a likely size, and then larger ones up to the limit.
+    room = min(max(len(packed) * _GROWTH_FIRST, _OUTPUT_SIZE_FIRST), output_size_max)
+    while True:
+        out = bytearray(room)
+        size = decompress_into(compression, packed, memoryview(out))
+        if size is not None:
+            return bytes(memoryview(out)[:size])
+        if room == output_size_max:
+            raise UnpacksTooLarge(f"{len(packed)} bytes unpack to more than {output_size_max}")
+        room = min(room * _GROWTH, output_size_max)
+
+
+def decompress_into(compression: int, packed: Buffer, room: memoryview) -> int | None:
+    """How many plain bytes are at the beginning of `room` now; None if they do not fit.
+
+    Raises CorruptMessage if they are damaged.
+    """
     if compression not in _DECOMPRESSORS:
         raise _unknown(compression)
     try:
-        return _DECOMPRESSORS[compression](packed, output_size_max)
+        return _DECOMPRESSORS[compression](packed, room)
     except cramjam.DecompressionError as error:
+        if _NO_ROOM in str(error):
+            return None
         name = Compression(compression).name.lower()
         raise CorruptMessage(
-            f"{len(packed)} bytes of {name} do not unpack into {output_size_max} bytes: {error}"
+            f"{len(packed)} bytes of {name} do not unpack into {len(room)} bytes: {error}"
         ) from None
 
 
@@ -80,13 +100,13 @@ def _snappy(plain: Buffer) -> bytes:
     return bytes(out)
 
 
-def _unsnappy(packed: Buffer, output_size_max: int) -> bytes:
+def _unsnappy(packed: Buffer, room: memoryview) -> int | None:
     view = memoryview(packed)
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _unsnappy_block(view, output_size_max)
+        return _unsnappy_block(view, room)
     # The two versions behind the magic are not compared: some writers swap their bytes.
     position = len(_XERIAL_HEADER)
-    out = bytearray()
+    filled = 0
     while position < len(view):
         if len(view) - position < _BLOCK_SIZE.size:
             raise CorruptMessage(f"snappy block at byte {position}: size is cut")
@@ -94,43 +114,27 @@ def _unsnappy(packed: Buffer, output_size_max: int) -> bytes:
         position += _BLOCK_SIZE.size
         if not 0 <= size <= len(view) - position:
             raise CorruptMessage(f"snappy block at byte {position}: {size} bytes do not fit")
-        out += _unsnappy_block(view[position : position + size], output_size_max - len(out))
+        unpacked = _unsnappy_block(view[position : position + size], room[filled:])
+        if unpacked is None:
+            return None
+        filled += unpacked
         position += size
-    return bytes(out)
+    return filled
 
 
-def _unsnappy_block(block: memoryview, output_size_max: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(block)
-    if size > output_size_max:
-        raise UnpacksTooLarge(f"snappy block would unpack to {size} bytes, over {output_size_max}")
-    return bytes(cramjam.snappy.decompress_raw(block))
+def _unsnappy_block(block: memoryview, room: memoryview) -> int | None:
+    if cramjam.snappy.decompress_raw_len(block) > len(room):
+        return None
+    plain = memoryview(cramjam.snappy.decompress_raw(block))
+    room[: len(plain)] = plain
+    return len(plain)
 
 
-def _within(decompress_into: Callable[[Buffer, bytearray], int]) -> Callable[[Buffer, int], bytes]:
-    """A decompressor that cannot write beyond its limit, from one that fills a given buffer.
-
-    The size of the output is not known before, and what the input claims is not to be believed:
-    try a likely size, and then larger ones up to the limit.
-    """
-
-    def bounded(packed: Buffer, output_size_max: int) -> bytes:
-        room = min(max(len(packed) * _GROWTH_FIRST, _OUTPUT_SIZE_FIRST), output_size_max)
-        while True:
-            out = bytearray(room)
-            try:
-                size = decompress_into(packed, out)
-            except cramjam.DecompressionError as error:
-                if _NO_ROOM not in str(error):
-                    raise
-                if room == output_size_max:
-                    raise UnpacksTooLarge(
-                        f"{len(packed)} bytes unpack to more than {output_size_max}"
-                    ) from None
-                room = min(room * _GROWTH, output_size_max)
-            else:
-                return bytes(memoryview(out)[:size])
-
-    return bounded
+def _copy(plain: Buffer, room: memoryview) -> int | None:
+    if len(plain) > len(room):
+        return None
+    room[: len(plain)] = plain
+    return len(plain)
 
 
 def _unknown(compression: int) -> UnsupportedCompressionType:
@@ -144,9 +148,10 @@ _COMPRESSORS: dict[int, Callable[[Buffer], bytes]] = {
     Compression.ZSTD: lambda plain: bytes(cramjam.zstd.compress(plain)),
 }
 
-_DECOMPRESSORS: dict[int, Callable[[Buffer, int], bytes]] = {
-    Compression.GZIP: _within(cramjam.gzip.decompress_into),
+_DECOMPRESSORS: dict[int, Callable[[Buffer, memoryview], int | None]] = {
+    Compression.NONE: _copy,
+    Compression.GZIP: cramjam.gzip.decompress_into,
     Compression.SNAPPY: _unsnappy,
-    Compression.LZ4: _within(cramjam.lz4.decompress_into),
-    Compression.ZSTD: _within(cramjam.zstd.decompress_into),
+    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.ZSTD: cramjam.zstd.decompress_into,
 }

@@ -9,19 +9,19 @@ import pyarrow as pa
 
 from semel.client.columns.schema import COLUMNS, CREATE_TIME, LOG_APPEND_TIME, schema_of
 from semel.client.columns.strided import StridedRecords, shape_of
+from semel.client.columns.unpacking import Unpacked
 from semel.client.columns.varints import Bytes, Numbers
 from semel.client.columns.walk import find_runs, record_bounds
 from semel.client.columns.walked import WalkedRecords
 from semel.client.committed import visible_batches
-from semel.errors import CorruptMessage, RecordListTooLarge
+from semel.errors import CorruptMessage
 from semel.records.batch import HEADER_SIZE, BatchHeader, verify_checksum
-from semel.records.compression import Compression, decompress
+from semel.records.compression import Compression
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages.fetch import AbortedTransaction
 
 _RECORD_SIZE_MIN = 7  # Size, attributes, two deltas, no key, no value, no headers.
 _OFFSET_MAX = 2**63 - 1
-_ARROW_SIZE_MAX = 2**31 - 1
 _US_IN_MS = 1000
 # Arrow's microseconds end before Kafka's milliseconds: a time beyond them is the last there is.
 _TIMESTAMP_MS_MAX = _OFFSET_MAX // _US_IN_MS
@@ -88,14 +88,10 @@ def _plain_records(
         # Nothing is to be unpacked, so that the records may stay where they are.
         return batches, spans
     view = memoryview(batches)
-    parts = [
-        decompress(header.compression, view[begin:end])
-        for (_, header), (begin, end) in zip(wanted, spans, strict=True)
-    ]
-    ends = np.cumsum([len(part) for part in parts]).tolist()
-    if ends[-1] > _ARROW_SIZE_MAX:
-        raise RecordListTooLarge(f"a fetch unpacks to {ends[-1]} bytes: fetch less at a time")
-    return b"".join(parts), list(zip([0, *ends[:-1]], ends, strict=True))
+    unpacked = Unpacked(sum(end - begin for begin, end in spans))
+    for (_, header), (begin, end) in zip(wanted, spans, strict=True):
+        unpacked.add(header.compression, view[begin:end])
+    return unpacked.content, unpacked.spans
 
 
 def _records(
