@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import random
 
 import lz4.frame
 import pytest
@@ -60,6 +61,49 @@ def test_other_libraries_unpack_what_we_pack_and_the_other_way_round(
 def test_lz4_blocks_do_not_refer_to_each_other() -> None:
     # Java refuses frames whose flag byte lacks this bit.
     assert bytes(compress(Compression.LZ4, b"abc" * 100_000))[4] & 0x20
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 200_000), st.booleans())
+def test_lz4_of_any_size_that_does_or_does_not_get_smaller(
+    source: random.Random, size: int, is_noise: bool
+) -> None:
+    plain = source.randbytes(size) if is_noise else b"0123456789"[:9] * (size // 9)
+    packed = bytes(compress(Compression.LZ4, plain))
+    assert bytes(lz4.frame.decompress(packed)) == plain
+    assert len(packed) <= len(plain) + 4 * (len(plain) // 65_536 + 1) + 11
+    assert decompress(Compression.LZ4, packed) == plain
+    assert decompress(Compression.LZ4, packed, output_size_max=len(plain)) == plain
+
+
+@pytest.mark.parametrize("has_checksums", [False, True])
+@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize("block_size", [lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB])
+def test_lz4_frames_of_every_kind_are_read(
+    block_size: int, is_linked: bool, has_checksums: bool
+) -> None:
+    plain = b"".join(b"%d is not %d\n" % (number, number + 1) for number in range(20_000))
+    packed = lz4.frame.compress(
+        plain,
+        block_size=block_size,
+        block_linked=is_linked,
+        block_checksum=has_checksums,
+        content_checksum=has_checksums,
+        store_size=not is_linked,
+    )
+    assert decompress(Compression.LZ4, packed) == plain
+
+
+@pytest.mark.parametrize("compression", PACKED)
+@given(st.data())
+def test_damage_is_refused_or_gives_bytes_within_the_limit(
+    compression: Compression, data: st.DataObject
+) -> None:
+    packed = bytearray(compress(compression, b"once and only once, " * 5000))
+    for _ in range(data.draw(st.integers(1, 4))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(packed[: data.draw(st.integers(0, len(packed)))])
+    with contextlib.suppress(CorruptMessage):
+        assert len(decompress(compression, cut, output_size_max=200_000)) <= 200_000
 
 
 @given(plain_bytes)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import cramjam
 
 from semel.errors import CorruptMessage, UnsupportedCompressionType
+from semel.records import lz4
 from semel.types import Buffer
 
 OUTPUT_SIZE_MAX = 128 * 1024 * 1024
@@ -82,14 +83,6 @@ def decompress_into(compression: int, packed: Buffer, room: memoryview) -> int |
         ) from None
 
 
-def _lz4(plain: Buffer) -> bytes:
-    # Java does not read blocks that refer to the one before. Above the first level, which is that
-    # of Kafka's clients, each byte takes ten times as long.
-    compressor = cramjam.lz4.Compressor(level=1, block_linked=False)
-    compressor.compress(bytes(plain))
-    return bytes(compressor.finish())
-
-
 def _snappy(plain: Buffer) -> bytes:
     out = bytearray(_XERIAL_HEADER)
     view = memoryview(plain)
@@ -101,7 +94,7 @@ def _snappy(plain: Buffer) -> bytes:
 
 
 def _unsnappy(packed: Buffer, room: memoryview) -> int | None:
-    view = memoryview(packed)
+    view = memoryview(packed).cast("B")
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return _unsnappy_block(view, room)
     # The two versions behind the magic are not compared: some writers swap their bytes.
@@ -133,7 +126,7 @@ def _unsnappy_block(block: memoryview, room: memoryview) -> int | None:
 def _copy(plain: Buffer, room: memoryview) -> int | None:
     if len(plain) > len(room):
         return None
-    room[: len(plain)] = plain
+    room[: len(plain)] = memoryview(plain).cast("B")
     return len(plain)
 
 
@@ -144,7 +137,7 @@ def _unknown(compression: int) -> UnsupportedCompressionType:
 _COMPRESSORS: dict[int, Callable[[Buffer], bytes]] = {
     Compression.GZIP: lambda plain: bytes(cramjam.gzip.compress(plain)),
     Compression.SNAPPY: _snappy,
-    Compression.LZ4: _lz4,
+    Compression.LZ4: lz4.pack,
     Compression.ZSTD: lambda plain: bytes(cramjam.zstd.compress(plain)),
 }
 
@@ -152,6 +145,6 @@ _DECOMPRESSORS: dict[int, Callable[[Buffer, memoryview], int | None]] = {
     Compression.NONE: _copy,
     Compression.GZIP: cramjam.gzip.decompress_into,
     Compression.SNAPPY: _unsnappy,
-    Compression.LZ4: cramjam.lz4.decompress_into,
+    Compression.LZ4: lz4.unpack_into,
     Compression.ZSTD: cramjam.zstd.decompress_into,
 }

@@ -46,7 +46,7 @@ def encode(
     if not partitions.size:
         return
     if (partitions != partitions[0]).any():
-        order = np.argsort(partitions, kind="stable")
+        order = np.argsort(_short(partitions), kind="stable")
         rows, partitions = rows.take(order), partitions[order]
     sizes = _size_bounds(rows)
     if sizes.max() > _VALUE_SIZE_MAX:
@@ -58,6 +58,11 @@ def encode(
         yield from _encode_chunk(
             rows.slice(begin, end), partitions[begin:end], chunk_starts - begin, compression
         )
+
+
+def _short(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.integer[Any]]:
+    """Numbers of 16 bits, if they are no larger, are sorted in a fraction of the time."""
+    return partitions.astype(np.int16) if partitions.max() < 2**15 else partitions
 
 
 def _size_bounds(rows: Rows) -> Numbers:

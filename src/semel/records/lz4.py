@@ -1,0 +1,87 @@
+"""LZ4 frames as Kafka's clients write them, around blocks that a library packs and unpacks.
+
+The library has frames too, but adds checksums to them which the batch has no need of, and takes
+twice as long. It still reads the frames that are unlike these.
+"""
+
+import struct
+
+import cramjam
+
+from semel.errors import CorruptMessage
+from semel.types import Buffer
+
+# Version 1, blocks that do not refer to each other (Java reads no others), no checksums; blocks
+# of 64 KiB; and a checksum of these two bytes.
+_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
+_BLOCK_SIZE_MAX = 64 * 1024
+_SIZE = struct.Struct("<I")
+_END = _SIZE.pack(0)
+_GROWTH_MAX = _BLOCK_SIZE_MAX // 255 + 16
+"""By how much a block may grow, which is then stored plain."""
+_IS_PLAIN = 0x8000_0000
+"""Set in the size of a block that does not get smaller."""
+
+
+def pack(plain: Buffer) -> bytes:
+    view = memoryview(plain).cast("B")
+    block_count = -(-len(view) // _BLOCK_SIZE_MAX)
+    sizes = len(_HEADER), len(view), block_count * _SIZE.size, len(_END), _GROWTH_MAX
+    room = bytearray(sum(sizes))
+    out = memoryview(room)
+    out[: len(_HEADER)] = _HEADER
+    position = len(_HEADER)
+    for begin in range(0, len(view), _BLOCK_SIZE_MAX):
+        block = view[begin : begin + _BLOCK_SIZE_MAX]
+        start = position + _SIZE.size
+        size = cramjam.lz4.compress_block_into(block, out[start:], store_size=False)
+        if size < len(block):
+            _SIZE.pack_into(out, position, size)
+        else:
+            size = len(block)
+            _SIZE.pack_into(out, position, size | _IS_PLAIN)
+            out[start : start + size] = block
+        position = start + size
+    out[position : position + len(_END)] = _END
+    return bytes(out[: position + len(_END)])
+
+
+def unpack_into(packed: Buffer, room: memoryview) -> int | None:
+    """How many plain bytes are at the beginning of `room` now; None if they do not fit."""
+    view = memoryview(packed).cast("B")
+    if view[: len(_HEADER)] != _HEADER:
+        return cramjam.lz4.decompress_into(packed, room)
+    position = len(_HEADER)
+    filled = 0
+    while True:
+        if len(view) - position < _SIZE.size:
+            raise CorruptMessage(f"lz4 block at byte {position}: size is cut")
+        (size,) = _SIZE.unpack_from(view, position)
+        position += _SIZE.size
+        if size == 0:
+            return filled
+        is_plain = bool(size & _IS_PLAIN)
+        size &= ~_IS_PLAIN
+        if size > len(view) - position:
+            raise CorruptMessage(f"lz4 block at byte {position}: {size} bytes do not fit")
+        block = view[position : position + size]
+        unpacked = _copy(block, room[filled:]) if is_plain else _unpack(block, room[filled:])
+        if unpacked is None:
+            return None
+        filled += unpacked
+        position += size
+
+
+def _unpack(block: memoryview, room: memoryview) -> int | None:
+    if len(room) >= _BLOCK_SIZE_MAX:
+        return cramjam.lz4.decompress_block_into(block, room[:_BLOCK_SIZE_MAX])
+    # Were it unpacked in place, too little room could not be told from damage.
+    plain = memoryview(bytearray(_BLOCK_SIZE_MAX))
+    return _copy(plain[: cramjam.lz4.decompress_block_into(block, plain)], room)
+
+
+def _copy(plain: memoryview, room: memoryview) -> int | None:
+    if len(plain) > len(room):
+        return None
+    room[: len(plain)] = plain
+    return len(plain)
