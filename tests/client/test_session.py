@@ -17,6 +17,7 @@ from semel.client.coordination import GroupMetadata, GroupOffset
 from semel.client.group_offsets import group_offsets
 from semel.client.offsets import Isolation, ends_of
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
+from semel.client.participant import Participant
 from semel.client.session import TransactionalSession
 from semel.client.writer import BatchWriter
 from semel.errors import UnstableOffsetCommit
@@ -84,6 +85,39 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     assert values_in(connected, topic) == committed
     everything = [f"{number}{part}" for number in range(7) for part in "abc"]
     assert values_in(connected, topic, Isolation.READ_UNCOMMITTED) == everything
+
+
+def test_several_write_in_one_transaction_one_behind_the_other(
+    connected: Connected, dialect: str
+) -> None:
+    topic = new_topic(connected, f"shared-{dialect}", 2)
+    session = TransactionalSession(connected.cluster, f"shared-{dialect}")
+    for is_committed in (False, True):
+        identity = connected.run(session.begin())
+        some, others = (
+            Participant(connected.cluster, session.transactional_id, identity) for _ in range(2)
+        )
+        sequences = {0: 0, 1: 0}
+        for number, who in enumerate([some, others, others, some, some, others]):
+            place = TopicPartition(topic, number // 2 % 2)
+            contents = [content for _, content in batches(topic, [f"{number}a", f"{number}b"])]
+            connected.run(who.write(place, contents, sequences[place.partition]))
+            sequences[place.partition] += len(contents)
+        connected.run(session.add_partitions({TopicPartition(topic, each) for each in (0, 1)}))
+        connected.run(session.commit() if is_committed else session.abort())
+    assert values_in(connected, topic, partition=0) == [
+        "0a",
+        "0b",
+        "1a",
+        "1b",
+        "4a",
+        "4b",
+        "5a",
+        "5b",
+    ]
+    assert values_in(connected, topic, partition=1) == ["2a", "2b", "3a", "3b"]
+    with pytest.raises((MustAbort, MustStop)):
+        connected.run(some.write(TopicPartition(topic, 0), [contents[0]], sequences[0]))
 
 
 def test_an_open_transaction_bounds_what_is_read(connected: Connected, dialect: str) -> None:

@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame
 import semel.spark
 from semel.errors import ConfigError
 from semel.spark import Session
-from semel.spark.committing import BatchTransaction
 from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
 from semel.testing import Broker
@@ -78,14 +77,28 @@ def test_several_topics_appear_together(
     assert values(spark, f"{name}-even") == VALUES[::2]
 
 
+def test_there_may_be_more_tasks_than_can_run_at_once_and_tasks_without_rows(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def spread(frame: DataFrame, batch_id: int) -> DataFrame:
+        # Of the second batch nothing is left, but its number.
+        return frame.repartition(7).where(f"int(string(value)) % 5 = 0 AND {batch_id} != 1")
+
+    for _ in range(2):
+        sink = semel.spark.exactly_once(spread, topic=name)
+        stream = queries.stream(spark, orders, **BATCHES)
+        queries.finish(stream.writeStream.foreachBatch(sink), tmp_path)
+        queries.forget_commits(tmp_path, 1)
+    first, third = VALUES[:200], VALUES[400:]
+    assert values(spark, name) == [value for value in first + third if int(value) % 5 == 0]
+
+
 def test_a_task_that_fails_after_writing_has_the_batch_run_again(
     spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = tmp_path / "failed"
 
-    def writing(sink: ExactlyOnce, settings: Any, work: BatchTransaction, identity: Any) -> Any:
-        stage = Writing(settings, work.transactional_id, identity)
-
+    def failing(sink: ExactlyOnce, stage: Writing) -> Any:
         def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from stage(batches)
             if not failed.exists():
@@ -94,7 +107,7 @@ def test_a_task_that_fails_after_writing_has_the_batch_run_again(
 
         return fail_once
 
-    monkeypatch.setattr(ExactlyOnce, "_writing", writing)
+    monkeypatch.setattr(ExactlyOnce, "_stage", failing)
     sink = semel.spark.exactly_once(topic=name)
     stream = queries.stream(spark, orders, **BATCHES)
     queries.finish(stream.writeStream.foreachBatch(sink), tmp_path / "checkpoint")
@@ -105,16 +118,14 @@ def test_a_task_that_fails_after_writing_has_the_batch_run_again(
 def test_a_batch_that_always_fails_leaves_nothing_that_readers_wait_for(
     spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def writing(sink: ExactlyOnce, settings: Any, work: BatchTransaction, identity: Any) -> Any:
-        stage = Writing(settings, work.transactional_id, identity)
-
+    def failing(sink: ExactlyOnce, stage: Writing) -> Any:
         def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from stage(batches)
             raise RuntimeError("a task always dies")
 
         return fail
 
-    monkeypatch.setattr(ExactlyOnce, "_writing", writing)
+    monkeypatch.setattr(ExactlyOnce, "_stage", failing)
     sink = semel.spark.exactly_once(topic=name, retries=1)
     with pytest.raises(StreamingQueryException, match="a task always dies"):
         queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)

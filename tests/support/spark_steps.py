@@ -16,13 +16,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from semel.client.identity import Identity
 from semel.client.session import TransactionalSession
 from semel.client.writer import Delivery
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction
 from semel.spark.marker import Verdict
-from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
+from semel.spark.sink_settings import sink_options, sink_settings
 from semel.spark.source import SemelSource
 from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
@@ -139,10 +138,10 @@ class _HaltingWriting:
 class HaltingExactlyOnce(ExactlyOnce):
     """The sink for volume."""
 
-    def _writing(self, settings: SinkSettings, work: BatchTransaction, identity: Identity) -> Any:
-        return _HaltingWriting(Writing(settings, work.transactional_id, identity)).__call__
+    def _stage(self, writing: Writing) -> Any:
+        return _HaltingWriting(writing).__call__
 
 
 def halting_exactly_once(**options: str) -> HaltingExactlyOnce:
     read = sink_options(options)
-    return HaltingExactlyOnce(None, sink_settings(read, is_for_volume=True), None, 3)
+    return HaltingExactlyOnce(None, sink_settings(read, is_for_volume=True), 3)

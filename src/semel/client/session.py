@@ -75,16 +75,6 @@ class TransactionalSession:
         self._groups.clear()
         return self.identity
 
-    def join(self, identity: Identity) -> None:
-        """Write as part of a transaction that another process has opened, and will end.
-
-        Each partition may have one writer: sequences begin with the first write of a session.
-        """
-        assert not self._is_open, "a transaction is open"
-        self._identity = identity
-        self._writer = BatchWriter(self._cluster, identity, self.transactional_id)
-        self._is_open = True
-
     async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Make these part of the transaction, where the cluster has to be told."""
         new = set(partitions) - self._partitions

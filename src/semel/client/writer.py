@@ -58,6 +58,10 @@ class BatchWriter:
         self._waiting: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
         self._deliveries: list[Delivery] = []
 
+    def begin_at(self, place: TopicPartition, sequence: int) -> None:
+        """Go on in a partition where others have written under the same identity."""
+        self._next_sequences[place] = sequence
+
     async def write(self, batches: Iterable[tuple[TopicPartition, Buffer]]) -> list[Delivery]:
         """Store these batches, in order within each partition; one caller at a time.
 

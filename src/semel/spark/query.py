@@ -1,4 +1,4 @@
-"""What the driver knows of a running query: whose batch it is, what it reads, how many can work."""
+"""What the driver knows of a running query: whose batch it is, what it reads, where it runs."""
 
 import logging
 from typing import Any
@@ -48,12 +48,9 @@ def _execution(spark: SparkSession, query_id: str | None) -> Any:
     raise LookupError("the query is not one of the default session")
 
 
-def slot_count(spark: SparkSession) -> int:
-    """How many tasks can run at the same time."""
-    context = spark.sparkContext
-    try:
-        inner = context._jsc.sc()
-        profile = inner.resourceProfileManager().defaultResourceProfile()
-        return max(1, int(inner.maxNumConcurrentTasks(profile)))
-    except Py4JError:
-        return max(1, context.defaultParallelism)
+def driver_hosts(spark: SparkSession) -> tuple[str, str]:
+    """The name by which executors know this machine, and the address that servers listen at."""
+    conf = spark.sparkContext.getConf()
+    host = conf.get("spark.driver.host")
+    assert host is not None, "Spark sets it when it starts"
+    return host, conf.get("spark.driver.bindAddress") or host

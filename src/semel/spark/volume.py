@@ -1,31 +1,31 @@
 """`foreachBatch(exactly_once(...))`: micro-batches of any size, each in one transaction.
 
-The driver opens the transaction, tasks write under its producer id and epoch, each partition by
-exactly one of them, and the driver commits with the marker. Whatever fails, the driver takes the
+The driver opens the transaction, tasks write under its producer id and epoch, one at a time to each
+partition, and the driver commits with the marker. Whatever fails, the driver takes the
 next epoch, which rolls back and shuts out in one step, and runs the batch again.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 
 from semel.client.blocking import Connected, shared
-from semel.client.identity import Identity
 from semel.client.outcome import MustStop, TransactionFailed
-from semel.errors import ConfigError, RequestError, SemelError
+from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
-from semel.spark.query import consumed_by, origin_of_query, slot_count
-from semel.spark.rows import Place
+from semel.spark.query import consumed_by, driver_hosts, origin_of_query
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.targets import placed
-from semel.spark.volume_tasks import ENCODED, WRITTEN, Encoding, Writing
+from semel.spark.turns import Attempt, TurnRefused, Turns
+from semel.spark.volume_tasks import WRITTEN, Writing
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -37,10 +37,6 @@ Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _RETRIES_DEFAULT = 3
 
 
-class OwnershipBroken(SemelError):
-    """Spark ran the writing stage in a way that the transaction must not be committed with."""
-
-
 def exactly_once(
     transform: Transform | None = None,
     *,
@@ -50,7 +46,6 @@ def exactly_once(
     transactional_id: str | None = None,
     marker_topic: str | None = None,
     offsets_group: str | None = None,
-    parallelism: int | None = None,
     retries: int = _RETRIES_DEFAULT,
     options: Mapping[str, Any] | None = None,
 ) -> "ExactlyOnce":
@@ -59,8 +54,8 @@ def exactly_once(
     `transform(batch, batch_id)` gives what is written: a data frame with the columns of a sink,
     or several of them by topic, which appear together. Without it the batch itself is written.
     Two sinks in one `foreachBatch` need a `name` each. `options` are those of the sink, such as
-    `kafka.compression.type`; `parallelism` is how many tasks write, by default as many as can run
-    at once; `retries` is how often a batch that failed is run again.
+    `kafka.compression.type`; `retries` is how often a batch that failed is run again. Tasks have to
+    reach the driver at the host of `spark.driver.host`, which tells them when to write.
     """
     named = {
         "topic": topic,
@@ -74,7 +69,7 @@ def exactly_once(
     read = sink_options({**(options or {}), **given})
     if "batchId" in read:
         raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
-    return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), parallelism, retries)
+    return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), retries)
 
 
 class ExactlyOnce:
@@ -82,12 +77,10 @@ class ExactlyOnce:
         self,
         transform: Transform | None,
         settings: SinkSettings,
-        parallelism: int | None,
         retries: int,
     ) -> None:
         self._transform = transform
         self._settings = settings
-        self._parallelism = parallelism
         self._retries = retries
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -135,31 +128,25 @@ class ExactlyOnce:
         if topics is not None:
             settings = settings._replace(topic=None)
         place = placed(settings, topics)
-        task_count = self._task_count(frame.sparkSession, place)
         identity = connected.run(work.session.begin())
-        rows = (
-            one_frame(output, settings.topic)
-            .mapInArrow(Encoding(place, task_count).__call__, ENCODED)
-            .repartitionById(task_count, "owner")
-            .mapInArrow(self._writing(settings, work, identity), WRITTEN, barrier=True)
-            .collect()
-        )
-        written = _owned_once(rows)
-        _check_stages(frame.sparkSession, rows)
-        connected.run(work.session.add_partitions(written))
+        turns = Turns()
+        address = connected.run(turns.open(*driver_hosts(frame.sparkSession)))
+        try:
+            stage = self._stage(Writing(settings, place, work.transactional_id, identity, address))
+            rows = one_frame(output, settings.topic).mapInArrow(stage, WRITTEN).collect()
+        finally:
+            connected.run(turns.close())
+        written = _by_attempt(rows)
+        turns.check(written)
+        places = {place for counts in written.values() for place in counts}
+        connected.run(work.session.add_partitions(places))
         consumed = None
         if settings.publishes_offsets:
             consumed = consumed_by(frame.sparkSession, batch_id)
         connected.run(work.finish(consumed))
 
-    def _writing(self, settings: SinkSettings, work: BatchTransaction, identity: Identity) -> Stage:
-        return Writing(settings, work.transactional_id, identity).__call__
-
-    def _task_count(self, spark: SparkSession, place: Place) -> int:
-        """No more than can run at once, or Spark refuses the stage; no more than partitions."""
-        counts = place.partition_counts
-        partitions = counts[place.topic] if place.topic is not None else sum(counts.values())
-        return max(1, min(self._parallelism or slot_count(spark), partitions))
+    def _stage(self, writing: Writing) -> Stage:
+        return writing.__call__
 
 
 _FAILURES = (
@@ -167,7 +154,7 @@ _FAILURES = (
     Py4JError,
     TransactionFailed,
     RequestError,
-    OwnershipBroken,
+    TurnRefused,
 )
 
 
@@ -176,20 +163,8 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, AnalysisException) or f".{ConfigError.__name__}:" in str(error)
 
 
-def _owned_once(rows: Sequence[Row]) -> set[TopicPartition]:
-    owned: dict[TopicPartition, int] = {}
-    for row in rows:
-        place = TopicPartition(row["topic"], row["partition"])
-        other = owned.setdefault(place, row["taskAttemptId"])
-        if other != row["taskAttemptId"]:
-            raise OwnershipBroken(f"{place} was written by the tasks {other} and {row[3]}")
-    return set(owned)
-
-
-def _check_stages(spark: SparkSession, rows: Sequence[Row]) -> None:
-    """A stage that was submitted again has tasks that do not know of an earlier attempt."""
-    tracker = spark.sparkContext.statusTracker()
-    for stage_id in {row["stageId"] for row in rows}:
-        stage = tracker.getStageInfo(stage_id)
-        if stage is not None and stage.currentAttemptId > 0:
-            raise OwnershipBroken(f"stage {stage_id} was run again within one transaction")
+def _by_attempt(rows: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, int]]:
+    written: dict[Attempt, dict[TopicPartition, int]] = defaultdict(dict)
+    for topic, partition, count, *attempt in rows:
+        written[Attempt(*attempt)][TopicPartition(topic, partition)] = count
+    return written
