@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from semel.errors import ConfigError
 from semel.spark.turns import Address, Attempt, TaskTurns, TurnRefused, Turns
 from semel.types import SEQUENCE_COUNT, TopicPartition
 
@@ -114,11 +115,13 @@ def test_when_a_task_ends_within_its_turns_nobody_gets_any() -> None:
                 assert await own.take(FIRST, 3) == 0
                 async with asyncio.TaskGroup() as tasks:
                     waiting = tasks.create_task(refusal(other.take(FIRST, 1)))
+                    # Answers come in the order of the questions, so that the other one waits now.
                     await asyncio.sleep(0)
+                    assert await other.take(SECOND, 1) == 0
                     await own.close()
                 assert "has ended within its turns" in waiting.result()
             with pytest.raises(TurnRefused, match="has ended within its turns"):
-                await other.take(SECOND, 1)
+                await other.take(TopicPartition("t", 2), 1)
         async with task(address, 2) as later:
             with pytest.raises(TurnRefused, match="has ended within its turns"):
                 await later.take(SECOND, 1)
@@ -132,6 +135,73 @@ async def refusal(asked: Awaitable[int]) -> str:
     with pytest.raises(TurnRefused) as refused:
         await asked
     return str(refused.value)
+
+
+def test_an_attempt_that_ended_before_its_first_turn_may_be_repeated() -> None:
+    async def scenario(turns: Turns, address: Address) -> None:
+        async with task(address, 0) as own:
+            assert await own.take(FIRST, 3) == 0
+            async with task(address, 1, attempt_id=10) as early, asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(refusal(early.take(FIRST, 5)))
+                await asyncio.sleep(0)
+                await early.close()
+            assert "has ended this batch" in waiting.result()
+            async with task(address, 1, attempt_id=11) as again:
+                assert await again.take(SECOND, 2) == 0
+                own.give_back(FIRST)
+                assert await again.take(FIRST, 2) == 3
+                for place in (FIRST, SECOND):
+                    again.give_back(place)
+                await again.finish()
+            await own.finish()
+        turns.check({Attempt(0, 0): {FIRST: 3}, Attempt(1, 11): {FIRST: 2, SECOND: 2}})
+
+    with_turns(scenario)
+
+
+@pytest.mark.parametrize("left", [b"", b'{"place": ["t", 0], "seq', b"\xff\n"])
+def test_a_driver_that_dies_within_a_word_leaves_nobody_waiting(left: bytes) -> None:
+    async def run() -> None:
+        async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readline()
+            await reader.readline()
+            writer.write(left)
+            writer.close()
+
+        async with asyncio.timeout(20), await asyncio.start_server(die, HOST, 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with task(Address(HOST, port, ""), 0) as own:
+                assert "the driver has gone" in await refusal(own.take(FIRST, 1))
+                with pytest.raises(TurnRefused):
+                    await own.finish()
+
+    asyncio.run(run())
+
+
+def test_moves_that_are_against_the_rules_end_the_turns_of_all() -> None:
+    async def give_what_is_not_its_own(turns: TaskTurns) -> None:
+        turns.give_back(SECOND)
+
+    async def finish_too_early(turns: TaskTurns) -> None:
+        await turns.finish()
+
+    for move in (give_what_is_not_its_own, finish_too_early):
+
+        async def scenario(turns: Turns, address: Address) -> None:
+            async with task(address, 0) as own, task(address, 1) as other:
+                assert await own.take(FIRST, 3) == 0
+                with suppress(TurnRefused):
+                    await move(own)  # noqa: B023 - it is run within the loop.
+                assert "has ended within its turns" in await refusal(other.take(FIRST, 1))
+            with pytest.raises(TurnRefused):
+                turns.check({Attempt(0, 0): {FIRST: 3}})
+
+        with_turns(scenario)
+
+
+def test_where_a_driver_cannot_listen_the_setting_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1, where spark\.driver\.bindAddress"):
+        asyncio.run(Turns().open(HOST, "192.0.2.1"))
 
 
 def test_strangers_get_nothing_and_change_nothing() -> None:

@@ -10,16 +10,14 @@ from semel.client.outcome import judging_coordinator, judging_writes
 from semel.client.writer import BatchWriter
 from semel.types import Buffer, TopicPartition
 
-_NO_TIMEOUT_MS = 0
-"""Whoever begins the transaction has said how long it may take."""
-
 
 class Participant:
     def __init__(self, cluster: Cluster, transactional_id: str, identity: Identity) -> None:
         self._cluster = cluster
         self._id = transactional_id
         self._identity = identity
-        self._coordination = Coordination(cluster, transactional_id, _NO_TIMEOUT_MS)
+        # How long the transaction may take has been said by whoever began it.
+        self._coordination = Coordination(cluster, transactional_id, transaction_timeout_ms=0)
         self._partitions: set[TopicPartition] = set()
 
     async def write(

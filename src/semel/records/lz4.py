@@ -26,8 +26,8 @@ _IS_PLAIN = 0x8000_0000
 def pack(plain: Buffer) -> bytes:
     view = memoryview(plain).cast("B")
     block_count = -(-len(view) // _BLOCK_SIZE_MAX)
-    sizes = len(_HEADER), len(view), block_count * _SIZE.size, len(_END), _GROWTH_MAX
-    room = bytearray(sum(sizes))
+    frame_size_max = len(_HEADER) + len(view) + block_count * _SIZE.size + len(_END)
+    room = bytearray(frame_size_max + _GROWTH_MAX)
     out = memoryview(room)
     out[: len(_HEADER)] = _HEADER
     position = len(_HEADER)
@@ -50,7 +50,7 @@ def unpack_into(packed: Buffer, room: memoryview) -> int | None:
     """How many plain bytes are at the beginning of `room` now; None if they do not fit."""
     view = memoryview(packed).cast("B")
     if view[: len(_HEADER)] != _HEADER:
-        return cramjam.lz4.decompress_into(packed, room)
+        return _unpack_any(packed, room)
     position = len(_HEADER)
     filled = 0
     while True:
@@ -59,10 +59,10 @@ def unpack_into(packed: Buffer, room: memoryview) -> int | None:
         (size,) = _SIZE.unpack_from(view, position)
         position += _SIZE.size
         if size == 0:
-            return filled
+            break
         is_plain = bool(size & _IS_PLAIN)
         size &= ~_IS_PLAIN
-        if size > len(view) - position:
+        if size > min(len(view) - position, _BLOCK_SIZE_MAX):
             raise CorruptMessage(f"lz4 block at byte {position}: {size} bytes do not fit")
         block = view[position : position + size]
         unpacked = _copy(block, room[filled:]) if is_plain else _unpack(block, room[filled:])
@@ -70,14 +70,29 @@ def unpack_into(packed: Buffer, room: memoryview) -> int | None:
             return None
         filled += unpacked
         position += size
+    if position < len(view):
+        # Another frame behind this one, which nobody is known to write.
+        return _unpack_any(packed, room)
+    return filled
+
+
+def _unpack_any(packed: Buffer, room: memoryview) -> int:
+    size: int = cramjam.lz4.decompress_into(packed, room)
+    return size
 
 
 def _unpack(block: memoryview, room: memoryview) -> int | None:
     if len(room) >= _BLOCK_SIZE_MAX:
-        return cramjam.lz4.decompress_block_into(block, room[:_BLOCK_SIZE_MAX])
+        return _unpack_block(block, room[:_BLOCK_SIZE_MAX])
     # Were it unpacked in place, too little room could not be told from damage.
     plain = memoryview(bytearray(_BLOCK_SIZE_MAX))
-    return _copy(plain[: cramjam.lz4.decompress_block_into(block, plain)], room)
+    return _copy(plain[: _unpack_block(block, plain)], room)
+
+
+def _unpack_block(block: memoryview, room: memoryview) -> int:
+    # Without a length the library takes the first bytes for one, if they could be.
+    size: int = cramjam.lz4.decompress_block_into(block, room, output_len=_BLOCK_SIZE_MAX)
+    return size
 
 
 def _copy(plain: memoryview, room: memoryview) -> int | None:

@@ -20,8 +20,6 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A row may be a batch of half a megabyte: a worker gets on with some while others are packed.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "8m",
 }
 _LOCAL_DEFAULTS = {
     # A local session has no business on the network.

@@ -53,4 +53,6 @@ def driver_hosts(spark: SparkSession) -> tuple[str, str]:
     conf = spark.sparkContext.getConf()
     host = conf.get("spark.driver.host")
     assert host is not None, "Spark sets it when it starts"
-    return host, conf.get("spark.driver.bindAddress") or host
+    bind_host = conf.get("spark.driver.bindAddress") or host
+    # Spark writes addresses of version 6 in brackets.
+    return host.strip("[]"), bind_host.strip("[]")

@@ -88,6 +88,8 @@ def _named_columns(schema: StructType) -> tuple[str, ...]:
         raise ConfigError("schema() names no column: leave it out to read all of them")
     for field in schema.fields:
         kind = _TYPES.get(field.name)
+        if not field.nullable:
+            raise ConfigError(f"schema() has {field.name} not null: any column of a topic may be")
         if kind is None or field.dataType.simpleString() != kind.simpleString():
             known = ", ".join(f"{name} {each.simpleString()}" for name, each in _TYPES.items())
             raise ConfigError(

@@ -87,8 +87,8 @@ class ExactlyOnce:
         spark = frame.sparkSession
         if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
             raise ConfigError(
-                "spark.speculation is on: a second copy of a task would write within the same "
-                "transaction; switch it off, or use writeStream.format('semel')"
+                "spark.speculation is on: of two copies of a task only one may write, and the "
+                "other would fail the job; switch it off, or use writeStream.format('semel')"
             )
         origin = origin_of_query(spark)
         batch = origin.marker(batch_id)
@@ -128,10 +128,10 @@ class ExactlyOnce:
         if topics is not None:
             settings = settings._replace(topic=None)
         place = placed(settings, topics)
-        identity = connected.run(work.session.begin())
         turns = Turns()
         address = connected.run(turns.open(*driver_hosts(frame.sparkSession)))
         try:
+            identity = connected.run(work.session.begin())
             stage = self._stage(Writing(settings, place, work.transactional_id, identity, address))
             rows = one_frame(output, settings.topic).mapInArrow(stage, WRITTEN).collect()
         finally:

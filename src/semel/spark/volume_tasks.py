@@ -95,7 +95,7 @@ class _Task:
             connected.run(self._turns.finish())
         finally:
             connected.run(self._turns.close())
-            listening.result()
+            listening.give_up()
         return self._counts
 
     def _write_ahead(self, connected: Connected, first: _Group, others: Iterator[_Group]) -> None:
