@@ -36,7 +36,7 @@ test: $(READY)  ## All tests that need nothing but PyPI
 test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled modules
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q --ignore=tests/mutants --ignore=tests/spark
 
-chaos: $(READY)  ## Kill every process of a pipeline at every step; takes a quarter of an hour
+chaos: $(READY)  ## Kill every process of a pipeline at every step; takes over half an hour
 	$(BIN)/python -m pytest -q -m "" -o timeout=1800 tests/spark/test_kills.py
 
 peers: $(READY)  ## Clients from Maven, Go and Debian on Semel, and ours on Apache Kafka

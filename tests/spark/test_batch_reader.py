@@ -111,3 +111,13 @@ def test_another_schema_is_refused(
         schema.add(name, kind)
     with pytest.raises(ConfigError, match=reason):
         source.reader(schema)
+
+
+def test_a_column_that_may_be_null_is_not_promised_to_be_otherwise(
+    semel_broker: Broker, topic: str
+) -> None:
+    source = SemelSource(
+        {"kafka.bootstrap.servers": semel_broker.bootstrap_servers, "subscribe": topic}
+    )
+    with pytest.raises(ConfigError, match="schema\\(\\) has value not null"):
+        source.reader(StructType().add("value", "binary", nullable=False))

@@ -118,16 +118,7 @@ def _unsnappy(packed: Buffer, room: memoryview) -> int | None:
 def _unsnappy_block(block: memoryview, room: memoryview) -> int | None:
     if cramjam.snappy.decompress_raw_len(block) > len(room):
         return None
-    plain = memoryview(cramjam.snappy.decompress_raw(block))
-    room[: len(plain)] = plain
-    return len(plain)
-
-
-def _copy(plain: Buffer, room: memoryview) -> int | None:
-    if len(plain) > len(room):
-        return None
-    room[: len(plain)] = memoryview(plain).cast("B")
-    return len(plain)
+    return lz4.copy_into(memoryview(cramjam.snappy.decompress_raw(block)), room)
 
 
 def _unknown(compression: int) -> UnsupportedCompressionType:
@@ -142,7 +133,7 @@ _COMPRESSORS: dict[int, Callable[[Buffer], bytes]] = {
 }
 
 _DECOMPRESSORS: dict[int, Callable[[Buffer, memoryview], int | None]] = {
-    Compression.NONE: _copy,
+    Compression.NONE: lambda plain, room: lz4.copy_into(memoryview(plain).cast("B"), room),
     Compression.GZIP: cramjam.gzip.decompress_into,
     Compression.SNAPPY: _unsnappy,
     Compression.LZ4: lz4.unpack_into,

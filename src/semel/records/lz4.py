@@ -1,7 +1,7 @@
 """LZ4 frames as Kafka's clients write them, around blocks that a library packs and unpacks.
 
-The library has frames too, but adds checksums to them which the batch has no need of, and takes
-twice as long. It still reads the frames that are unlike these.
+The library has frames too, but adds checksums to them which the batch has no need of. It still
+reads the frames that are unlike these.
 """
 
 import struct
@@ -65,7 +65,7 @@ def unpack_into(packed: Buffer, room: memoryview) -> int | None:
         if size > min(len(view) - position, _BLOCK_SIZE_MAX):
             raise CorruptMessage(f"lz4 block at byte {position}: {size} bytes do not fit")
         block = view[position : position + size]
-        unpacked = _copy(block, room[filled:]) if is_plain else _unpack(block, room[filled:])
+        unpacked = copy_into(block, room[filled:]) if is_plain else _unpack(block, room[filled:])
         if unpacked is None:
             return None
         filled += unpacked
@@ -86,7 +86,7 @@ def _unpack(block: memoryview, room: memoryview) -> int | None:
         return _unpack_block(block, room[:_BLOCK_SIZE_MAX])
     # Were it unpacked in place, too little room could not be told from damage.
     plain = memoryview(bytearray(_BLOCK_SIZE_MAX))
-    return _copy(plain[: _unpack_block(block, plain)], room)
+    return copy_into(plain[: _unpack_block(block, plain)], room)
 
 
 def _unpack_block(block: memoryview, room: memoryview) -> int:
@@ -95,7 +95,8 @@ def _unpack_block(block: memoryview, room: memoryview) -> int:
     return size
 
 
-def _copy(plain: memoryview, room: memoryview) -> int | None:
+def copy_into(plain: memoryview, room: memoryview) -> int | None:
+    """As unpacking does, of what is plain already."""
     if len(plain) > len(room):
         return None
     room[: len(plain)] = plain
