@@ -1,239 +1,235 @@
-"""Turns of tasks, without Spark: one writer at a time in each partition, sequences without gaps."""
+"""The rules of turns, under any order of moves, starts and deaths of tasks."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections import defaultdict
+from collections.abc import Sequence
+from enum import Enum, auto
 
 import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
-from semel.errors import ConfigError
-from semel.spark.turns import Address, Attempt, TaskTurns, TurnRefused, Turns
+from semel.spark.turns import (
+    Answers,
+    Asker,
+    Attempt,
+    Finish,
+    Finished,
+    GiveBack,
+    Granted,
+    IllegalMove,
+    Refused,
+    Take,
+    TurnRefused,
+    Turns,
+)
 from semel.types import SEQUENCE_COUNT, TopicPartition
 
-HOST = "127.0.0.1"
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
+PLANS = [[(FIRST, 3), (SECOND, 1)], [(SECOND, 2), (FIRST, 1), (FIRST, 2)], [(FIRST, 5)]]
+"""What each task has to write, in its order."""
 
 
-def with_turns(scenario: Callable[[Turns, Address], Awaitable[None]]) -> None:
-    async def run() -> None:
-        turns = Turns()
-        address = await turns.open(HOST, HOST)
-        try:
-            async with asyncio.timeout(20):
-                await scenario(turns, address)
-        finally:
-            await turns.close()
-
-    asyncio.run(run())
+class Deed(Enum):
+    START = auto()
+    GO_ON = auto()
+    DIE = auto()
+    LOSE_RESULT = auto()
 
 
-@asynccontextmanager
-async def task(
-    address: Address, number: int, attempt_id: int | None = None
-) -> AsyncIterator[TaskTurns]:
-    turns = TaskTurns(address, Attempt(number, number if attempt_id is None else attempt_id))
-    await turns.connect()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(turns.listen())
-        try:
-            yield turns
-        finally:
-            await turns.close()
+Schedule = Sequence[tuple[Deed, int]]
+
+schedules = st.lists(
+    st.tuples(st.sampled_from([Deed.GO_ON] * 6 + [*Deed]), st.integers(0, 3)),
+    min_size=10,
+    max_size=60,
+)
 
 
-def test_sequences_follow_each_other_and_nobody_writes_beside_another() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        writing: set[TopicPartition] = set()
-        ends = {FIRST: 0, SECOND: 0}
-        written: dict[Attempt, dict[TopicPartition, int]] = {}
+class Running:
+    """An attempt of a task, which takes one small step at a time."""
 
-        async def work(number: int) -> None:
-            counts = written[Attempt(number, number)] = {FIRST: 0, SECOND: 0}
-            async with task(address, number) as own:
-                for count in range(1, 30):
-                    place = (FIRST, SECOND)[(number + count) % 2]
-                    assert await own.take(place, count) == ends[place]
-                    assert place not in writing
-                    writing.add(place)
-                    ends[place] += count
-                    counts[place] += count
-                    await asyncio.sleep(0)
-                    writing.discard(place)
-                    own.give_back(place)
-                await own.finish()
+    def __init__(self, asker: Asker) -> None:
+        self.asker = asker
+        self.left = list(PLANS[asker.attempt.task_number])
+        self.sequence: int | None = None
+        self.has_written = False
+        self.is_waiting = False
+        self.is_over = False
 
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(4):
-                tasks.create_task(work(number))
-        turns.check(written)
-        with pytest.raises(TurnRefused, match="task 1 has written what its result does not say"):
-            turns.check({**written, Attempt(1, 1): {FIRST: 1}})
-        with pytest.raises(TurnRefused, match="task 3 has written"):
-            turns.check({each: counts for each, counts in written.items() if each != (3, 3)})
-        with pytest.raises(TurnRefused, match="it had no turn"):
-            turns.check({**written, Attempt(9, 9): {FIRST: 1}})
 
-    with_turns(scenario)
+class Cluster:
+    """Spark, its tasks and the log they write to. It decides by itself what is right."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.attempts: list[Running] = []
+        self.results: dict[Attempt, dict[TopicPartition, int]] = {}
+        self.log: dict[TopicPartition, list[Attempt]] = defaultdict(list)
+        """Who has written each record."""
+        self.is_doomed = False
+        """Whether somebody has died and left records, or a turn that may become records."""
+
+    def run(self, schedule: Schedule) -> None:
+        for number in range(len(PLANS)):
+            self.start(number)
+        for deed, number in schedule:
+            if deed is Deed.START:
+                self.start(number % len(PLANS))
+            else:
+                self.do(deed, self.attempts[number % len(self.attempts)])
+        while any(self.go_on(each) for each in self.attempts):
+            pass
+
+    def start(self, task_number: int) -> None:
+        attempt = Attempt(task_number, attempt_id=len(self.attempts))
+        self.attempts.append(Running(self.turns.join(attempt)))
+
+    def do(self, deed: Deed, running: Running) -> None:
+        if deed is Deed.GO_ON:
+            self.go_on(running)
+        elif deed is Deed.LOSE_RESULT:
+            self.results.pop(running.asker.attempt, None)
+        elif not running.is_over:
+            running.is_over = True
+            mine = running.asker.attempt
+            if running.sequence is not None or any(mine in each for each in self.log.values()):
+                self.is_doomed = True
+            self.hear(self.turns.leave(running.asker))
+
+    def go_on(self, running: Running) -> bool:
+        """Whether it could do something."""
+        if running.is_over or running.is_waiting:
+            return False
+        asker = running.asker
+        if not running.left:
+            self.hear(self.turns.step(asker, Finish()))
+            return True
+        place, count = running.left[0]
+        if running.sequence is None:
+            running.is_waiting = True
+            self.hear(self.turns.step(asker, Take(place, count)))
+        elif not running.has_written:
+            assert running.sequence == len(self.log[place]), "the broker would refuse it"
+            self.log[place] += [asker.attempt] * count
+            running.has_written = True
+        else:
+            running.left.pop(0)
+            running.sequence, running.has_written = None, False
+            self.hear(self.turns.step(asker, GiveBack(place)))
+        return True
+
+    def hear(self, answers: Answers) -> None:
+        for asker, answer in answers:
+            [running] = [each for each in self.attempts if each.asker is asker]
+            assert not running.is_over, "nobody is there to hear that"
+            running.is_waiting = False
+            match answer:
+                case Granted(place, sequence):
+                    assert not self.is_doomed, "what comes now cannot be committed"
+                    assert place == running.left[0][0]
+                    running.sequence = sequence
+                case Finished():
+                    running.is_over = True
+                    mine = {
+                        place: records.count(asker.attempt)
+                        for place, records in self.log.items()
+                        if asker.attempt in records
+                    }
+                    self.results[asker.attempt] = mine
+                    assert self.turns.leave(asker) == []
+                case Refused():
+                    running.is_over = True
+                    self.hear(self.turns.leave(asker))
+
+
+def is_exact(cluster: Cluster) -> bool:
+    """Whether each task that Spark has a result of wrote all it had to, and nobody else did."""
+    expected: dict[TopicPartition, list[Attempt]] = defaultdict(list)
+    for attempt in cluster.results:
+        for place, count in PLANS[attempt.task_number]:
+            expected[place] += [attempt] * count
+    return {place: sorted(records) for place, records in cluster.log.items()} == {
+        place: sorted(records) for place, records in expected.items()
+    }
+
+
+@settings(max_examples=500)
+@given(schedules)
+def test_what_may_be_committed_is_what_spark_collected_whatever_happens(schedule: Schedule) -> None:
+    cluster = Cluster()
+    cluster.run(schedule)
+    try:
+        cluster.turns.check(cluster.results)
+    except TurnRefused:
+        event("refused")
+        assert cluster.is_doomed or not is_exact(cluster), "it could have been committed"
+    else:
+        event(f"committed, {len(cluster.results)} tasks")
+        assert is_exact(cluster)
+        assert len({each.task_number for each in cluster.results}) == len(cluster.results)
+
+
+@settings(max_examples=500)
+@given(schedules)
+def test_nobody_waits_for_ever(schedule: Schedule) -> None:
+    cluster = Cluster()
+    cluster.run(schedule)
+    assert all(each.is_over for each in cluster.attempts)
 
 
 def test_sequences_begin_again_behind_the_last() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        async with task(address, 0) as own:
-            assert await own.take(FIRST, SEQUENCE_COUNT - 2) == 0
-            own.give_back(FIRST)
-            assert await own.take(FIRST, 5) == SEQUENCE_COUNT - 2
-            own.give_back(FIRST)
-            assert await own.take(FIRST, 1) == 3
-
-    with_turns(scenario)
+    turns = Turns()
+    asker = turns.join(Attempt(0, 0))
+    for count, sequence in ((SEQUENCE_COUNT - 2, 0), (5, SEQUENCE_COUNT - 2), (1, 3)):
+        assert turns.step(asker, Take(FIRST, count)) == [(asker, Granted(FIRST, sequence))]
+        turns.step(asker, GiveBack(FIRST))
 
 
-def test_another_attempt_of_a_task_gets_no_turn_and_does_no_harm() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        async with task(address, 7, attempt_id=1) as own:
-            assert await own.take(FIRST, 3) == 0
-            async with task(address, 7, attempt_id=2) as again:
-                with pytest.raises(TurnRefused, match="task 7 was started again"):
-                    await again.take(SECOND, 1)
-            own.give_back(FIRST)
-            assert await own.take(FIRST, 1) == 3
-            own.give_back(FIRST)
-            await own.finish()
-        turns.check({Attempt(7, 1): {FIRST: 4}})
-        async with task(address, 7, attempt_id=3) as late:
-            with pytest.raises(TurnRefused, match="task 7 was started again"):
-                await late.take(SECOND, 1)
-        turns.check({Attempt(7, 1): {FIRST: 4}})
-
-    with_turns(scenario)
+def test_another_attempt_is_refused_once_the_first_has_written() -> None:
+    turns = Turns()
+    own, again = turns.join(Attempt(7, 1)), turns.join(Attempt(7, 2))
+    turns.step(own, Take(FIRST, 3))
+    [(asker, answer)] = turns.step(again, Take(SECOND, 1))
+    assert asker is again
+    assert isinstance(answer, Refused)
+    assert "task 7 was started again" in answer.reason
+    turns.leave(again)
+    turns.step(own, GiveBack(FIRST))
+    turns.step(own, Finish())
+    turns.check({own.attempt: {FIRST: 3}})
 
 
-def test_when_a_task_ends_within_its_turns_nobody_gets_any() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        async with task(address, 1) as other:
-            async with task(address, 0) as own:
-                assert await own.take(FIRST, 3) == 0
-                async with asyncio.TaskGroup() as tasks:
-                    waiting = tasks.create_task(refusal(other.take(FIRST, 1)))
-                    # Answers come in the order of the questions, so that the other one waits now.
-                    await asyncio.sleep(0)
-                    assert await other.take(SECOND, 1) == 0
-                    await own.close()
-                assert "has ended within its turns" in waiting.result()
-            with pytest.raises(TurnRefused, match="has ended within its turns"):
-                await other.take(TopicPartition("t", 2), 1)
-        async with task(address, 2) as later:
-            with pytest.raises(TurnRefused, match="has ended within its turns"):
-                await later.take(SECOND, 1)
-        with pytest.raises(TurnRefused):
-            turns.check({Attempt(0, 0): {FIRST: 3}})
-
-    with_turns(scenario)
+def test_a_result_that_is_not_what_was_written_is_refused() -> None:
+    turns = Turns()
+    own, unfinished = turns.join(Attempt(0, 0)), turns.join(Attempt(1, 1))
+    turns.step(own, Take(FIRST, 3))
+    turns.step(own, GiveBack(FIRST))
+    turns.step(own, Finish())
+    with pytest.raises(TurnRefused, match="task 0 has written what its result does not say"):
+        turns.check({own.attempt: {FIRST: 2}})
+    with pytest.raises(TurnRefused, match="task 0 has written what its result does not say"):
+        turns.check({})
+    with pytest.raises(TurnRefused, match="it had no turn"):
+        turns.check({own.attempt: {FIRST: 3}, Attempt(9, 9): {FIRST: 1}})
+    turns.step(unfinished, Take(SECOND, 1))
+    with pytest.raises(TurnRefused, match="task 1 has written what its result does not say"):
+        turns.check({own.attempt: {FIRST: 3}, unfinished.attempt: {SECOND: 1}})
 
 
-async def refusal(asked: Awaitable[int]) -> str:
-    with pytest.raises(TurnRefused) as refused:
-        await asked
-    return str(refused.value)
-
-
-def test_an_attempt_that_ended_before_its_first_turn_may_be_repeated() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        async with task(address, 0) as own:
-            assert await own.take(FIRST, 3) == 0
-            async with task(address, 1, attempt_id=10) as early, asyncio.TaskGroup() as tasks:
-                waiting = tasks.create_task(refusal(early.take(FIRST, 5)))
-                await asyncio.sleep(0)
-                await early.close()
-            assert "has ended this batch" in waiting.result()
-            async with task(address, 1, attempt_id=11) as again:
-                assert await again.take(SECOND, 2) == 0
-                own.give_back(FIRST)
-                assert await again.take(FIRST, 2) == 3
-                for place in (FIRST, SECOND):
-                    again.give_back(place)
-                await again.finish()
-            await own.finish()
-        turns.check({Attempt(0, 0): {FIRST: 3}, Attempt(1, 11): {FIRST: 2, SECOND: 2}})
-
-    with_turns(scenario)
-
-
-@pytest.mark.parametrize("left", [b"", b'{"place": ["t", 0], "seq', b"\xff\n"])
-def test_a_driver_that_dies_within_a_word_leaves_nobody_waiting(left: bytes) -> None:
-    async def run() -> None:
-        async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readline()
-            await reader.readline()
-            writer.write(left)
-            writer.close()
-
-        async with asyncio.timeout(20), await asyncio.start_server(die, HOST, 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            async with task(Address(HOST, port, ""), 0) as own:
-                assert "the driver has gone" in await refusal(own.take(FIRST, 1))
-                with pytest.raises(TurnRefused):
-                    await own.finish()
-
-    asyncio.run(run())
-
-
-def test_moves_that_are_against_the_rules_end_the_turns_of_all() -> None:
-    async def give_what_is_not_its_own(turns: TaskTurns) -> None:
-        turns.give_back(SECOND)
-
-    async def finish_too_early(turns: TaskTurns) -> None:
-        await turns.finish()
-
-    for move in (give_what_is_not_its_own, finish_too_early):
-
-        async def scenario(turns: Turns, address: Address) -> None:
-            async with task(address, 0) as own, task(address, 1) as other:
-                assert await own.take(FIRST, 3) == 0
-                with suppress(TurnRefused):
-                    await move(own)  # noqa: B023 - it is run within the loop.
-                assert "has ended within its turns" in await refusal(other.take(FIRST, 1))
-            with pytest.raises(TurnRefused):
-                turns.check({Attempt(0, 0): {FIRST: 3}})
-
-        with_turns(scenario)
-
-
-def test_where_a_driver_cannot_listen_the_setting_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"192\.0\.2\.1, where spark\.driver\.bindAddress"):
-        asyncio.run(Turns().open(HOST, "192.0.2.1"))
-
-
-def test_strangers_get_nothing_and_change_nothing() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        async with task(address, 0) as own:
-            assert await own.take(FIRST, 3) == 0
-            async with task(address._replace(secret="guessed"), 1) as stranger:
-                with pytest.raises(TurnRefused, match="the driver has gone, or has ended"):
-                    await stranger.take(SECOND, 1)
-            for junk in (b"\n", b"[]\n", b"\xff\xfe", b"{}\n", b"x" * 100_000 + b"\n"):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-                writer.write(junk)
-                writer.write_eof()
-                assert await reader.read() == b""
-                writer.close()
-            own.give_back(FIRST)
-            assert await own.take(FIRST, 1) == 3
-            own.give_back(FIRST)
-            await own.finish()
-        turns.check({Attempt(0, 0): {FIRST: 4}})
-
-    with_turns(scenario)
-
-
-def test_a_driver_that_has_ended_the_batch_or_is_not_there_is_named() -> None:
-    async def scenario(turns: Turns, address: Address) -> None:
-        async with task(address, 0) as own:
-            assert await own.take(FIRST, 3) == 0
-            await turns.close()
-            with pytest.raises(TurnRefused, match="has ended this batch"):
-                await own.take(SECOND, 1)
-        with pytest.raises(TurnRefused, match=r"cannot be reached at 127\.0\.0\.1:\d+"):
-            await TaskTurns(address, Attempt(1, 1)).connect()
-
-    with_turns(scenario)
+def test_an_illegal_move_changes_nothing() -> None:
+    turns = Turns()
+    own, other = turns.join(Attempt(0, 0)), turns.join(Attempt(1, 1))
+    turns.step(own, Take(FIRST, 3))
+    turns.step(other, Take(FIRST, 1))
+    for move in (Take(SECOND, 0), Take(SECOND, -1), Take(FIRST, 1), GiveBack(SECOND), Finish()):
+        with pytest.raises(IllegalMove):
+            turns.step(own, move)
+    with pytest.raises(IllegalMove):
+        turns.step(other, GiveBack(FIRST))
+    assert turns.step(own, GiveBack(FIRST)) == [(other, Granted(FIRST, 3))]
+    assert turns.step(own, Finish()) == [(own, Finished())]
+    with pytest.raises(IllegalMove):
+        turns.step(own, Take(FIRST, 1))
+    turns.step(other, GiveBack(FIRST))
+    turns.step(other, Finish())
+    turns.check({own.attempt: {FIRST: 3}, other.attempt: {FIRST: 1}})

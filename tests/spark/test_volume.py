@@ -1,5 +1,6 @@
 """`exactly_once` in foreachBatch: tasks write, and a batch that fails is run again as a whole."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,25 @@ def test_there_may_be_more_tasks_than_can_run_at_once_and_tasks_without_rows(
         queries.forget_commits(tmp_path, 1)
     first, third = VALUES[:200], VALUES[400:]
     assert values(spark, name) == [value for value in first + third if int(value) % 5 == 0]
+
+
+def test_turns_are_asked_for_at_the_first_free_port_from_the_one_that_was_given(
+    spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ports: list[int] = []
+
+    def noted(sink: ExactlyOnce, writing: Writing) -> Any:
+        ports.append(writing.turns.port)
+        return writing.__call__
+
+    monkeypatch.setattr(ExactlyOnce, "_stage", noted)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sink = semel.spark.exactly_once(topic=name, driver_port=port)
+        queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    assert values(spark, name) == VALUES
+    assert len(ports) == 1
+    assert ports[0] in range(port + 1, port + 17)
 
 
 def test_a_task_that_fails_after_writing_has_the_batch_run_again(

@@ -144,4 +144,5 @@ class HaltingExactlyOnce(ExactlyOnce):
 
 def halting_exactly_once(**options: str) -> HaltingExactlyOnce:
     read = sink_options(options)
-    return HaltingExactlyOnce(None, sink_settings(read, is_for_volume=True), 3)
+    settings = sink_settings(read, is_for_volume=True)
+    return HaltingExactlyOnce(None, settings, retries=3, driver_port=0)

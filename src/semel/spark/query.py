@@ -1,7 +1,8 @@
 """What the driver knows of a running query: whose batch it is, what it reads, where it runs."""
 
 import logging
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
@@ -12,6 +13,8 @@ from semel.spark.task import QUERY_ID, RUN_ID, Origin, origin_from
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
+
+_PORT_RETRIES_DEFAULT = "16"
 
 
 def origin_of_query(spark: SparkSession) -> Origin:
@@ -48,11 +51,23 @@ def _execution(spark: SparkSession, query_id: str | None) -> Any:
     raise LookupError("the query is not one of the default session")
 
 
-def driver_hosts(spark: SparkSession) -> tuple[str, str]:
-    """The name by which executors know this machine, and the address that servers listen at."""
+class DriverEnd(NamedTuple):
+    """Where executors reach the driver."""
+
+    host: str
+    """The name by which they know its machine."""
+    bind_host: str
+    ports: Sequence[int]
+    """In the order in which they are tried."""
+
+
+def driver_end(spark: SparkSession, first_port: int) -> DriverEnd:
+    """Any free port for 0, else as many as Spark tries for its own."""
     conf = spark.sparkContext.getConf()
     host = conf.get("spark.driver.host")
     assert host is not None, "Spark sets it when it starts"
     bind_host = conf.get("spark.driver.bindAddress") or host
+    retries = int(conf.get("spark.port.maxRetries", _PORT_RETRIES_DEFAULT))
+    ports = range(first_port, first_port + retries + 1) if first_port else (0,)
     # Spark writes addresses of version 6 in brackets.
-    return host.strip("[]"), bind_host.strip("[]")
+    return DriverEnd(host.strip("[]"), bind_host.strip("[]"), ports)

@@ -21,10 +21,11 @@ from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
-from semel.spark.query import consumed_by, driver_hosts, origin_of_query
+from semel.spark.query import consumed_by, driver_end, origin_of_query
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.targets import placed
-from semel.spark.turns import Attempt, TurnRefused, Turns
+from semel.spark.turn_service import TurnService
+from semel.spark.turns import Attempt, TurnRefused
 from semel.spark.volume_tasks import WRITTEN, Writing
 from semel.types import TopicPartition
 
@@ -47,6 +48,7 @@ def exactly_once(
     marker_topic: str | None = None,
     offsets_group: str | None = None,
     retries: int = _RETRIES_DEFAULT,
+    driver_port: int = 0,
     options: Mapping[str, Any] | None = None,
 ) -> "ExactlyOnce":
     """A function for `foreachBatch` that writes each micro-batch exactly once.
@@ -55,7 +57,8 @@ def exactly_once(
     or several of them by topic, which appear together. Without it the batch itself is written.
     Two sinks in one `foreachBatch` need a `name` each. `options` are those of the sink, such as
     `kafka.compression.type`; `retries` is how often a batch that failed is run again. Tasks have to
-    reach the driver at the host of `spark.driver.host`, which tells them when to write.
+    reach the driver at `spark.driver.host`, which tells them when to write, at any free port, or at
+    the first free one from `driver_port` on where a firewall has to know it.
     """
     named = {
         "topic": topic,
@@ -69,7 +72,7 @@ def exactly_once(
     read = sink_options({**(options or {}), **given})
     if "batchId" in read:
         raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
-    return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), retries)
+    return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), retries, driver_port)
 
 
 class ExactlyOnce:
@@ -78,10 +81,12 @@ class ExactlyOnce:
         transform: Transform | None,
         settings: SinkSettings,
         retries: int,
+        driver_port: int,
     ) -> None:
         self._transform = transform
         self._settings = settings
         self._retries = retries
+        self._driver_port = driver_port
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         spark = frame.sparkSession
@@ -128,8 +133,8 @@ class ExactlyOnce:
         if topics is not None:
             settings = settings._replace(topic=None)
         place = placed(settings, topics)
-        turns = Turns()
-        address = connected.run(turns.open(*driver_hosts(frame.sparkSession)))
+        turns = TurnService()
+        address = connected.run(turns.open(driver_end(frame.sparkSession, self._driver_port)))
         try:
             identity = connected.run(work.session.begin())
             stage = self._stage(Writing(settings, place, work.transactional_id, identity, address))

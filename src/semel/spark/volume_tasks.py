@@ -19,7 +19,9 @@ from semel.client.participant import Participant
 from semel.client.together import together
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
-from semel.spark.turns import Address, Attempt, Counts, TaskTurns
+from semel.spark.turn_client import TaskTurns
+from semel.spark.turn_service import Address
+from semel.spark.turns import Attempt, Counts
 from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemClock

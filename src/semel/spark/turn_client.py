@@ -1,0 +1,110 @@
+"""A task's end of turns: what it asks the driver before it writes."""
+
+import asyncio
+from contextlib import suppress
+
+import msgspec
+
+from semel.spark.turn_service import Address, Hello, keep_alive
+from semel.spark.turns import (
+    Answer,
+    Attempt,
+    Finish,
+    Finished,
+    GiveBack,
+    Granted,
+    Refused,
+    Take,
+    TurnRefused,
+)
+from semel.types import TopicPartition
+
+_CONNECT_TIMEOUT_S = 10
+
+_encode = msgspec.json.encode
+_decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+class TaskTurns:
+    """`listen` has to run from `connect` to `close`."""
+
+    def __init__(self, address: Address, attempt: Attempt) -> None:
+        self._address = address
+        self._attempt = attempt
+        self._granted: dict[TopicPartition, asyncio.Future[int]] = {}
+        self._finished: asyncio.Future[None] | None = None
+        self._failure: TurnRefused | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self) -> None:
+        host, port, secret = self._address
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                self._reader, self._writer = await asyncio.open_connection(host, port)
+        except OSError as error:
+            raise TurnRefused(
+                f"the driver cannot be reached at {host}:{port}: {error or 'no answer'}; tasks of "
+                f"exactly_once ask it for their turns, at spark.driver.host and a free port"
+            ) from error
+        keep_alive(self._writer)
+        self._say(Hello(secret, self._attempt))
+
+    async def close(self) -> None:
+        assert self._writer is not None, "it is connected"
+        self._writer.close()
+
+    async def take(self, place: TopicPartition, record_count: int) -> int:
+        """The first sequence of so many records, once nobody else writes there."""
+        self._check()
+        granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._granted[place] = granted
+        self._say(Take(place, record_count))
+        return await granted
+
+    def give_back(self, place: TopicPartition) -> None:
+        self._say(GiveBack(place))
+
+    async def finish(self) -> None:
+        """All that was taken is written; the driver knows when this returns."""
+        self._check()
+        self._finished = asyncio.get_running_loop().create_future()
+        self._say(Finish())
+        await self._finished
+
+    async def listen(self) -> None:
+        """Hand out the answers; what is asked for without one fails when this ends."""
+        assert self._reader is not None, "it is connected"
+        reason = "the driver has gone, or has ended this batch"
+        try:
+            # Half a line is what a driver leaves that dies.
+            with suppress(OSError, ValueError, msgspec.MsgspecError):
+                while line := await self._reader.readline():
+                    answer = _decode_answer(line)
+                    if isinstance(answer, Refused):
+                        reason = answer.reason
+                        break
+                    self._hand_out(answer)
+        finally:
+            self._failure = TurnRefused(reason)
+            for future in (*self._granted.values(), self._finished):
+                if future is not None and not future.done():
+                    future.set_exception(self._failure)
+
+    def _hand_out(self, answer: Granted | Finished) -> None:
+        match answer:
+            case Granted(place, sequence):
+                granted = self._granted.pop(place)
+                if not granted.done():  # Else whoever asked was cancelled.
+                    granted.set_result(sequence)
+            case Finished():
+                if self._finished is not None and not self._finished.done():
+                    self._finished.set_result(None)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _say(self, word: msgspec.Struct) -> None:
+        assert self._writer is not None, "it is connected"
+        self._writer.write(_encode(word) + b"\n")

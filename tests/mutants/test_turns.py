@@ -1,0 +1,105 @@
+"""Rules of turns are left out one by one; a named test must find each absence."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from semel.spark import turns
+from semel.spark.turns import Answers, Asker, Attempt, Counts, IllegalMove, Turns
+from semel.types import TopicPartition
+from spark import test_turns
+
+Rule = Callable[[], None]
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+class _EachIsTheFirst(dict[int, Asker]):
+    def setdefault(self, key: int, default: Any = None) -> Any:
+        self[key] = default
+        return default
+
+
+def every_attempt_may_write(patch: pytest.MonkeyPatch) -> None:
+    init = Turns.__init__
+
+    def lenient(core: Turns) -> None:
+        init(core)
+        core._writers = _EachIsTheFirst()
+
+    patch.setattr(Turns, "__init__", lenient)
+
+
+def a_turn_is_given_while_another_writes(patch: pytest.MonkeyPatch) -> None:
+    take = Turns._take
+
+    def impatient(core: Turns, asker: Asker, place: TopicPartition, record_count: int) -> Answers:
+        core._lines[place].holder = None
+        return take(core, asker, place, record_count)
+
+    patch.setattr(Turns, "_take", impatient)
+
+
+def who_leaves_within_its_turns_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    end = Turns.end
+    patch.setattr(
+        Turns, "end", lambda core, reason: [] if "within" in reason else end(core, reason)
+    )
+
+
+def who_has_left_still_waits(patch: pytest.MonkeyPatch) -> None:
+    leave = Turns.leave
+
+    def lingering(core: Turns, asker: Asker) -> Answers:
+        asker.asked.clear()
+        return leave(core, asker)
+
+    patch.setattr(Turns, "leave", lingering)
+
+
+def a_sequence_stays_where_it_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(turns, "SEQUENCE_COUNT", 1)
+
+
+def results_that_spark_has_lost_do_not_matter(patch: pytest.MonkeyPatch) -> None:
+    def collected_only(core: Turns, written: Mapping[Attempt, Counts]) -> None:
+        core._writers = {
+            number: each for number, each in core._writers.items() if each.attempt in written
+        }
+
+    patch.setattr(Turns, "check", collected_only)
+
+
+def who_waits_is_not_told_that_there_are_no_more_turns(patch: pytest.MonkeyPatch) -> None:
+    def silent(core: Turns, reason: str) -> Answers:
+        core._reason = core._reason or reason
+        return []
+
+    patch.setattr(Turns, "end", silent)
+
+
+COMMITS = test_turns.test_what_may_be_committed_is_what_spark_collected_whatever_happens
+ENDS = test_turns.test_nobody_waits_for_ever
+
+PLANTED: list[tuple[Plant, Rule]] = [
+    (every_attempt_may_write, COMMITS),
+    (a_turn_is_given_while_another_writes, COMMITS),
+    (who_leaves_within_its_turns_is_forgotten, COMMITS),
+    (who_has_left_still_waits, ENDS),
+    (a_sequence_stays_where_it_is, COMMITS),
+    (results_that_spark_has_lost_do_not_matter, COMMITS),
+    (who_waits_is_not_told_that_there_are_no_more_turns, ENDS),
+]
+
+
+@pytest.mark.parametrize(("plant", "rule"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+def test_the_absence_of_a_rule_is_found(
+    plant: Plant, rule: Rule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    # Nobody reads the schedule, so that it need not be made short.
+    search = settings(max_examples=2_000, phases=[Phase.generate], database=None)
+    kill = search(given(test_turns.schedules)(rule.hypothesis.inner_test))  # type: ignore[attr-defined]
+    with pytest.raises((AssertionError, IllegalMove, ExceptionGroup)):
+        kill()
