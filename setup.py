@@ -13,7 +13,7 @@ COMPILED = """
     types world deadlines
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
     records/batch records/checksum records/compression records/control records/fields
-    records/lz4 records/partitioning records/records records/varint
+    records/partitioning records/records records/varint
     log/partition log/producers log/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import client, columns, connector, pipelines, the_log, transactions
+from bench import client, columns, connector, packing, pipelines, the_log, transactions
 from bench.figures import Figure, NotMeasured, Plan
 
 MEASURES = (
@@ -29,6 +29,7 @@ MEASURES = (
     client.client_transactions,
     columns.topic_to_arrow,
     columns.arrow_to_topic,
+    packing.lz4_packing,
     pipelines.pipeline_rate,
     pipelines.micro_batch_cost,
 )
