@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(CURDIR)/build/compiled
 SEEDS ?= 1000
+# Tests wait more than they work; those of one file stay together, as they share a broker or Spark.
+WORKERS ?= 2
 
 .PHONY: help demo test test-compiled chaos peers check format bench bench-peers sim messages clean
 
@@ -31,10 +33,11 @@ demo: $(READY)  ## A PySpark pipeline under kills: exactly once beside at least 
 	$(BIN)/python -m examples.demo
 
 test: $(READY)  ## All tests that need nothing but PyPI
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled modules
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q --ignore=tests/mutants --ignore=tests/spark
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
+	    --ignore=tests/mutants --ignore=tests/spark
 
 chaos: $(READY)  ## Kill every process of a pipeline at every step; takes over half an hour
 	$(BIN)/python -m pytest -q -m "" -o timeout=1800 tests/spark/test_kills.py

@@ -78,6 +78,8 @@ def test_lz4_of_any_size_that_does_or_does_not_get_smaller(
 def test_lz4_frames_behind_each_other_are_read() -> None:
     frame = bytes(compress(Compression.LZ4, b"once" * 1000))
     assert decompress(Compression.LZ4, frame + frame) == b"once" * 2000
+    with pytest.raises(CorruptMessage):
+        decompress(Compression.LZ4, frame + b"no frame")
 
 
 @pytest.mark.parametrize("has_checksums", [False, True])

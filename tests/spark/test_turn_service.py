@@ -1,20 +1,21 @@
 """Turns of tasks over sockets, without Spark."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from semel.errors import ConfigError
-from semel.spark.query import DriverEnd
 from semel.spark.turn_client import TaskTurns
-from semel.spark.turn_service import Address, TurnService
+from semel.spark.turn_service import DriverAddress, TurnService
+from semel.spark.turn_words import Address
 from semel.spark.turns import Attempt, TurnRefused
 from semel.types import TopicPartition
 
 HOST = "127.0.0.1"
-AT_HOME = DriverEnd(HOST, HOST, ports=(0,))
+AT_HOME = DriverAddress(HOST, HOST, ports=(0,))
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -137,7 +138,7 @@ def test_an_attempt_that_ended_before_its_first_turn_may_be_repeated() -> None:
                 waiting = tasks.create_task(refusal(early.take(FIRST, 5)))
                 await asyncio.sleep(0)
                 await early.close()
-            assert "has ended this batch" in waiting.result()
+            assert "the driver has gone" in waiting.result()
             async with task(address, 1, attempt_id=11) as again:
                 assert await again.take(SECOND, 2) == 0
                 own.give_back(FIRST)
@@ -223,7 +224,7 @@ def test_a_driver_that_has_ended_the_batch_or_is_not_there_is_named() -> None:
         async with task(address, 0) as own:
             assert await own.take(FIRST, 3) == 0
             await turns.close()
-            with pytest.raises(TurnRefused, match="has ended this batch"):
+            with pytest.raises(TurnRefused, match=r"^the driver has ended this batch"):
                 await own.take(SECOND, 1)
         with pytest.raises(TurnRefused, match=r"cannot be reached at 127\.0\.0\.1:\d+"):
             await TaskTurns(address, Attempt(1, 1)).connect()
@@ -248,10 +249,49 @@ def test_a_port_that_is_taken_is_passed_by_until_there_are_no_more() -> None:
     async def run() -> None:
         first, second = TurnService(), TurnService()
         port = (await first.open(AT_HOME)).port
-        with pytest.raises(ConfigError, match=str(port)):
+        with pytest.raises(ConfigError, match=rf"ports {port} to {port} \(driver_port"):
             await second.open(AT_HOME._replace(ports=(port,)))
         assert (await second.open(AT_HOME._replace(ports=(port, 0)))).port != port
         for each in (first, second):
             await each.close()
 
     asyncio.run(run())
+
+
+# Between 1 and 3 it is asyncio that has accepted it and drops it.
+@pytest.mark.parametrize("round_count", [0, 1, 3, 4, 5])
+def test_who_comes_just_before_the_end_is_let_go_too(round_count: int) -> None:
+    async def run() -> None:
+        turns = TurnService()
+        address = await turns.open(AT_HOME)
+        with socket.create_connection((address.host, address.port)) as silent:
+            silent.setblocking(False)
+            for _ in range(round_count):
+                await asyncio.sleep(0)
+            await turns.close()
+            async with asyncio.timeout(20):
+                with suppress(ConnectionResetError):
+                    assert await asyncio.get_running_loop().sock_recv(silent, 1) == b""
+
+    asyncio.run(run())
+
+
+def test_a_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def no_answer(host: str, port: int) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(asyncio, "open_connection", no_answer)
+    with pytest.raises(TurnRefused, match=r"at driver:9: no answer; .*driver_port"):
+        asyncio.run(TaskTurns(Address("driver", 9, ""), Attempt(0, 0)).connect())
+
+
+def test_a_task_that_breaks_the_rules_is_in_the_log_of_the_driver(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(turns: TurnService, address: Address) -> None:
+        async with task(address, 0) as own:
+            own.give_back(SECOND)
+            assert "the driver has gone" in await refusal(own.take(FIRST, 1))
+
+    with_turns(scenario)
+    assert "it is not its turn in t-1" in caplog.text

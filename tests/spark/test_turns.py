@@ -1,8 +1,9 @@
 """The rules of turns, under any order of moves, starts and deaths of tasks."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
+from functools import partial
 
 import pytest
 from hypothesis import event, given, settings
@@ -17,6 +18,7 @@ from semel.spark.turns import (
     GiveBack,
     Granted,
     IllegalMove,
+    Move,
     Refused,
     Take,
     TurnRefused,
@@ -24,9 +26,13 @@ from semel.spark.turns import (
 )
 from semel.types import SEQUENCE_COUNT, TopicPartition
 
-FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
-PLANS = [[(FIRST, 3), (SECOND, 1)], [(SECOND, 2), (FIRST, 1), (FIRST, 2)], [(FIRST, 5)]]
-"""What each task has to write, in its order."""
+FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
+PLANS = [
+    [{FIRST: 3, SECOND: 1}, {FIRST: 1}],
+    [{SECOND: 2, FIRST: 1}, {SECOND: 1, FIRST: 2, THIRD: 1}],
+    [{FIRST: 5, THIRD: 1}],
+]
+"""What each task has to write, in groups whose turns it takes at once."""
 
 
 class Deed(Enum):
@@ -34,14 +40,19 @@ class Deed(Enum):
     GO_ON = auto()
     DIE = auto()
     LOSE_RESULT = auto()
+    END = auto()
 
 
-Schedule = Sequence[tuple[Deed, int]]
+Schedule = Sequence[tuple[Deed, int, int]]
 
 schedules = st.lists(
-    st.tuples(st.sampled_from([Deed.GO_ON] * 6 + [*Deed]), st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from([Deed.GO_ON] * 12 + [Deed.START, Deed.DIE] * 2 + [*Deed]),
+        st.integers(0, 30),
+        st.integers(0, 5),
+    ),
     min_size=10,
-    max_size=60,
+    max_size=90,
 )
 
 
@@ -50,10 +61,11 @@ class Running:
 
     def __init__(self, asker: Asker) -> None:
         self.asker = asker
-        self.left = list(PLANS[asker.attempt.task_number])
-        self.sequence: int | None = None
-        self.has_written = False
-        self.is_waiting = False
+        self.groups = [dict(group) for group in PLANS[asker.attempt.task_number]]
+        self.asked: set[TopicPartition] = set()
+        self.granted: dict[TopicPartition, int] = {}
+        self.written: set[TopicPartition] = set()
+        self.is_refused = False
         self.is_over = False
 
 
@@ -67,87 +79,114 @@ class Cluster:
         self.log: dict[TopicPartition, list[Attempt]] = defaultdict(list)
         """Who has written each record."""
         self.is_doomed = False
-        """Whether somebody has died and left records, or a turn that may become records."""
+        """Whether the driver has ended the batch, or somebody has left records, or a turn."""
 
     def run(self, schedule: Schedule) -> None:
         for number in range(len(PLANS)):
             self.start(number)
-        for deed, number in schedule:
+        for deed, number, choice in schedule:
             if deed is Deed.START:
                 self.start(number % len(PLANS))
             else:
-                self.do(deed, self.attempts[number % len(self.attempts)])
-        while any(self.go_on(each) for each in self.attempts):
+                self.do(deed, self.attempts[number % len(self.attempts)], choice)
+        while any(self.go_on(each, 0) for each in self.attempts):
             pass
 
     def start(self, task_number: int) -> None:
         attempt = Attempt(task_number, attempt_id=len(self.attempts))
         self.attempts.append(Running(self.turns.join(attempt)))
 
-    def do(self, deed: Deed, running: Running) -> None:
-        if deed is Deed.GO_ON:
-            self.go_on(running)
-        elif deed is Deed.LOSE_RESULT:
-            self.results.pop(running.asker.attempt, None)
-        elif not running.is_over:
-            running.is_over = True
-            mine = running.asker.attempt
-            if running.sequence is not None or any(mine in each for each in self.log.values()):
+    def do(self, deed: Deed, running: Running, choice: int) -> None:
+        match deed:
+            case Deed.GO_ON:
+                self.go_on(running, choice)
+            case Deed.LOSE_RESULT:
+                self.results.pop(running.asker.attempt, None)
+            case Deed.DIE if not running.is_over:
+                self.leave(running)
+            case Deed.END:
                 self.is_doomed = True
-            self.hear(self.turns.leave(running.asker))
+                self.hear(self.turns.end("the driver has ended it"))
 
-    def go_on(self, running: Running) -> bool:
+    def go_on(self, running: Running, choice: int) -> bool:
         """Whether it could do something."""
-        if running.is_over or running.is_waiting:
-            return False
-        asker = running.asker
-        if not running.left:
-            self.hear(self.turns.step(asker, Finish()))
-            return True
-        place, count = running.left[0]
-        if running.sequence is None:
-            running.is_waiting = True
-            self.hear(self.turns.step(asker, Take(place, count)))
-        elif not running.has_written:
-            assert running.sequence == len(self.log[place]), "the broker would refuse it"
-            self.log[place] += [asker.attempt] * count
-            running.has_written = True
-        else:
-            running.left.pop(0)
-            running.sequence, running.has_written = None, False
-            self.hear(self.turns.step(asker, GiveBack(place)))
-        return True
+        possible = [] if running.is_over else self.possible(running)
+        if possible:
+            possible[choice % len(possible)]()
+        return bool(possible)
+
+    def possible(self, running: Running) -> list[Callable[[], None]]:
+        group = running.groups[0] if running.groups else {}
+        steps: list[Callable[[], None]] = [partial(self.leave, running)] * running.is_refused
+        for place, count in group.items():
+            if place in running.written:
+                steps.append(partial(self.give_back, running, place))
+            elif place in running.granted:
+                steps.append(partial(self.write, running, place, count))
+            elif place not in running.asked and not running.is_refused:
+                steps.append(partial(self.take, running, place, count))
+        if not running.groups and not running.is_refused:
+            steps.append(partial(self.move, running, Finish()))
+        return steps
+
+    def take(self, running: Running, place: TopicPartition, count: int) -> None:
+        running.asked.add(place)
+        self.move(running, Take(place, count))
+
+    def move(self, running: Running, move: Move) -> None:
+        self.hear(self.turns.step(running.asker, move))
+
+    def write(self, running: Running, place: TopicPartition, count: int) -> None:
+        records = self.log[place]
+        assert running.granted[place] == len(records), "the broker would refuse it"
+        records += [running.asker.attempt] * count
+        running.written.add(place)
+
+    def give_back(self, running: Running, place: TopicPartition) -> None:
+        running.asked.remove(place)
+        del running.granted[place]
+        running.written.remove(place)
+        del running.groups[0][place]
+        if not running.groups[0]:
+            running.groups.pop(0)
+        self.move(running, GiveBack(place))
+
+    def leave(self, running: Running) -> None:
+        running.is_over = True
+        mine = running.asker.attempt
+        if running.granted or any(mine in records for records in self.log.values()):
+            self.is_doomed = True
+        self.hear(self.turns.leave(running.asker))
 
     def hear(self, answers: Answers) -> None:
         for asker, answer in answers:
             [running] = [each for each in self.attempts if each.asker is asker]
             assert not running.is_over, "nobody is there to hear that"
-            running.is_waiting = False
+            assert not running.is_refused, "it was told to stop"
             match answer:
                 case Granted(place, sequence):
                     assert not self.is_doomed, "what comes now cannot be committed"
-                    assert place == running.left[0][0]
-                    running.sequence = sequence
+                    assert place in running.asked - running.granted.keys()
+                    running.granted[place] = sequence
                 case Finished():
                     running.is_over = True
-                    mine = {
+                    self.results[asker.attempt] = {
                         place: records.count(asker.attempt)
                         for place, records in self.log.items()
                         if asker.attempt in records
                     }
-                    self.results[asker.attempt] = mine
                     assert self.turns.leave(asker) == []
                 case Refused():
-                    running.is_over = True
-                    self.hear(self.turns.leave(asker))
+                    running.is_refused = True
 
 
 def is_exact(cluster: Cluster) -> bool:
     """Whether each task that Spark has a result of wrote all it had to, and nobody else did."""
     expected: dict[TopicPartition, list[Attempt]] = defaultdict(list)
     for attempt in cluster.results:
-        for place, count in PLANS[attempt.task_number]:
-            expected[place] += [attempt] * count
+        for group in PLANS[attempt.task_number]:
+            for place, count in group.items():
+                expected[place] += [attempt] * count
     return {place: sorted(records) for place, records in cluster.log.items()} == {
         place: sorted(records) for place, records in expected.items()
     }
@@ -193,6 +232,7 @@ def test_another_attempt_is_refused_once_the_first_has_written() -> None:
     assert asker is again
     assert isinstance(answer, Refused)
     assert "task 7 was started again" in answer.reason
+    assert turns.step(again, Take(THIRD, 1)) == [], "it was told once"
     turns.leave(again)
     turns.step(own, GiveBack(FIRST))
     turns.step(own, Finish())

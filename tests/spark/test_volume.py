@@ -113,6 +113,12 @@ def test_turns_are_asked_for_at_the_first_free_port_from_the_one_that_was_given(
     assert ports[0] in range(port + 1, port + 17)
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
+    with pytest.raises(ConfigError, match=f"driver_port is {port}"):
+        semel.spark.exactly_once(topic="t", driver_port=port)
+
+
 def test_a_task_that_fails_after_writing_has_the_batch_run_again(
     spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

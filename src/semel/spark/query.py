@@ -1,8 +1,7 @@
 """What the driver knows of a running query: whose batch it is, what it reads, where it runs."""
 
 import logging
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
@@ -10,10 +9,12 @@ from pyspark.sql import SparkSession
 from semel.errors import ConfigError
 from semel.spark.checkpoint import offsets_in
 from semel.spark.task import QUERY_ID, RUN_ID, Origin, origin_from
+from semel.spark.turn_service import DriverAddress
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
 
+PORT_MAX = 65_535
 _PORT_RETRIES_DEFAULT = "16"
 
 
@@ -51,23 +52,14 @@ def _execution(spark: SparkSession, query_id: str | None) -> Any:
     raise LookupError("the query is not one of the default session")
 
 
-class DriverEnd(NamedTuple):
-    """Where executors reach the driver."""
-
-    host: str
-    """The name by which they know its machine."""
-    bind_host: str
-    ports: Sequence[int]
-    """In the order in which they are tried."""
-
-
-def driver_end(spark: SparkSession, first_port: int) -> DriverEnd:
+def driver_address(spark: SparkSession, first_port: int) -> DriverAddress:
     """Any free port for 0, else as many as Spark tries for its own."""
     conf = spark.sparkContext.getConf()
     host = conf.get("spark.driver.host")
     assert host is not None, "Spark sets it when it starts"
     bind_host = conf.get("spark.driver.bindAddress") or host
     retries = int(conf.get("spark.port.maxRetries", _PORT_RETRIES_DEFAULT))
-    ports = range(first_port, first_port + retries + 1) if first_port else (0,)
+    end = min(first_port + retries, PORT_MAX) + 1
+    ports = range(first_port, end) if first_port else (0,)
     # Spark writes addresses of version 6 in brackets.
-    return DriverEnd(host.strip("[]"), bind_host.strip("[]"), ports)
+    return DriverAddress(host.strip("[]"), bind_host.strip("[]"), ports)

@@ -1,18 +1,17 @@
-"""A task's end of turns: what it asks the driver before it writes."""
+"""A task's side of turns: what it asks the driver before it writes."""
 
 import asyncio
 from contextlib import suppress
 
-import msgspec
-
-from semel.spark.turn_service import Address, Hello, keep_alive
+from semel.errors import ProtocolError
+from semel.spark.turn_words import Address, Hello, hear_answer, keep_alive, say
 from semel.spark.turns import (
-    Answer,
     Attempt,
     Finish,
     Finished,
     GiveBack,
     Granted,
+    Move,
     Refused,
     Take,
     TurnRefused,
@@ -20,9 +19,6 @@ from semel.spark.turns import (
 from semel.types import TopicPartition
 
 _CONNECT_TIMEOUT_S = 10
-
-_encode = msgspec.json.encode
-_decode_answer = msgspec.json.Decoder(Answer).decode
 
 
 class TaskTurns:
@@ -44,11 +40,12 @@ class TaskTurns:
                 self._reader, self._writer = await asyncio.open_connection(host, port)
         except OSError as error:
             raise TurnRefused(
-                f"the driver cannot be reached at {host}:{port}: {error or 'no answer'}; tasks of "
-                f"exactly_once ask it for their turns, at spark.driver.host and a free port"
+                f"the driver cannot be reached at {host}:{port}: {str(error) or 'no answer'}; "
+                f"tasks of exactly_once ask it for their turns, at spark.driver.host and any free "
+                f"port, or at the ports from driver_port on"
             ) from error
         keep_alive(self._writer)
-        self._say(Hello(secret, self._attempt))
+        say(self._writer, Hello(secret, self._attempt))
 
     async def close(self) -> None:
         assert self._writer is not None, "it is connected"
@@ -78,9 +75,8 @@ class TaskTurns:
         reason = "the driver has gone, or has ended this batch"
         try:
             # Half a line is what a driver leaves that dies.
-            with suppress(OSError, ValueError, msgspec.MsgspecError):
-                while line := await self._reader.readline():
-                    answer = _decode_answer(line)
+            with suppress(OSError, ProtocolError):
+                while answer := await hear_answer(self._reader):
                     if isinstance(answer, Refused):
                         reason = answer.reason
                         break
@@ -105,6 +101,6 @@ class TaskTurns:
         if self._failure is not None:
             raise self._failure
 
-    def _say(self, word: msgspec.Struct) -> None:
+    def _say(self, move: Move) -> None:
         assert self._writer is not None, "it is connected"
-        self._writer.write(_encode(word) + b"\n")
+        say(self._writer, move)

@@ -1,43 +1,34 @@
-"""The driver's end of turns: a port at which the tasks of one micro-batch ask for theirs.
+"""The driver's side of turns: a port at which the tasks of one micro-batch ask for theirs.
 
-Each line is a word in JSON. The first one of a task is `Hello`, the others are its moves, and what
-it is sent are answers. A task that goes away, or whose line is not as it should be, leaves.
+A task that goes away leaves, and so does one that says what cannot be said.
 """
 
 import asyncio
 import hmac
+import logging
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-import msgspec
-
 from semel.errors import ConfigError, ProtocolError
-from semel.spark.query import DriverEnd
-from semel.spark.turns import Answers, Asker, Attempt, Counts, Move, Turns
+from semel.spark.turn_words import Address, hear_hello, hear_move, keep_alive, say
+from semel.spark.turns import Answers, Asker, Attempt, Counts, Turns
 from semel.world import SystemRandomness
 
+_log = logging.getLogger(__name__)
+
 _SECRET_SIZE = 16
-_KEEP_ALIVE = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
-class Address(NamedTuple):
-    """Where turns are asked for, and what shows that one may."""
+class DriverAddress(NamedTuple):
+    """Where executors reach the driver."""
 
     host: str
-    port: int
-    secret: str
-
-
-class Hello(msgspec.Struct, frozen=True):
-    secret: str
-    attempt: Attempt
-
-
-_encode = msgspec.json.encode
-_decode_hello = msgspec.json.Decoder(Hello).decode
-_decode_move = msgspec.json.Decoder(Move).decode
+    """The name by which they know its machine."""
+    bind_host: str
+    ports: Sequence[int]
+    """In the order in which they are tried; 0 is any free one."""
 
 
 class TurnService:
@@ -45,18 +36,21 @@ class TurnService:
         self._secret = SystemRandomness().token_bytes(_SECRET_SIZE).hex()
         self._turns = Turns()
         self._server: asyncio.Server | None = None
+        self._is_closed = False
         self._open: set[asyncio.StreamWriter] = set()
-        self._writers: dict[Asker, asyncio.StreamWriter] = {}
+        self._streams: dict[Asker, asyncio.StreamWriter] = {}
 
-    async def open(self, at: DriverEnd) -> Address:
+    async def open(self, at: DriverAddress) -> Address:
         try:
             # One address, as a port is free at one of them and may be taken at another.
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(at.bind_host, 0, type=socket.SOCK_STREAM)
             self._server = await self._listen(str(found[0][4][0]), at.ports)
         except OSError as error:
+            first, last = at.ports[0], at.ports[-1]
+            tried = f", ports {first} to {last} (driver_port, spark.port.maxRetries)" * bool(first)
             raise ConfigError(
-                f"cannot listen at {at.bind_host}, where spark.driver.bindAddress or "
+                f"cannot listen at {at.bind_host}{tried}, where spark.driver.bindAddress or "
                 f"spark.driver.host says that the driver is: {error}"
             ) from error
         return Address(at.host, self._server.sockets[0].getsockname()[1], self._secret)
@@ -71,6 +65,7 @@ class TurnService:
     async def close(self) -> None:
         """Nothing that comes from now on counts."""
         assert self._server is not None, "it was opened"
+        self._is_closed = True
         self._say_all(self._turns.end("the driver has ended this batch"))
         self._server.close()
         for writer in self._open:
@@ -81,13 +76,18 @@ class TurnService:
         self._turns.check(written)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        keep_alive(writer)
         self._open.add(writer)
         try:
-            with suppress(OSError, ValueError, msgspec.MsgspecError):
-                hello = _decode_hello(await reader.readline())
-                if hmac.compare_digest(hello.secret.encode(), self._secret.encode()):
-                    await self._serve_asker(reader, writer, hello.attempt)
+            if self._is_closed:  # It was accepted just before.
+                return
+            keep_alive(writer)
+            hello = await hear_hello(reader)
+            if hello and hmac.compare_digest(hello.secret.encode(), self._secret.encode()):
+                await self._serve_asker(reader, writer, hello.attempt)
+        except ProtocolError as error:
+            _log.warning("a connection that asks for turns is closed: %s", error)
+        except OSError:
+            pass  # It is gone, and has left its turns.
         finally:
             self._open.discard(writer)
             writer.close()
@@ -96,24 +96,14 @@ class TurnService:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, attempt: Attempt
     ) -> None:
         asker = self._turns.join(attempt)
-        self._writers[asker] = writer
+        self._streams[asker] = writer
         try:
-            with suppress(ProtocolError):
-                while line := await reader.readline():
-                    self._say_all(self._turns.step(asker, _decode_move(line)))
+            while move := await hear_move(reader):
+                self._say_all(self._turns.step(asker, move))
         finally:
-            del self._writers[asker]
+            del self._streams[asker]
             self._say_all(self._turns.leave(asker))
 
     def _say_all(self, answers: Answers) -> None:
         for asker, answer in answers:
-            self._writers[asker].write(_encode(answer) + b"\n")
-
-
-def keep_alive(writer: asyncio.StreamWriter) -> None:
-    """Notice within a minute that the other machine is gone without a word."""
-    connected = writer.get_extra_info("socket")
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE.items():
-        if hasattr(socket, name):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            say(self._streams[asker], answer)

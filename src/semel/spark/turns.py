@@ -20,7 +20,8 @@ from semel.types import SEQUENCE_COUNT, TopicPartition
 
 
 class TurnRefused(SemelError):
-    """This attempt of a task may not write, or nobody may any more."""
+    """This attempt of a task may not write, or nobody may any more; or what was written is not
+    what Spark has collected."""
 
 
 class IllegalMove(ProtocolError):
@@ -77,15 +78,12 @@ class Asker:
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
-        self.counts: dict[TopicPartition, int] = {}
+        self.taken: dict[TopicPartition, int] = {}
+        """For how many records it has got turns; they may be written from then on."""
         self.asked: set[TopicPartition] = set()
         """Where it waits for a turn or has one."""
         self.is_finished = False
         self.is_refused = False
-
-    @property
-    def has_written(self) -> bool:
-        return bool(self.counts)
 
 
 Answers = list[tuple[Asker, Answer]]
@@ -96,7 +94,7 @@ class _Waiting(NamedTuple):
     record_count: int
 
 
-class _Line:
+class _Queue:
     """Who writes to a partition, and who comes next."""
 
     def __init__(self) -> None:
@@ -109,8 +107,9 @@ class Turns:
     """For one transaction."""
 
     def __init__(self) -> None:
-        self._lines: dict[TopicPartition, _Line] = defaultdict(_Line)
-        self._present: set[Asker] = set()
+        self._queues: dict[TopicPartition, _Queue] = defaultdict(_Queue)
+        self._present: dict[Asker, None] = {}
+        """In the order in which they came."""
         self._writers: dict[int, Asker] = {}
         """By the number of the task, the attempt that has got turns; it stays when it leaves."""
         self._reason: str | None = None
@@ -118,7 +117,7 @@ class Turns:
 
     def join(self, attempt: Attempt) -> Asker:
         asker = Asker(attempt)
-        self._present.add(asker)
+        self._present[asker] = None
         return asker
 
     def step(self, asker: Asker, move: Move) -> Answers:
@@ -137,11 +136,11 @@ class Turns:
                 return self._finish(asker)
 
     def leave(self, asker: Asker) -> Answers:
-        self._present.discard(asker)
+        self._present.pop(asker)
         for place in asker.asked:
-            line = self._lines[place]
-            line.waiting = deque(each for each in line.waiting if each.asker is not asker)
-        if asker.has_written and not asker.is_finished:
+            queue = self._queues[place]
+            queue.waiting = deque(each for each in queue.waiting if each.asker is not asker)
+        if asker.taken and not asker.is_finished:
             # It is not known what it has written, so that nothing may be committed.
             return self.end("a task of this batch has ended within its turns")
         return []
@@ -158,7 +157,7 @@ class Turns:
     def check(self, written: Mapping[Attempt, Counts]) -> None:
         """Whether what was written is what these attempts say, and no one else has written."""
         for number, writer in self._writers.items():
-            if not writer.is_finished or writer.counts != written.get(writer.attempt):
+            if not writer.is_finished or writer.taken != written.get(writer.attempt):
                 raise TurnRefused(f"task {number} has written what its result does not say")
         if len(written) != len(self._writers):
             raise TurnRefused("a task says that it has written, but it had no turn")
@@ -169,14 +168,15 @@ class Turns:
         if place in asker.asked:
             raise IllegalMove(f"it has asked for {place} before")
         asker.asked.add(place)
-        self._lines[place].waiting.append(_Waiting(asker, record_count))
+        self._queues[place].waiting.append(_Waiting(asker, record_count))
         return self._next_turn(place)
 
     def _give_back(self, asker: Asker, place: TopicPartition) -> Answers:
-        if place not in asker.asked or self._lines[place].holder is not asker:
+        queue = self._queues.get(place)
+        if queue is None or queue.holder is not asker:
             raise IllegalMove(f"it is not its turn in {place}")
         asker.asked.remove(place)
-        self._lines[place].holder = None
+        queue.holder = None
         return self._next_turn(place)
 
     def _finish(self, asker: Asker) -> Answers:
@@ -186,10 +186,10 @@ class Turns:
         return [(asker, Finished())]
 
     def _next_turn(self, place: TopicPartition) -> Answers:
-        line = self._lines[place]
+        queue = self._queues[place]
         answers: Answers = []
-        while line.waiting and line.holder is None:
-            asker, record_count = line.waiting.popleft()
+        while queue.waiting and queue.holder is None:
+            asker, record_count = queue.waiting.popleft()
             number = asker.attempt.task_number
             if self._writers.setdefault(number, asker) is not asker:
                 answers += _refuse(
@@ -198,10 +198,10 @@ class Turns:
                     f"the driver has to begin the batch anew",
                 )
                 continue
-            answers.append((asker, Granted(place, line.next_sequence)))
-            line.holder = asker
-            line.next_sequence = (line.next_sequence + record_count) % SEQUENCE_COUNT
-            asker.counts[place] = asker.counts.get(place, 0) + record_count
+            answers.append((asker, Granted(place, queue.next_sequence)))
+            queue.holder = asker
+            queue.next_sequence = (queue.next_sequence + record_count) % SEQUENCE_COUNT
+            asker.taken[place] = asker.taken.get(place, 0) + record_count
         return answers
 
 

@@ -21,7 +21,7 @@ from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
-from semel.spark.query import consumed_by, driver_end, origin_of_query
+from semel.spark.query import PORT_MAX, consumed_by, driver_address, origin_of_query
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.targets import placed
 from semel.spark.turn_service import TurnService
@@ -56,9 +56,11 @@ def exactly_once(
     `transform(batch, batch_id)` gives what is written: a data frame with the columns of a sink,
     or several of them by topic, which appear together. Without it the batch itself is written.
     Two sinks in one `foreachBatch` need a `name` each. `options` are those of the sink, such as
-    `kafka.compression.type`; `retries` is how often a batch that failed is run again. Tasks have to
-    reach the driver at `spark.driver.host`, which tells them when to write, at any free port, or at
-    the first free one from `driver_port` on where a firewall has to know it.
+    `kafka.compression.type`; `retries` is how often a batch that failed is run again.
+
+    Tasks ask the driver when to write, and have to reach it at `spark.driver.host`: at any free
+    port, or, where a firewall has to know it, at `driver_port` or one of the next
+    (`spark.port.maxRetries`).
     """
     named = {
         "topic": topic,
@@ -72,6 +74,8 @@ def exactly_once(
     read = sink_options({**(options or {}), **given})
     if "batchId" in read:
         raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
+    if not 0 <= driver_port <= PORT_MAX:
+        raise ConfigError(f"driver_port is {driver_port}: it has to be 0 to {PORT_MAX}")
     return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), retries, driver_port)
 
 
@@ -134,7 +138,7 @@ class ExactlyOnce:
             settings = settings._replace(topic=None)
         place = placed(settings, topics)
         turns = TurnService()
-        address = connected.run(turns.open(driver_end(frame.sparkSession, self._driver_port)))
+        address = connected.run(turns.open(driver_address(frame.sparkSession, self._driver_port)))
         try:
             identity = connected.run(work.session.begin())
             stage = self._stage(Writing(settings, place, work.transactional_id, identity, address))

@@ -20,7 +20,7 @@ from semel.client.together import together
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.turn_client import TaskTurns
-from semel.spark.turn_service import Address
+from semel.spark.turn_words import Address
 from semel.spark.turns import Attempt, Counts
 from semel.spark.worker_process import settle
 from semel.types import TopicPartition
@@ -91,14 +91,21 @@ class _Task:
         if first is None:
             return {}
         connected.run(self._turns.connect())
-        listening = connected.start(self._turns.listen())
         try:
-            self._write_ahead(connected, first, groups)
-            connected.run(self._turns.finish())
+            self._write_listening(connected, first, groups)
         finally:
             connected.run(self._turns.close())
-            listening.give_up()
         return self._counts
+
+    def _write_listening(
+        self, connected: Connected, first: _Group, others: Iterator[_Group]
+    ) -> None:
+        listening = connected.start(self._turns.listen())
+        try:
+            self._write_ahead(connected, first, others)
+            connected.run(self._turns.finish())
+        finally:
+            listening.give_up()
 
     def _write_ahead(self, connected: Connected, first: _Group, others: Iterator[_Group]) -> None:
         under_way: Started[None] = connected.start(self._write(first))
