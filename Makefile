@@ -39,8 +39,8 @@ test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled mo
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
 	    --ignore=tests/mutants --ignore=tests/spark
 
-chaos: $(READY)  ## Kill every process of a pipeline at every step; takes over half an hour
-	$(BIN)/python -m pytest -q -m "" -o timeout=1800 tests/spark/test_kills.py
+chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about half an hour
+	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal tests/spark/test_kills.py
 
 peers: $(READY)  ## Clients from Maven, Go and Debian on Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers
