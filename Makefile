@@ -45,7 +45,8 @@ chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about 
 peers: $(READY)  ## Clients from Maven, Go and Debian on Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers
 	$(BIN)/python -m pytest -q -o timeout=900 -p no:semel -p peers.kafka_in_place \
-	    tests/cli tests/client/test_with_broker.py tests/client/consuming tests/app
+	    tests/cli tests/client/test_with_broker.py tests/client/consuming tests/app \
+	    $(addprefix tests/spark/test_,$(addsuffix .py,committing pipelines volume stream_reader batch_reader))
 
 check: $(READY)  ## Format, lint, types, import contract, generated files
 	$(BIN)/ruff format --check .

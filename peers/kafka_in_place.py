@@ -1,6 +1,7 @@
 """A pytest plugin that puts Apache Kafka in the place of our broker.
 
-The tests of the client and of the command line then show that both work with any Kafka:
+The tests of the client, of the command line and of pipelines then show that they work with any
+Kafka; the Makefile says which:
 
     pytest -p no:semel -p peers.kafka_in_place tests/cli tests/client
 """

@@ -11,7 +11,7 @@ from semel.client.blocking import Connected, shared
 from semel.client.cluster import Cluster
 from semel.client.columns.encode import encode
 from semel.client.columns.rows import rows_from
-from semel.client.groups import committed_offsets
+from semel.client.group_offsets import group_offsets
 from semel.client.session import TransactionalSession
 from semel.spark import committing
 from semel.spark.committing import Fenced, commit_batch
@@ -81,7 +81,8 @@ class Sink:
         return topics.values(self.servers, self.topic)
 
     def offsets_of(self, group: str) -> dict[TopicPartition, int]:
-        return self.connected.run(committed_offsets(self.connected.cluster, group))
+        found = self.connected.run(group_offsets(self.connected.cluster, group))
+        return {place: at.offset for place, at in found.items()}
 
 
 def test_batches_of_a_run_are_all_there(semel_broker: Broker, topic: str) -> None:
