@@ -169,6 +169,7 @@ def test_a_transaction_without_writes_ends_either_way(connected: Connected, dial
     session = TransactionalSession(connected.cluster, f"empty-{dialect}")
     for end in (session.commit, session.abort, session.commit):
         connected.run(session.begin())
+        connected.run(session.add_partitions(()))
         connected.run(end())
 
 

@@ -14,7 +14,7 @@ from semel.client.columns.rows import rows_from
 from semel.client.group_offsets import group_offsets
 from semel.client.session import TransactionalSession
 from semel.spark import committing
-from semel.spark.committing import Fenced, commit_batch
+from semel.spark.committing import BatchTransaction, Fenced, commit_batch
 from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
 from semel.spark.marker_store import stored_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
@@ -203,13 +203,45 @@ def test_two_queries_on_one_id_are_told(semel_broker: Broker, topic: str) -> Non
 def test_two_sinks_of_one_run_need_names(semel_broker: Broker, topic: str) -> None:
     sink = Sink(semel_broker, topic)
     sink.write(0, [b"first"])
-    with pytest.raises(TwoSinks, match="give each a name of its own"):
+    with pytest.raises(TwoSinks, match="give the second a name of its own"):
         sink.write(0, [b"second"])
     # It is so also where Spark has taken another process for the second.
     forget_everything()
     with pytest.raises(TwoSinks):
         sink.write(0, [b"second"])
     assert sink.values() == [b"first"]
+
+
+def test_two_sinks_need_names_in_the_next_run_as_well(semel_broker: Broker, topic: str) -> None:
+    """Both would be skipped there, and what the second has to write would be lost."""
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"first"])
+    assert sink.write(0, [b"first"], run=SECOND_RUN) is Verdict.SKIP
+    with pytest.raises(TwoSinks):
+        sink.write(0, [b"second"], run=SECOND_RUN)
+
+
+def test_two_sinks_with_topics_of_their_own_need_names(semel_broker: Broker, topic: str) -> None:
+    other = f"{topic}-other"
+    topics.create(semel_broker.bootstrap_servers, other, 2)
+    one, two = (Sink(semel_broker, each, transactionalId=topic) for each in (topic, other))
+    one.write(0, [b"first"])
+    with pytest.raises(TwoSinks):
+        two.write(0, [b"second"])
+    assert one.write(1, [b"next"]) is Verdict.WRITE
+    assert one.values() == [b"first", b"next"]
+
+
+def test_where_the_id_was_not_taken_over_there_is_nothing_to_roll_back(
+    semel_broker: Broker, topic: str
+) -> None:
+    sink = Sink(semel_broker, topic)
+    cluster = sink.connected.cluster
+    batch = Marker("q", 0, FIRST_RUN)
+    early = BatchTransaction(cluster, sink.settings, f"id-{topic}", batch)
+    sink.connected.run(early.start_over())
+    assert sink.write(0, [b"a"]) is Verdict.WRITE
+    assert sink.values() == [b"a"]
 
 
 def test_a_restart_far_on_without_a_marker_is_warned_of(

@@ -63,7 +63,7 @@ def test_another_query_seen_on_the_way_shares_the_id() -> None:
 
 
 def test_a_run_that_finds_its_own_batch_has_two_sinks_of_one_name() -> None:
-    with pytest.raises(TwoSinks, match="give each a name of its own"):
+    with pytest.raises(TwoSinks, match="give the second a name of its own"):
         judge(committed(7, run=SECOND_RUN), batch(7), "id")
 
 

@@ -124,6 +124,20 @@ def test_when_a_task_ends_within_its_turns_nobody_gets_any() -> None:
     with_turns(scenario)
 
 
+def test_why_a_task_has_failed_is_told_to_the_others_and_to_its_next_attempt() -> None:
+    async def scenario(turns: TurnService, address: Address) -> None:
+        async with task(address, 1) as other:
+            async with task(address, 0) as own:
+                assert await own.take(FIRST, 3) == 0
+                await own.give_up(ConfigError("a record is too " + "long " * 50_000))
+            said = await refusal(other.take(SECOND, 1))
+            assert "failed within its turns: semel.errors.ConfigError: a record is too long" in said
+        async with task(address, 0, attempt_id=7) as again:
+            assert "semel.errors.ConfigError" in await refusal(again.take(SECOND, 1))
+
+    with_turns(scenario)
+
+
 async def refusal(asked: Awaitable[int]) -> str:
     with pytest.raises(TurnRefused) as refused:
         await asked
@@ -204,7 +218,14 @@ def test_strangers_get_nothing_and_change_nothing() -> None:
             async with task(address._replace(secret="guessed"), 1) as stranger:
                 with pytest.raises(TurnRefused, match="the driver has gone, or has ended"):
                     await stranger.take(SECOND, 1)
-            for junk in (b"\n", b"[]\n", b"\xff\xfe", b"{}\n", b"x" * 100_000 + b"\n"):
+            for junk in (
+                b"\n",
+                b"[]\n",
+                b"\xff\xfe",
+                b"{}\n",
+                b"x" * 100_000 + b"\n",
+                b"[" * 9_000 + b"\n",
+            ):
                 reader, writer = await asyncio.open_connection(address.host, address.port)
                 writer.write(junk)
                 writer.write_eof()

@@ -1,7 +1,10 @@
 """`exactly_once` in foreachBatch: tasks write, and a batch that fails is run again as a whole."""
 
+import asyncio
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from semel.spark import Session
 from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
 from semel.testing import Broker
-from support import queries, topics
+from support import looking, queries, topics
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -181,6 +184,63 @@ def test_two_sinks_in_one_batch_need_names(
             queries.stream(spark, orders).writeStream.foreachBatch(unnamed), tmp_path / "b"
         )
     assert values(spark, name) == sorted(VALUES * 3)
+
+
+def test_a_batch_after_one_that_was_wrong_is_written(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    sink = semel.spark.exactly_once(
+        lambda frame, batch_id: frame.select("key") if batch_id == 1 else frame, topic=name
+    )
+
+    def forgiving(frame: DataFrame, batch_id: int) -> None:
+        with suppress(ConfigError):
+            sink(frame, batch_id)
+
+    stream = queries.stream(spark, orders, **BATCHES)
+    queries.finish(stream.writeStream.foreachBatch(forgiving), tmp_path)
+    assert values(spark, name) == VALUES[:200] + VALUES[400:]
+
+
+def test_a_batch_in_which_nothing_is_left_needs_no_transaction(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    sink = semel.spark.exactly_once(
+        lambda frame, batch_id: frame.where(f"{batch_id} != 1"),
+        topic=name,
+        options={"delivery": "at-least-once", "publishOffsets": "false"},
+    )
+    stream = queries.stream(spark, orders, **BATCHES)
+    queries.finish(stream.writeStream.foreachBatch(sink), tmp_path)
+    assert values(spark, name) == VALUES[:200] + VALUES[400:]
+
+
+def test_a_query_that_is_stopped_within_a_batch_does_not_run_it_again(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    batches: list[int] = []
+
+    def hang(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begun.touch()
+        threading.Event().wait()
+        yield from rows
+
+    def slow(frame: DataFrame, batch_id: int) -> DataFrame:
+        batches.append(batch_id)
+        return frame.mapInArrow(hang, "key binary, value binary")
+
+    sink = semel.spark.exactly_once(slow, topic=name)
+    writer = queries.stream(spark, orders).writeStream.foreachBatch(sink)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    asyncio.run(looking.until(begun.exists))
+    query.stop()
+    assert batches == [0]
+    assert query.exception() is None
+    whole = semel.spark.exactly_once(topic=name)
+    stream = queries.stream(spark, orders)
+    queries.finish(stream.writeStream.foreachBatch(whole), tmp_path / "checkpoint")
+    assert values(spark, name) == VALUES
 
 
 def test_rows_that_cannot_be_written_fail_at_once_and_by_name(

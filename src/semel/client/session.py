@@ -43,6 +43,10 @@ class TransactionalSession:
         assert self._identity is not None, "the session is not initialised"
         return self._identity
 
+    @property
+    def is_initialised(self) -> bool:
+        return self._identity is not None
+
     async def initialise(self) -> Identity:
         """Take the transactional id over: fence all others, roll back what they left open."""
         with judging_coordinator(self.transactional_id):
@@ -78,7 +82,7 @@ class TransactionalSession:
     async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Make these part of the transaction, where the cluster has to be told."""
         new = set(partitions) - self._partitions
-        self._has_written = True
+        self._has_written |= bool(partitions)
         if not new or await self._has_epoch_per_transaction():
             return
         with judging_coordinator(self.transactional_id):

@@ -18,7 +18,14 @@ from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.session import TransactionalSession
 from semel.errors import InvalidProducerEpoch, ProducerFenced, SemelError
-from semel.spark.marker import Marker, Verdict, judge, marker_group, marker_metadata
+from semel.spark.marker import (
+    Marker,
+    Verdict,
+    judge,
+    marker_group,
+    marker_metadata,
+    two_sinks,
+)
 from semel.spark.marker_store import stored_marker
 from semel.spark.offsets import Offsets
 from semel.spark.sink_settings import SinkSettings
@@ -64,6 +71,8 @@ class BatchTransaction:
 
     async def take_over(self, *, is_retry: bool = False) -> Verdict:
         """Whether the batch is to be written; no one else can write it from now on."""
+        if self._settings.checks_marker:
+            self._check_alone()
         if self._known is None:
             await self.session.initialise()
         else:
@@ -94,6 +103,23 @@ class BatchTransaction:
             )
             self._remember(found)
         return verdict
+
+    def _check_alone(self) -> None:
+        """A run comes to a batch once, unless there are two sinks in it.
+
+        That is to be told of batches that are skipped too, and of sinks with different topics:
+        each would see a marker of the other, or none, and what one of them writes would be lost.
+        """
+        process_id, _, transactional_id = self._key
+        batch = self._batch
+        for (owner, _, owned_id), known in _known.items():
+            is_of_this_run = (
+                (owner, owned_id) == (process_id, transactional_id)
+                and batch.run_id
+                and known.run_id == batch.run_id
+            )
+            if is_of_this_run and known.committed and known.committed.batch_id == batch.batch_id:
+                raise two_sinks(batch, transactional_id)
 
     async def _last_committed(self) -> Marker | None:
         # As long as the epoch of this run is good, no one else can have moved the marker; and if
@@ -147,6 +173,10 @@ class BatchTransaction:
 
     async def start_over(self) -> None:
         """Roll back what is open and shut out whoever still writes to it, in one step."""
+        if not self.session.is_initialised:
+            # Not even the id was taken over, so that nothing is open.
+            self.forget()
+            return
         self._continue_as(await self.session.renew())
         # Whether the transaction that went wrong was committed is not known.
         self._remember(None)

@@ -32,6 +32,13 @@ class TwoSinks(SinkConflict):
     """Two sinks of one micro-batch have the same transactional id."""
 
 
+def two_sinks(batch: "Marker", transactional_id: str) -> TwoSinks:
+    return TwoSinks(
+        f"batch {batch.batch_id} was written under {transactional_id!r} a moment ago: two sinks of "
+        f"one micro-batch share it; give the second a name of its own"
+    )
+
+
 class Marker(NamedTuple):
     """A micro-batch of a query, and the run of that query which writes it."""
 
@@ -98,10 +105,7 @@ def judge(
         )
     if found.batch_id == batch.batch_id:
         if found.run_id and found.run_id == batch.run_id and not is_retry:
-            raise TwoSinks(
-                f"batch {batch.batch_id} was written under {transactional_id!r} a moment ago: two "
-                f"sinks of one micro-batch share it; give each a name of its own"
-            )
+            raise two_sinks(batch, transactional_id)
         return Verdict.SKIP
     if found.batch_id < batch.batch_id or may_override:
         return Verdict.WRITE

@@ -40,6 +40,15 @@ def consumed_by(spark: SparkSession, batch_id: int) -> dict[TopicPartition, int]
         return None
 
 
+def is_stopped(spark: SparkSession) -> bool:
+    """Whether somebody has called `stop()`, so that what failed was cancelled."""
+    try:
+        execution = _execution(spark, spark.sparkContext.getLocalProperty(QUERY_ID))
+        return not execution.isActive()
+    except (Py4JError, LookupError):
+        return False
+
+
 def _execution(spark: SparkSession, query_id: str | None) -> Any:
     """`foreachBatch` hands out a copy of the session, which does not know its queries."""
     assert spark._jvm is not None

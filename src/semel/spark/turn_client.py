@@ -3,13 +3,14 @@
 import asyncio
 from contextlib import suppress
 
-from semel.errors import ProtocolError
+from semel.errors import MESSAGE_LENGTH_MAX, ProtocolError
 from semel.spark.turn_words import Address, Hello, hear_answer, keep_alive, say
 from semel.spark.turns import (
     Attempt,
     Finish,
     Finished,
     GiveBack,
+    GiveUp,
     Granted,
     Move,
     Refused,
@@ -68,6 +69,12 @@ class TaskTurns:
         self._finished = asyncio.get_running_loop().create_future()
         self._say(Finish())
         await self._finished
+
+    async def give_up(self, error: BaseException) -> None:
+        """Tell the driver why: Spark tells it of the last attempt only, which is refused."""
+        kind = type(error)
+        reason = f"{kind.__module__}.{kind.__qualname__}: {error}"
+        self._say(GiveUp(reason[:MESSAGE_LENGTH_MAX]))
 
     async def listen(self) -> None:
         """Hand out the answers; what is asked for without one fails when this ends."""

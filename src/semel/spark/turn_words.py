@@ -64,8 +64,8 @@ async def _hear(reader: asyncio.StreamReader, decoder: "msgspec.json.Decoder[Wor
     try:
         line = await reader.readline()
         return decoder.decode(line) if line else None
-    except (ValueError, msgspec.MsgspecError) as error:
-        # ValueError: the line is longer than any word.
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        # The first of them: the line is longer than any word.
         raise ProtocolError(f"not a word about turns: {error}") from error
 
 

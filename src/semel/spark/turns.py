@@ -54,7 +54,13 @@ class Finish(Struct, frozen=True, tag="finish"):
     """Nothing more will be taken."""
 
 
-Move = Take | GiveBack | Finish
+class GiveUp(Struct, frozen=True, tag="give up"):
+    """It has failed, and leaves."""
+
+    reason: str
+
+
+Move = Take | GiveBack | Finish | GiveUp
 
 
 class Granted(Struct, frozen=True, tag="granted"):
@@ -84,6 +90,7 @@ class Asker:
         """Where it waits for a turn or has one."""
         self.is_finished = False
         self.is_refused = False
+        self.failure = "a task of this batch has ended within its turns"
 
 
 Answers = list[tuple[Asker, Answer]]
@@ -134,6 +141,9 @@ class Turns:
                 return self._give_back(asker, place)
             case Finish():
                 return self._finish(asker)
+            case GiveUp(reason):
+                asker.failure = f"a task of this batch has failed within its turns: {reason}"
+                return []
 
     def leave(self, asker: Asker) -> Answers:
         self._present.pop(asker)
@@ -142,7 +152,7 @@ class Turns:
             queue.waiting = deque(each for each in queue.waiting if each.asker is not asker)
         if asker.taken and not asker.is_finished:
             # It is not known what it has written, so that nothing may be committed.
-            return self.end("a task of this batch has ended within its turns")
+            return self.end(asker.failure)
         return []
 
     def end(self, reason: str) -> Answers:

@@ -17,11 +17,17 @@ from pyspark.sql import DataFrame, Row
 
 from semel.client.blocking import Connected, shared
 from semel.client.outcome import MustStop, TransactionFailed
-from semel.errors import ConfigError, RequestError
+from semel.errors import ConfigError, MessageTooLarge, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
-from semel.spark.query import PORT_MAX, consumed_by, driver_address, origin_of_query
+from semel.spark.query import (
+    PORT_MAX,
+    consumed_by,
+    driver_address,
+    is_stopped,
+    origin_of_query,
+)
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.targets import placed
 from semel.spark.turn_service import TurnService
@@ -106,18 +112,21 @@ class ExactlyOnce:
         for attempt in range(self._retries + 1):
             work = BatchTransaction(connected.cluster, self._settings, transactional_id, batch)
             try:
-                if connected.run(work.take_over(is_retry=attempt > 0)) is Verdict.SKIP:
-                    return
-                self._write(connected, work, frame, batch_id)
+                if connected.run(work.take_over(is_retry=attempt > 0)) is not Verdict.SKIP:
+                    self._write(connected, work, frame, batch_id)
             except MustStop as error:
                 raise connected.run(work.explained(error)) from error
             except _FAILURES as error:
                 # Also at the last failure, or readers would wait until the transaction times out.
                 self._roll_back(connected, work)
-                if _is_final(error) or attempt == self._retries:
+                if _is_final(error) or is_stopped(spark) or attempt == self._retries:
                     work.forget()
                     raise
                 _log.warning("batch %d of %s is run again: %s", batch_id, transactional_id, error)
+            except BaseException:
+                # Whoever goes on after this needs a new epoch, as a transaction may be open.
+                work.forget()
+                raise
             else:
                 return
 
@@ -137,15 +146,16 @@ class ExactlyOnce:
         if topics is not None:
             settings = settings._replace(topic=None)
         place = placed(settings, topics)
+        rows = one_frame(output, settings.topic)
         turns = TurnService()
         address = connected.run(turns.open(driver_address(frame.sparkSession, self._driver_port)))
         try:
             identity = connected.run(work.session.begin())
             stage = self._stage(Writing(settings, place, work.transactional_id, identity, address))
-            rows = one_frame(output, settings.topic).mapInArrow(stage, WRITTEN).collect()
+            results = rows.mapInArrow(stage, WRITTEN).collect()
         finally:
             connected.run(turns.close())
-        written = _by_attempt(rows)
+        written = _by_attempt(results)
         turns.check(written)
         places = {place for counts in written.values() for place in counts}
         connected.run(work.session.add_partitions(places))
@@ -169,11 +179,13 @@ _FAILURES = (
 
 def _is_final(error: Exception) -> bool:
     """Whether it would be the same again; of what happened in a task there is the text only."""
-    return isinstance(error, AnalysisException) or f".{ConfigError.__name__}:" in str(error)
+    if isinstance(error, AnalysisException):
+        return True
+    return any(f".{kind.__name__}:" in str(error) for kind in (ConfigError, MessageTooLarge))
 
 
-def _by_attempt(rows: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, int]]:
+def _by_attempt(results: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, int]]:
     written: dict[Attempt, dict[TopicPartition, int]] = defaultdict(dict)
-    for topic, partition, count, *attempt in rows:
+    for topic, partition, count, *attempt in results:
         written[Attempt(*attempt)][TopicPartition(topic, partition)] = count
     return written

@@ -93,6 +93,9 @@ class _Task:
         connected.run(self._turns.connect())
         try:
             self._write_listening(connected, first, groups)
+        except BaseException as error:
+            connected.run(self._turns.give_up(error))
+            raise
         finally:
             connected.run(self._turns.close())
         return self._counts
