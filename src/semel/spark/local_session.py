@@ -26,6 +26,9 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    # What tasks of the default sink hand to the driver stays within one process here, and need
+    # not be stored and fetched in between.
+    "spark.task.maxDirectResultSize": "128m",
 }
 
 
