@@ -144,13 +144,15 @@ def test_of_two_static_members_of_one_name_the_older_one_stops(
         members = Members(semel_broker.bootstrap_servers, topic, [topic])
         async with members.member(group_instance_id="one") as first:
             await members.until(lambda: shares(first) == [6])
+            # A slow broker may not have known the topic when it assigned for the first time.
+            events_before = len(first.events)
             # The newer one is the owner before the older one can know.
             members.owners.clear()
             async with members.member(group_instance_id="one") as second:
                 await members.until(lambda: first.error is not None)
                 assert isinstance(first.error, FencedInstanceId)
                 await members.until(lambda: shares(second) == [6])
-                assert [kind for kind, _ in first.events] == ["assigned", "lost"]
+                assert [kind for kind, _ in first.events[events_before:]] == ["lost"]
 
     run(work())
 
