@@ -13,6 +13,7 @@ from semel.client.columns.encode import encode
 from semel.client.columns.rows import rows_from
 from semel.client.group_offsets import group_offsets
 from semel.client.session import TransactionalSession
+from semel.errors import CoordinatorNotAvailable
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction, Fenced, commit_batch
 from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
@@ -242,6 +243,28 @@ def test_where_the_id_was_not_taken_over_there_is_nothing_to_roll_back(
     sink.connected.run(early.start_over())
     assert sink.write(0, [b"a"]) is Verdict.WRITE
     assert sink.values() == [b"a"]
+
+
+def test_after_a_roll_back_that_failed_the_id_is_taken_over(
+    semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"a"])
+    batch = Marker("q", 1, FIRST_RUN)
+    failed = BatchTransaction(sink.connected.cluster, sink.settings, f"id-{topic}", batch)
+    sink.connected.run(failed.take_over())
+    sink.connected.run(failed.session.begin())
+
+    async def unreachable(session: TransactionalSession) -> None:
+        raise CoordinatorNotAvailable("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionalSession, "renew", unreachable)
+        with pytest.raises(CoordinatorNotAvailable):
+            sink.connected.run(failed.start_over())
+    # Were the session still known, its transaction would be open.
+    assert sink.write(1, [b"b"]) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b"]
 
 
 def test_a_restart_far_on_without_a_marker_is_warned_of(

@@ -173,13 +173,13 @@ class BatchTransaction:
 
     async def start_over(self) -> None:
         """Roll back what is open and shut out whoever still writes to it, in one step."""
-        if not self.session.is_initialised:
-            # Not even the id was taken over, so that nothing is open.
-            self.forget()
-            return
-        self._continue_as(await self.session.renew())
-        # Whether the transaction that went wrong was committed is not known.
-        self._remember(None)
+        # If that fails, whoever goes on has to take the id over.
+        self.forget()
+        # Else not even the id was taken over, so that nothing is open.
+        if self.session.is_initialised:
+            self._continue_as(await self.session.renew())
+            # Whether the transaction that went wrong was committed is not known.
+            self._remember(None)
 
     async def _go_on(self, session: TransactionalSession) -> None:
         if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row
 
 from semel.client.blocking import Connected, shared
 from semel.client.outcome import MustStop, TransactionFailed
-from semel.errors import ConfigError, MessageTooLarge, RequestError
+from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
@@ -61,8 +61,8 @@ def exactly_once(
 
     `transform(batch, batch_id)` gives what is written: a data frame with the columns of a sink,
     or several of them by topic, which appear together. Without it the batch itself is written.
-    Two sinks in one `foreachBatch` need a `name` each. `options` are those of the sink, such as
-    `kafka.compression.type`; `retries` is how often a batch that failed is run again.
+    Of two sinks in one `foreachBatch` the second needs a `name`. `options` are those of the
+    sink, such as `kafka.compression.type`; `retries` is how often a batch that failed is run again.
 
     Tasks ask the driver when to write, and have to reach it at `spark.driver.host`: at any free
     port, or, where a firewall has to know it, at `driver_port` or one of the next
@@ -179,9 +179,7 @@ _FAILURES = (
 
 def _is_final(error: Exception) -> bool:
     """Whether it would be the same again; of what happened in a task there is the text only."""
-    if isinstance(error, AnalysisException):
-        return True
-    return any(f".{kind.__name__}:" in str(error) for kind in (ConfigError, MessageTooLarge))
+    return isinstance(error, AnalysisException) or f".{ConfigError.__name__}:" in str(error)
 
 
 def _by_attempt(results: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, int]]:
