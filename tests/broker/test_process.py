@@ -126,31 +126,29 @@ def test_a_bad_setting_is_refused_in_one_sentence(tmp_path: Path, setting: str, 
     assert words in complaint
 
 
-def temporary_folder(process: "subprocess.Popen[str]") -> Path:
-    """The folder that the broker has open."""
-    opened = [link.readlink() for link in Path(f"/proc/{process.pid}/fd").iterdir()]
-    (folder,) = {path.parent for path in opened if path.parent.name.startswith("semel-")}
-    return folder
-
-
-def test_an_ephemeral_folder_is_gone_at_the_end() -> None:
+def test_an_ephemeral_folder_is_gone_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with served(["--ephemeral"]) as process:
         port_of(process)
-        folder = temporary_folder(process)
-        assert folder.exists()
+        assert list(tmp_path.iterdir()) != []
         process.terminate()
         assert process.wait(DEADLINE_S) == 0
-        assert not folder.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_an_ephemeral_folder_is_gone_when_the_parent_dies() -> None:
+def test_an_ephemeral_folder_is_gone_when_the_parent_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with served(["--ephemeral", "--stop-with-stdin"], stdin=subprocess.PIPE) as process:
         port_of(process)
-        folder = temporary_folder(process)
+        assert list(tmp_path.iterdir()) != []
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(DEADLINE_S) == 0
-        assert not folder.exists()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_process_leaves_the_folder_free(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """`semel.testing.Broker`: ready when entered, gone when left, killed and started in between."""
 
-import tempfile
+import os
+import select
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,10 +71,27 @@ def test_a_paused_broker_answers_when_it_goes_on_and_can_be_left_paused() -> Non
 def test_a_killed_broker_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with Broker() as broker:
         assert list(tmp_path.iterdir()) != []
         broker.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_owner_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = "import semel.testing as t; b = t.Broker(); b.start(); print(b.process_id); input()"
+    with subprocess.Popen(
+        [sys.executable, "-uc", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    ) as owner:
+        assert owner.stdout is not None
+        broker = os.pidfd_open(int(owner.stdout.readline()))
+        assert list(tmp_path.iterdir()) != []
+        owner.kill()
+    select.select([broker], [], [])
+    os.close(broker)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -66,7 +66,7 @@ def serve(options: ServeOptions) -> None:
         _keep_freed_memory()
         with asyncio.Runner(loop_factory=_fast_loop()) as runner:
             try:
-                runner.run(_serve(broker, options))
+                runner.run(_serve(broker, replace(options, data=folder)))
             except BaseExceptionGroup as group:
                 raise _first(group) from None
 
@@ -143,10 +143,9 @@ def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions)
         with _naming(options.metrics):
             metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
-    where = "a temporary folder" if options.ephemeral else str(options.data)
     shown = f"[{host}]" if ":" in host else host
     sys.stdout.write(
-        f"Semel is ready on {shown}:{port}, data in {where} "
+        f"Semel is ready on {shown}:{port}, data in {options.data} "
         f"({', '.join(NOT_ENFORCED)} are kept but not enforced yet)\n"
     )
     sys.stdout.flush()

@@ -1,6 +1,8 @@
 """A broker in a process of its own, which ends with the block that started it."""
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +14,7 @@ from typing import Self
 
 from semel.errors import SemelError
 
-_READY = "Semel is ready on "
+_READY = re.compile(r"Semel is ready on .+:(?P<port>\d+), data in (?P<folder>.+) \(.*\)\n")
 
 
 class BrokerDidNotStart(SemelError):
@@ -39,6 +41,7 @@ class Broker:
         self._arguments = tuple(arguments)
         self.port = port
         self._process: subprocess.Popen[str] | None = None
+        self._folder: Path | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -57,24 +60,24 @@ class Broker:
             command += ["--set", f"{name}={value}"]
         # A file and not a pipe: nobody reads it, and a full pipe would stop the broker.
         self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when it ends.
-        self._scratch = tempfile.TemporaryDirectory(prefix="semel-testing-")
         self._process = subprocess.Popen(
             [*command, *self._arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._complaints,
             text=True,
-            # An ephemeral broker that is killed cannot tidy up behind itself.
-            env={**os.environ, "PYTHONUNBUFFERED": "1", "TMPDIR": self._scratch.name},
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        if not line.startswith(_READY):
+        ready = _READY.fullmatch(line)
+        if ready is None:
             self._running().wait()
             said = line + self.complaints()
             self._wait()
             raise BrokerDidNotStart(said.strip() or "the broker ended without a word")
-        self.port = int(line.removeprefix(_READY).partition(",")[0].rpartition(":")[2])
+        self.port = int(ready["port"])
+        self._folder = Path(ready["folder"])
 
     def stop(self) -> None:
         """End it cleanly, as SIGTERM does."""
@@ -116,7 +119,9 @@ class Broker:
                 stream.close()
         process.wait()
         self._complaints.close()
-        self._scratch.cleanup()
+        if self._data is None and self._folder is not None:
+            # One that was killed could not tidy up behind itself.
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         self.start()
