@@ -12,7 +12,7 @@ from semel.broker.server import Server
 from semel.groups.records import GenerationRecorded
 from semel.journal import frames, recovery, walk
 from semel.journal.commit import GroupCommit
-from semel.journal.device import Identity
+from semel.journal.device import DiskIdentity
 from semel.journal.journal import Journal
 from semel.journal.segments import Segments
 from semel.lane import facts, group_steps
@@ -97,7 +97,7 @@ def offsets_are_read_before_they_are_durable(patch: Patch) -> None:
 
 
 def any_boot_is_the_same_boot(patch: Patch) -> None:
-    patch.setattr(Identity, "proves_same", lambda self, noted: True)
+    patch.setattr(DiskIdentity, "proves_same", lambda self, noted: True)
 
 
 def an_io_error_leaves_no_doubt(patch: Patch) -> None:
@@ -111,7 +111,7 @@ def an_io_error_leaves_no_doubt(patch: Patch) -> None:
 
 
 def the_term_rises_at_every_start(patch: Patch) -> None:
-    patch.setattr(Identity, "proves_same", lambda self, noted: False)
+    patch.setattr(DiskIdentity, "proves_same", lambda self, noted: False)
 
 
 # Rules 5, 6: the journal

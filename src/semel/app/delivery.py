@@ -21,7 +21,7 @@ from semel.types import TopicPartition
 Offsets = Mapping[TopicPartition, int]
 
 
-class Delivery(Protocol):
+class Carrier(Protocol):
     is_transactional: bool
 
     async def deliver(

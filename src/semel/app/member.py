@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from semel.app import portion as portions
 from semel.app.calling import in_thread, on_loop
-from semel.app.delivery import AtLeastOnce, Delivery, InTransactions
+from semel.app.delivery import AtLeastOnce, Carrier, InTransactions
 from semel.app.failure import ListenerFailed, failed_for_good
 from semel.app.listener import Listener, Shape
 from semel.app.outbox import Outbox
@@ -56,9 +56,9 @@ class Member:
         self._make_outbox = equipment.make_outbox
         self._dice = equipment.dice
         self._transactions = InTransactions(equipment.make_transactional_producer)
-        self._delivery: Delivery = self._transactions
+        self._carrier: Carrier = self._transactions
         if not listener.is_transactional:
-            self._delivery = AtLeastOnce(equipment.make_producer, self.consumer.commit)
+            self._carrier = AtLeastOnce(equipment.make_producer, self.consumer.commit)
         self._standing = Standing(listener.rules.patience)
         self._thread: OwnThread | None = None
         self._loop = asyncio.get_running_loop()
@@ -129,7 +129,7 @@ class Member:
                 await self._take_turn()
         finally:
             self.counts.state = State.STOPPING
-            for each in (self._transactions, self._delivery, consumer):
+            for each in (self._transactions, self._carrier, consumer):
                 # With the cluster away there is nobody to say good-bye to.
                 with suppress(TimeoutError, SemelError):
                     async with asyncio.timeout(_CLOSE_S_MAX):
@@ -241,14 +241,14 @@ class Member:
         counts.retries += len(outcome.failures) + bool(outcome.doubts)
         if outcome.done:
             # A letter and the offset of the record that it is about go together in any case.
-            delivery = self._transactions if outcome.dead_letter_count else self._delivery
+            carrier = self._transactions if outcome.dead_letter_count else self._carrier
             try:
-                await delivery.deliver(outcome.outbox.records, outcome.done, membership)
+                await carrier.deliver(outcome.outbox.records, outcome.done, membership)
             except NotDelivered as failure:
-                counts.transactions_aborted += delivery.is_transactional
+                counts.transactions_aborted += carrier.is_transactional
                 await self._cope(portion, outcome, membership, failure)
                 return
-            counts.transactions_committed += delivery.is_transactional
+            counts.transactions_committed += carrier.is_transactional
             counts.records += outcome.done_count
             counts.dead_letters += outcome.dead_letter_count
             counts.trouble = None

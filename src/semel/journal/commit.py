@@ -35,7 +35,7 @@ class Waiter:
         self.reason = reason
 
 
-class Chunk(NamedTuple):
+class SegmentWrite(NamedTuple):
     """Bytes on their way to one segment."""
 
     name: str
@@ -68,7 +68,7 @@ class GroupCommit:
         self._parts: list[Buffer] = []
         self._parts_start = end
         self._parts_end = end
-        self._full_chunks: deque[Chunk] = deque()
+        self._earlier_writes: deque[SegmentWrite] = deque()
         self._flush_planned = False
         self._flushing = False
         self._writing = False
@@ -92,7 +92,7 @@ class GroupCommit:
     def turn_to(self, name: str, base: int, *, renamed: bool) -> None:
         """What is added from now on goes to this segment."""
         if self._parts:
-            self._full_chunks.append(self._take())
+            self._earlier_writes.append(self._take())
         self._name = name
         self._base = base
         self._folder_unsynced |= renamed
@@ -130,8 +130,8 @@ class GroupCommit:
         self._flushing = True
         try:
             while not self._writing and self.failure is None:
-                if self._full_chunks:
-                    self._write(self._full_chunks.popleft())
+                if self._earlier_writes:
+                    self._write(self._earlier_writes.popleft())
                 elif self._parts:
                     self._write(self._take())
                 else:
@@ -149,21 +149,21 @@ class GroupCommit:
         self._cancel_interval()
         self._on_failure(self.failure)
 
-    def _write(self, chunk: Chunk) -> None:
+    def _write(self, write: SegmentWrite) -> None:
         self._writing = True
         self.write_count += 1
-        if not self._unsynced or self._unsynced[-1] != chunk.name:
-            self._unsynced.append(chunk.name)
+        if not self._unsynced or self._unsynced[-1] != write.name:
+            self._unsynced.append(write.name)
         self._device.submit_write(
-            chunk.name, chunk.offset, chunk.parts, partial(self._on_written, chunk.end)
+            write.name, write.offset, write.parts, partial(self._on_written, write.end)
         )
 
-    def _take(self) -> Chunk:
+    def _take(self) -> SegmentWrite:
         offset = self._parts_start - self._base
-        chunk = Chunk(self._name, offset, self._parts, self._parts_end)
+        write = SegmentWrite(self._name, offset, self._parts, self._parts_end)
         self._parts = []
         self._parts_start = self._parts_end
-        return chunk
+        return write
 
     def _on_written(self, end: Position, error: Exception | None) -> None:
         self._writing = False

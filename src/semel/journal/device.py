@@ -21,7 +21,7 @@ Job = Iterator[None]
 UNKNOWN = ""
 
 
-class Identity(msgspec.Struct, frozen=True):
+class DiskIdentity(msgspec.Struct, frozen=True):
     """Names the kernel and the disk that hold the bytes written but not yet synced."""
 
     boot_id: str
@@ -29,7 +29,7 @@ class Identity(msgspec.Struct, frozen=True):
     inode: str
     mount: str
 
-    def proves_same(self, noted: "Identity") -> bool:
+    def proves_same(self, noted: "DiskIdentity") -> bool:
         """True if no written byte can be lost since `noted`; what is unknown proves nothing."""
         fields = (self.boot_id, self.device, self.inode, self.mount)
         return self == noted and UNKNOWN not in fields
@@ -44,7 +44,7 @@ class Device(Protocol):
     def acquire(self) -> None:
         """Takes the folder for this process; raises FolderInUse."""
 
-    def identity(self) -> Identity: ...
+    def identity(self) -> DiskIdentity: ...
 
     # Blocking; each raises OSError.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal import names
-from semel.journal.device import UNKNOWN, Done, Identity, Job
+from semel.journal.device import UNKNOWN, DiskIdentity, Done, Job
 from semel.types import Buffer
 
 IOV_MAX = 1024
@@ -52,9 +52,9 @@ class FileDevice:
             raise FolderInUse(f"another broker is using {self.folder}") from None
         self._lock = lock
 
-    def identity(self) -> Identity:
+    def identity(self) -> DiskIdentity:
         status = self.folder.stat()
-        return Identity(
+        return DiskIdentity(
             boot_id=_boot_id(),
             device=str(status.st_dev),
             inode=str(status.st_ino),

@@ -14,7 +14,7 @@ from semel.errors import CorruptJournal, JournalFailed
 from semel.journal import checkpoints, names, note
 from semel.journal.checkpoints import Checkpoint
 from semel.journal.commit import GroupCommit, SyncReason
-from semel.journal.device import Device, Identity
+from semel.journal.device import Device, DiskIdentity
 from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.housekeeping import Draft, Housekeeping
 from semel.journal.index import BatchIndex
@@ -31,7 +31,7 @@ class Journal:
         self.end = found.end
         self.frames_appended = 0
         self.bytes_appended = 0
-        self.identity: Identity = device.identity()
+        self.identity: DiskIdentity = device.identity()
         self.certain = found.certain
         """False if the last process ended on an I/O error: acknowledged bytes may be missing.
 

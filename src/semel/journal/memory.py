@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from semel.errors import FolderInUse
-from semel.journal.device import Done, Identity, Job
+from semel.journal.device import DiskIdentity, Done, Job
 from semel.journal.memory_file import MemoryFile
 from semel.types import Buffer
 
@@ -76,8 +76,8 @@ class MemoryDevice:
             raise FolderInUse("another broker is using this memory")
         self._is_held = True
 
-    def identity(self) -> Identity:
-        return Identity(boot_id=str(self._boot_count), device="memory", inode="1", mount="1")
+    def identity(self) -> DiskIdentity:
+        return DiskIdentity(boot_id=str(self._boot_count), device="memory", inode="1", mount="1")
 
     def names(self) -> list[str]:
         return sorted(self._files)

@@ -6,7 +6,7 @@ changes, when it is new and when it is replayed.
 
 import msgspec
 
-from semel.journal.device import Identity
+from semel.journal.device import DiskIdentity
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -17,7 +17,7 @@ class Opened(Fact, frozen=True):
     """A process has opened the journal; what it appends from here on belongs to `term`."""
 
     term: int
-    identity: Identity
+    identity: DiskIdentity
 
 
 class ClusterNamed(Fact, frozen=True):

@@ -4,7 +4,7 @@ import msgspec
 
 from semel.errors import CorruptJournal
 from semel.groups.snapshot import GroupsSnapshot
-from semel.journal.device import Identity
+from semel.journal.device import DiskIdentity
 from semel.lane.state import LaneState
 from semel.lane.topics import Topic
 from semel.log.image import PartitionTransactionsImage
@@ -49,7 +49,7 @@ class TopicImage(_Image, frozen=True):
 class LaneImage(_Image, frozen=True):
     format: int
     term: int
-    identity: Identity | None
+    identity: DiskIdentity | None
     cluster_id: bytes
     next_partition_number: int
     next_producer_id: int

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
-from semel.journal.device import UNKNOWN, Identity
+from semel.journal.device import UNKNOWN, DiskIdentity
 from semel.journal.journal import Journal
 from semel.lane import facts, frame, image
 from semel.lane.draft import Draft
@@ -34,7 +34,7 @@ FACT_SIZE_MAX = 64 * 2**10
 ABORTS_SIZE_MAX = 128 * 2**10
 """Bytes. Aborts that share a frame when the term rises; the smallest segment has room for it."""
 
-UNPROVEN = Identity(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
+UNPROVEN = DiskIdentity(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 class LaneSettings(NamedTuple):

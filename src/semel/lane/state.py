@@ -7,7 +7,7 @@ replayed the journal agree. Nothing here decides or waits.
 from typing import assert_never
 
 from semel.groups.coordinator import Groups
-from semel.journal.device import Identity
+from semel.journal.device import DiskIdentity
 from semel.lane import facts
 from semel.lane.topics import Topic
 from semel.log.partition import Partition
@@ -18,7 +18,7 @@ from semel.types import Offset, ProducerId, Term, TopicPartition
 class LaneState:
     def __init__(self, groups: Groups, transactions: Transactions) -> None:
         self.term = Term(-1)  # No process has opened the journal yet.
-        self.identity: Identity | None = None
+        self.identity: DiskIdentity | None = None
         self.cluster_id = b""
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}

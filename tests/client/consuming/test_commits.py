@@ -6,10 +6,10 @@ from contextlib import nullcontext
 
 import pytest
 
-from semel.client.consuming.actions import Identity
+from semel.client.consuming.actions import MemberIdentity
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.commits import Commits
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.membership import Membership, Phase
 from semel.client.consuming.partition import Position, Want
 from semel.client.consuming.positions import Positions
@@ -20,16 +20,16 @@ from semel.types import TopicPartition
 PLACE = TopicPartition("t", 0)
 
 
-class ScriptedCoordination(Coordination):
+class ScriptedCoordination(GroupCoordination):
     """Notes what is committed as whom, answers when it is let, and as it is told."""
 
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self.refusal: SemelError | None = None
-        self.committed_as: list[tuple[int, Identity]] = []
+        self.committed_as: list[tuple[int, MemberIdentity]] = []
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, Position], identity: Identity, timeout_ms: int
+        self, offsets: Mapping[TopicPartition, Position], identity: MemberIdentity, timeout_ms: int
     ) -> None:
         await self.may_answer.wait()
         if self.refusal is not None:
@@ -43,7 +43,7 @@ class Member:
         self.coordination = ScriptedCoordination()
         self.membership = Membership(["t"], settings.assignors)
         self.membership.phase = Phase.STABLE
-        self.membership.identity = Identity(1, "m")
+        self.membership.identity = MemberIdentity(1, "m")
         self.positions = Positions(1, 1, nullcontext())
         self.positions.add([PLACE], Want.COMMITTED)
         self.positions.seek(PLACE, 7)
@@ -72,9 +72,10 @@ def test_a_commit_that_waits_for_its_turn_speaks_as_whom_it_was_asked_by() -> No
             for offset in (1, 2):
                 tasks.create_task(member.commits.commit({PLACE: Position(offset)}))
             await asyncio.sleep(0)
-            member.membership.identity = Identity(2, "m")
+            member.membership.identity = MemberIdentity(2, "m")
             member.coordination.may_answer.set()
-        assert member.coordination.committed_as == [(1, Identity(1, "m")), (2, Identity(1, "m"))]
+        old = MemberIdentity(1, "m")
+        assert member.coordination.committed_as == [(1, old), (2, old)]
 
     asyncio.run(work())
 

@@ -7,8 +7,8 @@ import pytest
 
 import semel
 from semel.client.cluster import Cluster, CoordinatorOf
-from semel.client.consuming.actions import Identity, Join
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.actions import Join, MemberIdentity
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.security import Sasl, Security, Tls
@@ -28,7 +28,7 @@ from semel.types import TopicPartition
 from semel.wire.messages import heartbeat, offset_commit
 from support.secured_server import PASSWORD, USER, secured_server
 
-ME = Identity(1, "me")
+ME = MemberIdentity(1, "me")
 
 
 class Answered:
@@ -70,8 +70,8 @@ class MovingCoordinator(Cluster):
         return 4
 
 
-def coordination(cluster: Cluster, **options: Unpack[ConsumerOptions]) -> Coordination:
-    return Coordination(cluster, cluster, "g", settings_of("g", options))
+def coordination(cluster: Cluster, **options: Unpack[ConsumerOptions]) -> GroupCoordination:
+    return GroupCoordination(cluster, cluster, "g", settings_of("g", options))
 
 
 def beat(code: int) -> heartbeat.HeartbeatResponse:

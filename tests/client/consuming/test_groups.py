@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semel import AsyncConsumer, AsyncProducer
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.refusals import CommitFailed
 from semel.errors import FencedInstanceId
 from semel.testing import Broker
@@ -190,7 +190,7 @@ def test_a_member_that_stayed_away_gets_nothing_of_its_old_share_while_it_is_lea
     async def work() -> None:
         is_leaving, may_leave = asyncio.Event(), asyncio.Event()
 
-        async def leave(coordination: Coordination, member_id: str) -> None:
+        async def leave(coordination: GroupCoordination, member_id: str) -> None:
             is_leaving.set()
             await may_leave.wait()
 
@@ -203,7 +203,7 @@ def test_a_member_that_stayed_away_gets_nothing_of_its_old_share_while_it_is_lea
             while not await consumer.poll(max_records=1):
                 pass
             before = consumer.membership
-            monkeypatch.setattr(Coordination, "leave", leave)
+            monkeypatch.setattr(GroupCoordination, "leave", leave)
             await is_leaving.wait()
             # What it commits now is refused, since it says who it was.
             assert consumer.membership == before

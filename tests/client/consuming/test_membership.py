@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from semel.client.assignment import assigned_partitions
-from semel.client.consuming.actions import Identity, Join, Kind, Learn, Leave, Sync, Tell
+from semel.client.consuming.actions import Join, Kind, Learn, Leave, MemberIdentity, Sync, Tell
 from semel.client.consuming.membership import Membership, Phase
 from semel.client.consuming.subscription import decode_subscription, encode_assignment
 from semel.errors import (
@@ -181,7 +181,7 @@ def test_an_answer_to_who_the_member_was_before_means_nothing() -> None:
     before = core.identity
     core.beaten(core.identity, RebalanceInProgress(""))
     stable(core)
-    assert core.identity == Identity(2, "me")
+    assert core.identity == MemberIdentity(2, "me")
     core.beaten(before, IllegalGeneration(""))
     assert core.phase is Phase.STABLE
 

@@ -50,11 +50,11 @@ class Leave(NamedTuple):
 Action = Tell | Join | Learn | Sync | Leave
 
 
-class Identity(NamedTuple):
+class MemberIdentity(NamedTuple):
     """As whom a member speaks to its coordinator."""
 
     generation_id: int
     member_id: str
 
 
-NOBODY = Identity(-1, "")
+NOBODY = MemberIdentity(-1, "")

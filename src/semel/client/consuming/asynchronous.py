@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 from semel.client.consuming.actions import Tell
 from semel.client.consuming.callbacks import Callbacks
 from semel.client.consuming.commits import Offsets, OnDone
-from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
+from semel.client.consuming.delivery import as_one, columns_or_all, deserializers_of
 from semel.client.consuming.engine import Engine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
@@ -46,7 +46,7 @@ class AsyncConsumer:
         self._settings = settings_of(group, options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._delivery = Delivery(options)
+        self._deserializers = deserializers_of(options)
         self._callbacks: Callbacks[Listener] = Callbacks()
         self._maybe_engine: Engine | None = None
         self._running: asyncio.Task[None] | None = None
@@ -135,7 +135,7 @@ class AsyncConsumer:
         # Who polls again and again leaves the loop some time for what goes on behind.
         await asyncio.sleep(0)
         taken = await self._serve(lambda: engine.positions.take(count_max), timeout_ms)
-        return self._delivery.opened(engine.positions, taken)
+        return self._deserializers.all_opened(taken, engine.positions)
 
     async def poll_arrow(
         self,
@@ -187,7 +187,7 @@ class AsyncConsumer:
         if not taken:
             await asyncio.sleep(0)
             taken = await self._serve(lambda: positions.take(1))
-        return self._delivery.opened(positions, taken)[0]
+        return self._deserializers.all_opened(taken, positions)[0]
 
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that will be handed out."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from semel.client.consuming.actions import Join, Learn, Leave, Sync, Tell
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.membership import Membership, Phase
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
@@ -15,7 +15,7 @@ class Attendance:
     def __init__(
         self,
         membership: Membership,
-        coordination: Coordination,
+        coordination: GroupCoordination,
         settings: ConsumerSettings,
         count_partitions: Callable[[Collection[str]], Awaitable[Mapping[str, int]]],
         notify: Callable[[], object],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from semel.client.consuming.actions import Tell
 from semel.client.consuming.callbacks import Callbacks
 from semel.client.consuming.commits import Offsets, OnDone
-from semel.client.consuming.delivery import Delivery, as_one, columns_or_all
+from semel.client.consuming.delivery import as_one, columns_or_all, deserializers_of
 from semel.client.consuming.engine import Engine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
@@ -49,7 +49,7 @@ class Consumer:
         self._settings = settings_of(group, options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._delivery = Delivery(options)
+        self._deserializers = deserializers_of(options)
         self._callbacks: Callbacks[Listener] = Callbacks()
         self._is_closed = False
         self._thread = LoopThread("consumer", self._main)
@@ -193,7 +193,7 @@ class Consumer:
     def _opened(self, records: list[Record]) -> list[Record]:
         positions = self._engine.positions
         try:
-            return self._delivery.opened(positions, records)
+            return self._deserializers.all_opened(records, positions)
         finally:
             if positions.has_room_news:
                 self._thread.wake(self._engine.pump)

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
-from semel.client.consuming.actions import NOBODY, Identity
+from semel.client.consuming.actions import NOBODY, MemberIdentity
 from semel.client.consuming.attendance import Attendance
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.partition import Position
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import CommitFailed
@@ -32,7 +32,7 @@ _OF_MEMBERS = (FencedInstanceId, IllegalGeneration, RebalanceInProgress, Unknown
 class Commits:
     def __init__(
         self,
-        coordination: Coordination,
+        coordination: GroupCoordination,
         positions: Positions,
         settings: ConsumerSettings,
         attendance: Callable[[], Attendance | None],
@@ -136,7 +136,7 @@ class Commits:
 
     # As whom
 
-    def _identity(self) -> Identity:
+    def _identity(self) -> MemberIdentity:
         attendance = self._attendance()
         if attendance is None:
             return NOBODY
@@ -147,7 +147,7 @@ class Commits:
             raise CommitFailed("the consumer is not in its group at the moment")
         return membership.identity
 
-    def _judged(self, identity: Identity, error: RequestError) -> SemelError:
+    def _judged(self, identity: MemberIdentity, error: RequestError) -> SemelError:
         attendance = self._attendance()
         if attendance is None:
             return error

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from semel.client.cluster import Cluster
 from semel.client.connection import Messages
-from semel.client.consuming.actions import Identity, Join, Sync
+from semel.client.consuming.actions import Join, MemberIdentity, Sync
 from semel.client.consuming.chunk import NO_EPOCH
 from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerSettings
@@ -41,7 +41,7 @@ _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 
 
-class Coordination:
+class GroupCoordination:
     def __init__(
         self, waiting: Cluster, asking: Cluster, group: str, settings: ConsumerSettings
     ) -> None:
@@ -94,7 +94,7 @@ class Coordination:
         self._raise_for(reply.error_code)
         return bytes(reply.assignment)
 
-    async def beat(self, identity: Identity) -> None:
+    async def beat(self, identity: MemberIdentity) -> None:
         request = heartbeat.HeartbeatRequest(
             self._group, *identity, self._settings.group_instance_id
         )
@@ -135,7 +135,7 @@ class Coordination:
         await self._within(min(_LEAVE_MS_MAX, self._settings.request_timeout_ms), attempt)
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, Position], identity: Identity, timeout_ms: int
+        self, offsets: Mapping[TopicPartition, Position], identity: MemberIdentity, timeout_ms: int
     ) -> None:
         topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(list)
         for (topic, partition), position in offsets.items():

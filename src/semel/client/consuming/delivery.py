@@ -32,23 +32,14 @@ class Deserializers(NamedTuple):
             value = self.value(value)
         return record._replace(key=key, value=value)
 
-
-def deserializers_of(options: ConsumerOptions) -> Deserializers:
-    return Deserializers(options.get("key_deserializer"), options.get("value_deserializer"))
-
-
-class Delivery:
-    def __init__(self, options: ConsumerOptions) -> None:
-        self._deserializers = deserializers_of(options)
-
-    def opened(self, positions: Positions, records: list[Record]) -> list[Record]:
+    def all_opened(self, records: list[Record], positions: Positions) -> list[Record]:
         """What can be opened; the first that cannot is raised once it is the first of all."""
-        if self._deserializers.are_none:
+        if self.are_none:
             return records
         opened: list[Record] = []
         for record in records:
             try:
-                opened.append(self._deserializers.opened(record))
+                opened.append(self.opened(record))
             except Exception as error:
                 positions.hand_back(records[len(opened) :])
                 if opened:
@@ -61,6 +52,10 @@ class Delivery:
                 positions.hand_back(records)
                 raise
         return opened
+
+
+def deserializers_of(options: ConsumerOptions) -> Deserializers:
+    return Deserializers(options.get("key_deserializer"), options.get("value_deserializer"))
 
 
 def as_one(pieces: "list[pa.RecordBatch]", columns: Collection[str]) -> "pa.RecordBatch":

@@ -16,7 +16,7 @@ from semel.client.cluster import Cluster
 from semel.client.consuming.actions import NOBODY, Kind, Tell
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.commits import Commits, Offsets, OnDone
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.fetching import Fetching
 from semel.client.consuming.locating import Locating
 from semel.client.consuming.membership import Membership
@@ -69,10 +69,10 @@ class Engine:
         self._late_commits: set[asyncio.Task[None]] = set()
         self._attendance: Attendance | None = None
         self._attending: asyncio.Task[None] | None = None
-        self._coordination: Coordination | None = None
+        self._coordination: GroupCoordination | None = None
         self._commits: Commits | None = None
         if settings.group is not None:
-            self._coordination = Coordination(waiting, self._asking, settings.group, settings)
+            self._coordination = GroupCoordination(waiting, self._asking, settings.group, settings)
             self._commits = Commits(
                 self._coordination, self.positions, settings, lambda: self._attendance, self._report
             )
@@ -167,7 +167,7 @@ class Engine:
             self._attendance.wake()
         self._watching.look()
 
-    def _attend(self, coordination: Coordination, topics: Collection[str]) -> None:
+    def _attend(self, coordination: GroupCoordination, topics: Collection[str]) -> None:
         settings = self.settings
         membership = Membership(topics, settings.assignors, settings.group_instance_id)
         self._attendance = self._watching.attendance = Attendance(

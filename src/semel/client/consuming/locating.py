@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from semel.client.cluster import Cluster
-from semel.client.consuming.coordination import Coordination
+from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.partition import Spot, Want
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
@@ -30,7 +30,7 @@ class Locating:
         cluster: Cluster,
         positions: Positions,
         settings: ConsumerSettings,
-        coordination: Coordination | None,
+        coordination: GroupCoordination | None,
         start: Start,
         located: Callable[[], object],
         report: Callable[[SemelError], object],

@@ -16,11 +16,11 @@ from semel.client.assignment import assigned_partitions
 from semel.client.consuming.actions import (
     NOBODY,
     Action,
-    Identity,
     Join,
     Kind,
     Learn,
     Leave,
+    MemberIdentity,
     Sync,
     Tell,
 )
@@ -88,7 +88,7 @@ class Membership:
         return self.identity.generation_id >= 0
 
     @property
-    def holder(self) -> Identity:
+    def holder(self) -> MemberIdentity:
         """As whom it has its partitions; once it has lost them, and is not told yet, had them.
 
         A commit for nobody in particular is one that no group refuses.
@@ -100,7 +100,7 @@ class Membership:
         """Whoever waits for an answer of the group's need not tell that it is there."""
         return self.is_member and self.phase not in _ANSWER_PENDING and self.fatal is None
 
-    def is_settled(self, identity: Identity) -> bool:
+    def is_settled(self, identity: MemberIdentity) -> bool:
         """Whether this is who the member is, and no rebalance is about to change that."""
         return identity == self.identity and self.phase not in _ANSWER_PENDING
 
@@ -212,11 +212,11 @@ class Membership:
 
     def named(self, member_id: str) -> None:
         """Join again under this id (KIP-394)."""
-        self.identity = Identity(NOBODY.generation_id, member_id)
+        self.identity = MemberIdentity(NOBODY.generation_id, member_id)
         self.phase = Phase.UNJOINED
 
     def joined(self, reply: JoinGroupResponse) -> None:
-        self.identity = Identity(reply.generation_id, reply.member_id)
+        self.identity = MemberIdentity(reply.generation_id, reply.member_id)
         # Before version 7 the protocol's name is never null, and its type is not told.
         self._protocol_name = reply.protocol_name
         self._assignments = {}
@@ -263,7 +263,7 @@ class Membership:
         self.phase = Phase.UNJOINED
         self._judge(error)
 
-    def beaten(self, identity: Identity, error: RequestError | None) -> None:
+    def beaten(self, identity: MemberIdentity, error: RequestError | None) -> None:
         """The answer to a heartbeat; or to a commit, which tells as much."""
         if error is None or not self.is_settled(identity):
             return
@@ -302,7 +302,7 @@ class Membership:
     def _reset(self, member_id: str = NOBODY.member_id) -> None:
         if self.is_member:
             self._identity_last = self.identity
-        self.identity = Identity(NOBODY.generation_id, member_id)
+        self.identity = MemberIdentity(NOBODY.generation_id, member_id)
         self.phase = Phase.UNJOINED
         self._is_stale = False
 
