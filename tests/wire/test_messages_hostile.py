@@ -11,6 +11,7 @@ import pytest
 from semel.errors import ProtocolError
 from semel.wire.apis import APIS, BY_KEY, Api
 from semel.wire.primitives import REQUEST_ELEMENT_COUNT_MAX, uvarint
+from support.compiled import plain_frames
 from support.kio_values import kio_bytes, kio_class, random_value
 
 SIZE_MAX = 600
@@ -134,6 +135,7 @@ def test_a_refusal_says_what_is_wrong_and_where(body: bytes, version: int, reaso
         PRODUCE.decode_request(body, 0, version)
 
 
+@plain_frames
 def test_a_refusal_names_the_byte_behind_the_last_good_field() -> None:
     body = compact(NO_TRANSACTION, 2, 4, b"abc", 0, 0, 0)
     with pytest.raises(ProtocolError, match="byte 15: partition_data is null"):

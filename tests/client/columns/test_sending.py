@@ -88,7 +88,7 @@ def send(connected: Connected, row_count: int, clock: Clock | None = None) -> li
     return Sending(connected, TOPIC, transactional_id="id", clock=clock).send(table)
 
 
-class BrokenClock(Clock):
+class BrokenClock:
     """Fails the second part while the first one is being written."""
 
     def __init__(self, has_begun: threading.Event) -> None:
