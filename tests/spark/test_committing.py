@@ -309,9 +309,9 @@ def test_a_run_looks_the_marker_up_once(
 ) -> None:
     looked_up = []
 
-    async def noted(cluster: Cluster, transactional_id: str, place: TopicPartition) -> Any:
+    async def noted(cluster: Cluster, transactional_id: str, *others: Any) -> Any:
         looked_up.append(transactional_id)
-        return await stored_marker(cluster, transactional_id, place)
+        return await stored_marker(cluster, transactional_id, *others)
 
     monkeypatch.setattr(committing, "stored_marker", noted)
     sink = Sink(semel_broker, topic)

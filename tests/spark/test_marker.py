@@ -74,7 +74,6 @@ def test_a_retry_that_finds_its_own_batch_had_succeeded_before() -> None:
 def test_a_marker_survives_being_stored_as_an_offset() -> None:
     marker = batch(41)
     assert read_marker(42, marker_metadata(marker)) == marker
-    assert read_marker(-1, None) is None
     assert marker_group("id") == "semel-sink-id"
 
 

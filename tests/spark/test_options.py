@@ -6,7 +6,15 @@ from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE
 from semel.client.offsets import Isolation
 from semel.errors import ConfigError
 from semel.records.compression import Compression
-from semel.spark.bounds import EARLIEST, LATEST, Missing, batch_end, batch_start, stream_start
+from semel.spark.bounds import (
+    EARLIEST,
+    LATEST,
+    Missing,
+    batch_end,
+    batch_start,
+    check_bounds,
+    stream_start,
+)
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.source_settings import SourceSettings, source_options, source_settings
 from semel.types import TopicPartition
@@ -187,6 +195,11 @@ def test_a_batch_cannot_begin_just_anywhere(given: dict[str, str], words: str) -
         batch_start(source_options(given))
 
 
+def test_a_beginning_that_is_neither_a_name_nor_json_is_told_what_it_may_be() -> None:
+    with pytest.raises(ConfigError, match="startingOffsets is 'begin': it is earliest, latest, or"):
+        check_bounds(source_options({"startingOffsets": "begin"}))
+
+
 def test_a_stream_has_no_end_and_a_batch_not_at_the_beginning() -> None:
     with pytest.raises(ConfigError, match="a stream has no end"):
         stream_start(source_options({"endingOffsets": "latest"}))
@@ -215,7 +228,12 @@ def test_options_of_a_sink() -> None:
     assert given.encoded_size_max == 1 << 30
 
 
-def test_a_sink_whose_topics_come_from_a_column_needs_a_place_for_its_marker() -> None:
-    settings = sink_settings(sink_options(SERVERS))
-    with pytest.raises(ConfigError, match="option markerTopic is missing"):
-        _ = settings.marker_place
+def test_a_sink_whose_topics_come_from_a_column_names_no_place_for_its_marker() -> None:
+    assert sink_settings(sink_options(SERVERS)).marker_place is None
+
+
+def test_an_option_of_the_other_side_is_called_so() -> None:
+    with pytest.raises(ConfigError, match="option subscribe is for reading alone"):
+        sink_options({"subscribe": "t"})
+    with pytest.raises(ConfigError, match="option batchid is for writing alone"):
+        source_options({"batchId": "1"})

@@ -46,6 +46,13 @@ def test_a_batch_query_reads_what_a_batch_job_wrote(spark: Session, name: str) -
     )
 
 
+def test_where_nothing_is_there_a_batch_query_reads_nothing(spark: Session, name: str) -> None:
+    topics.create(spark.bootstrap_servers, name, 2)
+    reader = spark.read.format("semel")
+    assert reader.option("subscribe", name).load().collect() == []
+    assert spark.read.format("semel").option("subscribePattern", "zzz.*").load().count() == 0
+
+
 def test_every_column_comes_through_spark_as_the_client_reads_it(spark: Session, name: str) -> None:
     frame = spark.range(10).selectExpr(
         "IF(id % 2 = 0, NULL, string(id)) AS key",
@@ -209,6 +216,19 @@ def test_a_job_written_for_kafka_runs_by_changing_the_name_of_the_format(
     )
     queries.finish(sink, tmp_path)
     assert len(values(spark, name)) == 500
+
+
+def test_a_column_names_topics_that_are_created_then(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    frame = queries.stream(spark, orders, **BATCHES).selectExpr(
+        "value", f"concat('{name}-', int(string(value)) % 2) AS topic"
+    )
+    for _ in range(2):
+        queries.finish(frame.writeStream.format("semel"), tmp_path)
+        queries.forget_commits(tmp_path, 2)
+    assert values(spark, f"{name}-0") == VALUES[::2]
+    assert values(spark, f"{name}-1") == VALUES[1::2]
 
 
 def test_a_mistake_in_an_option_is_seen_at_load(spark: Session) -> None:

@@ -343,6 +343,15 @@ def test_a_topic_that_is_deleted_is_an_error_that_says_how_far_it_was_read(
     assert latest(lenient, start) == {topic: {"0": 0, "1": 0}}
 
 
+def test_a_beginning_behind_the_end_is_told_to_be_one(semel_broker: Broker, topic: str) -> None:
+    topics.fill(semel_broker.bootstrap_servers, topic, numbered(3))
+    offsets = f'{{"{topic}": {{"0": 99, "1": 0}}}}'
+    source = reader(semel_broker, subscribe=topic, startingOffsets=offsets)
+    start = source.initialOffset()
+    with pytest.raises(DataLoss, match="startingOffsets lies behind the end"):
+        source.partitions(start, latest(source, start))
+
+
 def test_a_topic_that_was_made_anew_is_noticed(semel_broker: Broker, topic: str) -> None:
     servers = semel_broker.bootstrap_servers
     topics.fill(servers, topic, numbered(10))

@@ -75,10 +75,20 @@ def test_several_topics_appear_together(
         even = frame.where("int(string(value)) % 2 = 0")
         return {name: frame, f"{name}-even": even.selectExpr("value", "0 AS partition")}
 
-    sink = semel.spark.exactly_once(both, marker_topic=name)
-    queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    for _ in range(2):
+        sink = semel.spark.exactly_once(both)
+        queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+        queries.forget_commits(tmp_path, 0)
     assert values(spark, name) == VALUES
     assert values(spark, f"{name}-even") == VALUES[::2]
+
+
+def test_a_function_that_gives_nothing_to_write_is_told_what_to_return(
+    spark: Session, orders: str, tmp_path: Path
+) -> None:
+    sink = semel.spark.exactly_once(lambda frame, batch_id: None, topic="t")  # type: ignore[arg-type, return-value]
+    with pytest.raises(StreamingQueryException, match="returned NoneType: it has to return the"):
+        queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
 
 
 def test_there_may_be_more_tasks_than_can_run_at_once_and_tasks_without_rows(

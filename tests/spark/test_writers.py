@@ -12,14 +12,18 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from semel.client.blocking import ClientOptions, shared
+from semel.client.group_offsets import group_offsets
 from semel.errors import ConfigError
 from semel.spark import committing
 from semel.spark.source import SemelSource
 from semel.spark.task import BatchTooLarge
 from semel.testing import Broker
+from semel.types import TopicPartition
 from support import topics
 
-QUERY, RUN = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
+QUERY = "11111111-0000-0000-0000-000000000000"
+RUN, LATER_RUN = "22222222-0000-0000-0000-000000000000", "33333333-0000-0000-0000-000000000000"
 
 TYPES: dict[str, Any] = {
     "binary": "binary",
@@ -50,12 +54,16 @@ def schema(**columns: str) -> StructType:
     return built
 
 
+def run_as(run_id: str) -> None:
+    context = TaskContext.__new__(TaskContext)
+    context._partitionId = 0
+    context._localProperties = {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": run_id}
+    TaskContext._setTaskContext(context)
+
+
 @pytest.fixture(autouse=True)
 def in_a_task() -> Iterator[None]:
-    properties = {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": RUN}
-    context = TaskContext.__new__(TaskContext)
-    context._partitionId, context._localProperties = 0, properties
-    TaskContext._setTaskContext(context)
+    run_as(RUN)
     yield
     TaskContext._setTaskContext(None)
     committing._known.clear()
@@ -159,6 +167,26 @@ def test_a_column_may_name_the_topics_of_one_transaction(semel_broker: Broker, t
     assert topics.values(semel_broker.bootstrap_servers, other) == [b"b"]
 
 
+def test_a_topic_that_a_column_names_is_created_and_holds_the_marker(
+    semel_broker: Broker, topic: str
+) -> None:
+    servers = semel_broker.bootstrap_servers
+    first, second = f"{topic}-1", f"{topic}-2"
+    kind = schema(topic="string", value="string")
+    sink = source(semel_broker, transactionalId=topic)
+    write(sink, kind, [rows(kind, (second, "a"), (first, "b"))])
+    for run in (RUN, LATER_RUN):
+        # The other topic alone: the number of the batch stays where the first one has put it.
+        run_as(run)
+        committing._known.clear()
+        write(sink, kind, [rows(kind, (second, "c"))], batch_id=1)
+    assert topics.values(servers, second) == [b"a", b"c"]
+    assert topics.values(servers, first) == [b"b"]
+    connected = shared(ClientOptions(servers))
+    found = connected.run(group_offsets(connected.cluster, f"semel-sink-{topic}"))
+    assert {place: at.offset for place, at in found.items()} == {TopicPartition(first, 0): 2}
+
+
 def test_the_option_wins_over_the_column(semel_broker: Broker, topic: str) -> None:
     kind = schema(topic="string", value="string")
     write(source(semel_broker, topic=topic), kind, [rows(kind, ("elsewhere", "a"))])
@@ -169,7 +197,8 @@ def test_the_option_wins_over_the_column(semel_broker: Broker, topic: str) -> No
     ("row", "words"),
     [
         ((None, "a", 0), "column topic is null"),
-        (("no such topic", "a", 0), "topic no such topic of column topic does not exist"),
+        (("no topic", "a", 0), "column topic is 'no topic' in a row: "),
+        (("__consumer_offsets", "a", 0), "that one is the cluster's own"),
         (("{topic}", "a", 3), "column partition is 3 in a row: .* has 3 partitions"),
         (("{topic}", "a", -2), "column partition is -2"),
     ],
@@ -193,7 +222,6 @@ def test_rows_that_cannot_be_placed_are_refused(
         ({"value": "string", "partition": "long"}, {"topic": "t"}, "column partition is bigint"),
         ({"value": "string", "headers": "string"}, {"topic": "t"}, "column headers is string"),
         ({"value": "string"}, {}, "option topic is missing, and there is no column topic"),
-        ({"value": "string", "topic": "string"}, {}, "option markerTopic is missing"),
         ({"value": "string"}, {"topic": "t", "batchId": "1"}, "batchId is for batch jobs"),
         ({"value": "string"}, {"topic": "t", "topics": "u"}, "did you mean 'topic'"),
     ],

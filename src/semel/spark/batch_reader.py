@@ -29,7 +29,9 @@ class BatchReader(DataSourceReader):
         return [RangePartition(each) for each in split(ranges, self._settings.partitions_min)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, RangePartition)
+        if not isinstance(partition, RangePartition):
+            # Where there is nothing to read, Spark makes up a partition of its own.
+            return iter(())
         return read_range(self._settings, partition.range)
 
     async def _ranges(self, cluster: Cluster) -> list[OffsetRange]:

@@ -37,6 +37,12 @@ class Bound(NamedTuple):
         return self.offsets if self.offsets is not None else self.timestamps_ms
 
 
+def check_bounds(options: Options) -> None:
+    """Whether they can be read, of a batch or a stream; what either refuses comes later."""
+    _start(options, LATEST)
+    _end(options)
+
+
 def stream_start(options: Options) -> Bound:
     for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
         if name in options:
@@ -55,11 +61,15 @@ def batch_start(options: Options) -> Bound:
 
 
 def batch_end(options: Options) -> Bound:
-    end = _bound(options, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", LATEST)
+    end = _end(options)
     if end.offset == EARLIEST:
         raise ConfigError("option endingOffsets is not 'earliest': nothing comes before it")
     _refuse_within(end, EARLIEST, "earliest")
     return end
+
+
+def _end(options: Options) -> Bound:
+    return _bound(options, "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", LATEST)
 
 
 def _start(options: Options, default: int) -> Bound:
@@ -84,6 +94,11 @@ def _bound(
     if text is None or text.strip().lower() in _NAMES:
         offset = default if text is None else _NAMES[text.strip().lower()]
         return Bound(by_offset, offset=offset)
+    if not text.lstrip().startswith("{"):
+        raise ConfigError(
+            f"option {by_offset} is {text!r}: it is earliest, latest, or JSON such as "
+            f'{{"topic": {{"0": 23, "1": -1}}}}'
+        )
     return Bound(by_offset, offsets=_numbers(options, by_offset))
 
 

@@ -41,8 +41,9 @@ def readable_range(
     if end < start:
         return (
             OffsetRange(partition, min(first, end), end),
-            f"{partition} ends at offset {end} though the query has read up to {start}, "
-            f"so it was created anew and records below were deleted",
+            f"{partition} ends at offset {end}, before {start} where the query was to go on: "
+            f"startingOffsets lies behind the end, or the topic was created anew and its old "
+            f"records were deleted",
         )
     if first > start:
         left = OffsetRange(partition, min(first, end), end)

@@ -63,10 +63,8 @@ def marker_metadata(marker: Marker) -> str:
     return json.dumps(fields)
 
 
-def read_marker(offset: int, metadata: str | None) -> Marker | None:
+def read_marker(offset: int, metadata: str | None) -> Marker:
     """The marker in a committed offset, which is the number of the batch that comes next."""
-    if offset < 0:
-        return None
     try:
         fields = json.loads(metadata or "")
         return Marker(str(fields["queryId"]), offset - 1, str(fields.get("runId", "")))
@@ -109,6 +107,12 @@ def judge(
         return Verdict.SKIP
     if found.batch_id < batch.batch_id or may_override:
         return Verdict.WRITE
+    if batch.query_id == NO_QUERY:
+        raise BatchBehind(
+            f"batchId is {batch.batch_id}, and {found.batch_id} was committed under "
+            f"{transactional_id!r} before: the number of a job's batches has to grow; set "
+            f"overrideMarker to true to write this one all the same"
+        )
     raise BatchBehind(
         f"batch {batch.batch_id} of query {batch.query_id} comes after batch {found.batch_id} was "
         f"committed under {transactional_id!r}: another driver runs this query, or its checkpoint "

@@ -85,6 +85,9 @@ class Options:
     def _check(self, name: str) -> None:
         if name in REJECTED:
             raise ConfigError(f"option {name} is not supported: {REJECTED[name]}")
+        for others, deed in ((SOURCE, "reading"), (SINK, "writing")):
+            if name not in self._names and name in {each.lower() for each in others}:
+                raise ConfigError(f"option {name} is for {deed} alone")
         if name not in self._names:
             near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.0)
             raise ConfigError(

@@ -1,6 +1,6 @@
 """The rows of a data frame as record batches: columns checked, rows placed, batches encoded."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -77,8 +77,13 @@ def _are_headers(found: DataType) -> bool:
 class Encoder:
     """Turns the rows of one task into batches, some megabytes at a time."""
 
-    def __init__(self, place: Place, now_ms: int, task_number: int) -> None:
+    def __init__(
+        self, place: Place, now_ms: int, task_number: int, count_of: Callable[[str], int]
+    ) -> None:
+        """`count_of` tells the partitions of a topic that nobody knew when the batch began."""
         self._place = place
+        self._partition_counts = dict(place.partition_counts)
+        self._count_of = count_of
         self._now_ms = now_ms
         # Tasks begin at different partitions, so that few rows without keys are spread too.
         self._next_keyless = task_number
@@ -137,11 +142,9 @@ class Encoder:
     def _partitions(
         self, topic: str, keys: pa.Array, wanted: pa.Array | None
     ) -> npt.NDArray[np.int32]:
-        count = self._place.partition_counts.get(topic)
-        if count is None:
-            raise ConfigError(
-                f"topic {topic} of column topic does not exist: create it before it is written to"
-            )
+        if topic not in self._partition_counts:
+            self._partition_counts[topic] = self._count_of(topic)
+        count = self._partition_counts[topic]
         placed = partitions_of(keys, count, self._next_keyless)
         self._next_keyless = (self._next_keyless + keys.null_count) % count
         if wanted is None or wanted.null_count == len(wanted):

@@ -34,18 +34,18 @@ class SinkSettings(NamedTuple):
     checkpoint: str | None
 
     @property
-    def marker_place(self) -> TopicPartition:
-        """Kafka takes offsets only for topics that exist, so it is one that is written to."""
+    def marker_place(self) -> TopicPartition | None:
+        """None where no topic is named: the marker stays where it stands."""
         topic = self.marker_topic or self.topic
-        if topic is None:
-            raise ConfigError(
-                "option markerTopic is missing: topics come from a column, so say with which of "
-                "them the number of the last batch is to be kept"
-            )
-        return TopicPartition(topic, _MARKER_PARTITION)
+        return None if topic is None else marker_place_in(topic)
 
     def transactional_id_of(self, query_id: str) -> str:
         return self.transactional_id or f"semel-{query_id}-{self.name}"
+
+
+def marker_place_in(topic: str) -> TopicPartition:
+    """Kafka takes offsets only for topics that exist, so it is one that is written to."""
+    return TopicPartition(topic, _MARKER_PARTITION)
 
 
 def sink_options(given: Mapping[str, str]) -> Options:

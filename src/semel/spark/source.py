@@ -1,5 +1,7 @@
 """`format("semel")`: what Spark asks for a reader or a writer of a topic."""
 
+import logging
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -21,11 +23,13 @@ from pyspark.sql.types import (
 
 from semel.errors import ConfigError
 from semel.spark.batch_reader import BatchReader
-from semel.spark.bounds import batch_end, batch_start, stream_start
+from semel.spark.bounds import batch_end, batch_start, check_bounds, stream_start
 from semel.spark.sink_settings import sink_options, sink_settings
 from semel.spark.source_settings import source_options, source_settings
 from semel.spark.stream_reader import StreamReader
 from semel.spark.writers import BatchWriter, StreamWriter
+
+_log = logging.getLogger(__name__)
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -48,7 +52,9 @@ class SemelSource(DataSource):
         return "semel"
 
     def schema(self) -> StructType:
-        settings = source_settings(source_options(self.options))
+        options = source_options(self.options)
+        settings = source_settings(options)
+        check_bounds(options)
         return StructType([StructField(name, _TYPES[name]) for name in settings.columns])
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -56,7 +62,7 @@ class SemelSource(DataSource):
         settings = source_settings(options)._replace(columns=_named_columns(schema))
         for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"):
             if name in options:
-                raise ConfigError(f"option {name} is for streams: a batch query is read at once")
+                _log.warning("option %s is for streams: a batch query reads all at once", name)
         return BatchReader(settings, batch_start(options), batch_end(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802

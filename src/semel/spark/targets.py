@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 
-from semel.client.blocking import shared
+from semel.client.blocking import ClientOptions, shared
 from semel.client.cluster import Cluster
+from semel.errors import ConfigError, InvalidTopic, UnknownTopicOrPartition
 from semel.spark.rows import Place
 from semel.spark.sink_settings import SinkSettings
 
@@ -13,6 +14,18 @@ def placed(settings: SinkSettings, topics: Collection[str] | None = None) -> Pla
     connected = shared(settings.client)
     counts = connected.run(partition_counts(connected.cluster, settings, topics))
     return Place(settings.topic, counts, settings.compression, settings.batch_size_max)
+
+
+def partition_count(client: ClientOptions, topic: str) -> int:
+    """Of a topic that a row has named, created if the cluster does so on demand."""
+    connected = shared(client)
+    try:
+        found = connected.run(connected.cluster.topic_to_write(topic))
+    except (UnknownTopicOrPartition, InvalidTopic) as error:
+        raise ConfigError(f"column topic is {topic!r} in a row: {error}") from error
+    if found.is_internal:
+        raise ConfigError(f"column topic is {topic!r} in a row: that one is the cluster's own")
+    return len(found.partitions)
 
 
 async def partition_counts(

@@ -11,6 +11,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from semel.errors import SemelError
 from semel.spark.marker import NO_QUERY, Marker
 from semel.spark.rows import Encoder, Place
+from semel.spark.sink_settings import SinkSettings
+from semel.spark.targets import partition_count
 from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemClock
@@ -56,17 +58,24 @@ def origin_of(context: TaskContext) -> Origin:
     return origin_from({name: context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID)})
 
 
-def encode_task(place: Place, size_max: int, batches: Iterable[pa.RecordBatch]) -> EncodedRows:
+def encode_task(
+    settings: SinkSettings, place: Place, batches: Iterable[pa.RecordBatch]
+) -> EncodedRows:
     settle()
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
-    encoder = Encoder(place, SystemClock().now_ms(), context.partitionId())
+    encoder = Encoder(
+        place,
+        SystemClock().now_ms(),
+        context.partitionId(),
+        lambda topic: partition_count(settings.client, topic),
+    )
     encoded: list[tuple[TopicPartition, bytes]] = []
     size = 0
     for partition, batch in encoder.encode_all(batches):
         encoded.append((partition, batch.content))
         size += len(batch.content)
-        check_size(size, size_max)
+        check_size(size, settings.encoded_size_max)
     return EncodedRows(origin_of(context), encoded, size)
 
 

@@ -140,7 +140,7 @@ class ExactlyOnce:
     def _write(
         self, connected: Connected, work: BatchTransaction, frame: DataFrame, batch_id: int
     ) -> None:
-        output = self._transform(frame, batch_id) if self._transform else frame
+        output = self._output(frame, batch_id)
         settings = self._settings
         topics = list(output) if isinstance(output, Mapping) else None
         if topics is not None:
@@ -162,7 +162,18 @@ class ExactlyOnce:
         consumed = None
         if settings.publishes_offsets:
             consumed = consumed_by(frame.sparkSession, batch_id)
-        connected.run(work.finish(consumed))
+        connected.run(work.finish(consumed, {place.topic for place in places}))
+
+    def _output(self, frame: DataFrame, batch_id: int) -> DataFrame | Mapping[str, DataFrame]:
+        if self._transform is None:
+            return frame
+        output = self._transform(frame, batch_id)
+        if not isinstance(output, DataFrame | Mapping):
+            raise ConfigError(
+                f"the function given to exactly_once returned {type(output).__name__}: it has to "
+                f"return the data frame that is to be written, or several by topic"
+            )
+        return output
 
     def _stage(self, writing: Writing) -> Stage:
         return writing.__call__

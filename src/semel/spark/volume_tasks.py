@@ -19,6 +19,7 @@ from semel.client.participant import Participant
 from semel.client.together import together
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
+from semel.spark.targets import partition_count
 from semel.spark.turn_client import TaskTurns
 from semel.spark.turn_words import Address
 from semel.spark.turns import Attempt, Counts
@@ -56,8 +57,14 @@ class Writing(NamedTuple):
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
         attempt = Attempt(context.partitionId(), context.taskAttemptId())
-        encoder = Encoder(self.place, SystemClock().now_ms(), attempt.task_number)
-        connected = shared(self.settings.client)
+        client = self.settings.client
+        encoder = Encoder(
+            self.place,
+            SystemClock().now_ms(),
+            attempt.task_number,
+            lambda topic: partition_count(client, topic),
+        )
+        connected = shared(client)
         task = _Task(
             Participant(connected.cluster, self.transactional_id, self.identity),
             TaskTurns(self.turns, attempt),

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from semel.client.blocking import shared
+from semel.errors import ConfigError
 from semel.spark.checkpoint import consumed_offsets
 from semel.spark.committing import commit_batch
 from semel.spark.marker import NO_QUERY, Marker
@@ -32,8 +33,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, settings: SinkSettings, schema: StructType) -> None:
         check_columns(schema, settings.topic)
-        if settings.checks_marker:
-            _ = settings.marker_place
         self._settings = settings
         self._place: Place | None = None
 
@@ -45,7 +44,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         assert self._place is not None, "tasks get the writer pickled"
-        return encode_task(self._place, self._settings.encoded_size_max, iterator)
+        return encode_task(self._settings, self._place, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         settle()
@@ -83,15 +82,19 @@ class BatchWriter(DataSourceArrowWriter):
         self._settings = (
             settings if batch_id is not None else settings._replace(checks_marker=False)
         )
-        if self._settings.checks_marker:
-            _ = settings.marker_place
+        if self._settings.checks_marker and settings.marker_place is None:
+            # It cannot be the topics of this very frame: another may be written under its number.
+            raise ConfigError(
+                "option markerTopic is missing: topics come from a column, so say with which of "
+                "them batchId is to be kept"
+            )
         self._id = (
             settings.transactional_id or f"semel-write-{SystemRandomness().token_bytes(8).hex()}"
         )
         self._place = placed(settings)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return encode_task(self._place, self._settings.encoded_size_max, iterator)
+        return encode_task(self._settings, self._place, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         tasks = _all_tasks(messages, self._settings.encoded_size_max)
