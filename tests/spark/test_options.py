@@ -235,5 +235,5 @@ def test_a_sink_whose_topics_come_from_a_column_names_no_place_for_its_marker() 
 def test_an_option_of_the_other_side_is_called_so() -> None:
     with pytest.raises(ConfigError, match="option subscribe is for reading alone"):
         sink_options({"subscribe": "t"})
-    with pytest.raises(ConfigError, match="option batchid is for writing alone"):
+    with pytest.raises(ConfigError, match="option batchId is for writing alone"):
         source_options({"batchId": "1"})

@@ -85,10 +85,11 @@ class Options:
     def _check(self, name: str) -> None:
         if name in REJECTED:
             raise ConfigError(f"option {name} is not supported: {REJECTED[name]}")
-        for others, deed in ((SOURCE, "reading"), (SINK, "writing")):
-            if name not in self._names and name in {each.lower() for each in others}:
-                raise ConfigError(f"option {name} is for {deed} alone")
         if name not in self._names:
+            for other in SOURCE | SINK:
+                if other.lower() == name:
+                    deed = "reading" if other in SOURCE else "writing"
+                    raise ConfigError(f"option {other} is for {deed} alone")
             near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.0)
             raise ConfigError(
                 f"there is no option {name!r}: did you mean {self._names[near[0]]!r}?"
