@@ -6,12 +6,12 @@ from typing import Any, cast
 import pytest
 
 from semel import App, Record, Transaction
-from semel.app.delivery import InTransactions
+from semel.app.delivery import AtLeastOnce, InTransactions
 from semel.app.outbox import Outgoing
 from semel.app.setback import Meaning, NotDelivered
 from semel.client.coordination import GroupMetadata
 from semel.client.producing.asynchronous import AsyncProducer
-from semel.errors import UnknownTopicOrPartition
+from semel.errors import RequestTimedOut, UnknownTopicOrPartition
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support.topics import create, fill, values
@@ -35,6 +35,37 @@ class NotingProducer:
         self.asked.append("learn_topics")
         if topics - {"known"}:
             raise UnknownTopicOrPartition(str(topics))
+
+
+class RefusingProducer(NotingProducer):
+    """Takes the first record, and stores none."""
+
+    async def send(self, topic: str, *_: object, **__: object) -> None:
+        if "send" in self.asked:
+            raise UnknownTopicOrPartition(topic)
+        self.asked.append("send")
+
+    async def close(self) -> None:
+        raise RequestTimedOut("the first record")
+
+
+def test_a_producer_that_has_failed_says_nothing_more_when_it_is_closed() -> None:
+    committed: list[object] = []
+
+    async def commit(offsets: object) -> None:
+        committed.append(offsets)
+
+    delivery = AtLeastOnce(lambda: cast("AsyncProducer", RefusingProducer()), commit)
+
+    async def scenario() -> None:
+        with pytest.raises(NotDelivered) as caught:
+            await delivery.deliver(
+                [Outgoing("a", b"x"), Outgoing("b", b"x")], {TopicPartition("in", 0): 1}, MEMBER
+            )
+        assert isinstance(caught.value.__cause__, UnknownTopicOrPartition)
+
+    asyncio.run(scenario())
+    assert not committed
 
 
 def test_no_transaction_is_open_while_its_topics_are_looked_for() -> None:

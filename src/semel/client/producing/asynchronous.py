@@ -27,12 +27,14 @@ class AsyncSent(Sent):
     def __await__(self) -> Generator[Any, None, Delivered]:
         if not self.done():
             done = asyncio.get_running_loop().create_future()
-            self.when_done(partial(release, done))
+            self._when_done(partial(self._release, done))
             yield from done
         return self.outcome()
 
-    def add_done_callback(self, callback: Callable[["AsyncSent"], object]) -> None:
-        self.when_done(lambda: callback(self))
+    def _release(self, waiting: asyncio.Future[None]) -> None:
+        if not waiting.done():
+            self._tell()
+            waiting.set_result(None)
 
 
 class AsyncProducer:
@@ -78,10 +80,21 @@ class AsyncProducer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        await self._wind_up()
+        if error is None:
+            self._core.failures.raise_untold()
+        else:
+            self._core.failures.add_untold_to(error)
 
     async def close(self) -> None:
-        """Store what was sent, abort what was not committed, and let go of all connections."""
+        """Store what was sent, abort what was not committed, and let go of all connections.
+
+        Raises the first failure of a record that nobody was told of.
+        """
+        await self._wind_up()
+        self._core.failures.raise_untold()
+
+    async def _wind_up(self) -> None:
         machinery, running = self._machinery, self._running
         if machinery is None or running is None:
             return
@@ -166,8 +179,12 @@ class AsyncProducer:
         await self._machine().engine.learn_all(topics)
 
     async def flush(self) -> None:
-        """Return when everything sent before is stored or given up."""
+        """Return when everything sent before is stored.
+
+        Raises the first failure of a record that nobody was told of; transactions tell of theirs.
+        """
         await self._machine().engine.flush()
+        self._core.failures.raise_untold()
 
     # Transactions
 

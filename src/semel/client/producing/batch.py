@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from semel.client.identity import NOBODY
+from semel.client.producing.failures import Failure
 from semel.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
 from semel.records.compression import Compression, compress
 from semel.records.records import RecordHeader
@@ -45,6 +46,7 @@ class Batch:
         "content",
         "deadline_ms",
         "error",
+        "failure",
         "identity",
         "is_done",
         "log_append_time_ms",
@@ -86,6 +88,8 @@ class Batch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.error: Exception | None = None
+        self.failure: Failure | None = None
+        """There with an error that a caller has to hear of; a transaction tells of its own."""
         self.waiters: deque[Callable[[], object]] = deque()
         """To be called, each once, when it is done."""
 

@@ -14,6 +14,7 @@ from semel.client.coordination import GroupMetadata
 from semel.client.loop_thread import LoopThread
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
+from semel.client.producing.failures import Failures
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions
@@ -34,14 +35,21 @@ class BlockingSent(Sent):
         """Wait for its place; raises why it has none, or TimeoutError."""
         if not self.done():
             done = threading.Event()
-            self.when_done(done.set)
-            if not done.wait(timeout_s):
+
+            def release() -> None:
+                # Before another thread's `flush` goes on, which would raise it as well.
+                self._tell()
+                done.set()
+
+            self._when_done(release)
+            try:
+                is_over = done.wait(timeout_s)
+            except BaseException:
+                self._give_up(release)
+                raise
+            if not is_over and self._give_up(release):
                 raise TimeoutError(f"the record is still on its way after {timeout_s} s")
         return self.outcome()
-
-    def add_done_callback(self, callback: Callable[["BlockingSent"], object]) -> None:
-        """Called in the producer's thread, where it may not wait for anything."""
-        self.when_done(lambda: callback(self))
 
 
 class Producer:
@@ -91,6 +99,8 @@ class Producer:
     def _hinder(self) -> None:
         """Let no record be taken that nobody would send."""
         self._core.fatal = self._thread.closed()
+        # What failed before the fork is told by the parent.
+        self._core.failures = Failures()
 
     def __enter__(self) -> Self:
         return self
@@ -101,10 +111,21 @@ class Producer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        self._wind_up()
+        if error is None:
+            self._core.failures.raise_untold()
+        else:
+            self._core.failures.add_untold_to(error)
 
     def close(self) -> None:
-        """Store what was sent, abort what was not committed, and let go of all connections."""
+        """Store what was sent, abort what was not committed, and let go of all connections.
+
+        Raises the first failure of a record that nobody was told of.
+        """
+        self._wind_up()
+        self._core.failures.raise_untold()
+
+    def _wind_up(self) -> None:
         if self._is_closed:
             return
         self._thread.check_may_wait()
@@ -182,8 +203,12 @@ class Producer:
         self._call(lambda machinery: machinery.engine.learn_all(topics))
 
     def flush(self) -> None:
-        """Return when everything sent before is stored or given up."""
+        """Return when everything sent before is stored.
+
+        Raises the first failure of a record that nobody was told of; transactions tell of theirs.
+        """
         self._call(lambda machinery: machinery.engine.flush())
+        self._core.failures.raise_untold()
 
     # Transactions
 

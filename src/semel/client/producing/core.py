@@ -10,6 +10,7 @@ from semel.client import verdict
 from semel.client.identity import NOBODY, Identity
 from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, Batch, headers_size
 from semel.client.producing.exchange import Answer, Request, Work, sooner
+from semel.client.producing.failures import Failures
 from semel.client.producing.queue import PartitionQueue
 from semel.client.producing.settings import ProducerSettings
 from semel.client.producing.transaction import Transaction
@@ -39,6 +40,7 @@ class ProducerCore:
         self.fatal: Exception | None = None
         self.settled: list[Batch] = []
         """Done since they were last taken; their waiters are to be told."""
+        self.failures = Failures()
         self.has_news = False
         """Whether a record was added that `drain` should look at, or time by."""
         self.wants_leaders = False
@@ -271,6 +273,8 @@ class ProducerCore:
 
     def _settle(self, batch: Batch, error: Exception | None) -> None:
         batch.error = error
+        if error is not None and self.transaction is None:
+            batch.failure = self.failures.note(error, batch.record_count)
         batch.is_done = True
         batch.content = None
         batch.plain = bytearray()

@@ -5,7 +5,7 @@ a lock comes into being only with the first one who asks.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from semel.client.producing.batch import Batch
 
@@ -33,12 +33,20 @@ class Sent:
 
     def exception(self) -> Exception | None:
         """Why it was not stored; None while that is open, and if it was."""
+        self._tell()
         return self._batch.error
+
+    def _tell(self) -> None:
+        """Let no `flush` raise what the caller is hearing now."""
+        failure = self._batch.failure
+        if failure is not None:
+            failure.tell(self._index)
 
     def outcome(self) -> Delivered:
         """Where the record was stored, once that is done; raises what kept it from that."""
         batch = self._batch
         if batch.error is not None:
+            self._tell()
             # All records of the batch share it, and would add to its traceback for ever.
             raise batch.error.with_traceback(None)
         assert batch.is_done, "the record is still on its way"
@@ -47,14 +55,26 @@ class Sent:
         timestamp_ms = self._timestamp_ms if stamped_ms < 0 else stamped_ms
         return Delivered(batch.place.topic, batch.place.partition, offset, timestamp_ms)
 
-    def when_done(self, act: Callable[[], object]) -> None:
+    def add_done_callback(self, callback: Callable[[Self], object]) -> None:
+        """Called on the producer's loop, and so in a `Producer`'s thread, which may not wait."""
+
+        def call() -> None:
+            self._tell()
+            callback(self)
+
+        self._when_done(call)
+
+    def _when_done(self, act: Callable[[], object]) -> None:
         """Call this once when the outcome is known: on the producer's loop, or now."""
-        batch = self._batch
-        batch.waiters.append(act)
-        if batch.is_done:
-            # It may have been called already, by the producer's thread.
-            try:
-                batch.waiters.remove(act)
-            except ValueError:
-                return
+        self._batch.waiters.append(act)
+        # It may have been called already, by the producer's thread.
+        if self._batch.is_done and self._give_up(act):
             act()
+
+    def _give_up(self, act: Callable[[], object]) -> bool:
+        """Let this not be called; False if it is, or was."""
+        try:
+            self._batch.waiters.remove(act)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,147 @@
+"""A record that was not stored is told of, whoever forgets to ask."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import semel
+from semel.client.producing.failures import Failures
+from semel.client.producing.sent import Sent
+from semel.errors import MessageTooLarge, RequestTimedOut
+from semel.testing import Broker
+
+TOO_LARGE = b"x" * 200_000
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(settings={"message.max.bytes": 100_000}) as running:
+        yield running
+
+
+def test_leaving_the_block_raises_what_nobody_was_told(broker: Broker) -> None:
+    with (
+        pytest.raises(MessageTooLarge),
+        semel.Producer(broker.bootstrap_servers) as producer,
+    ):
+        producer.send("left", TOO_LARGE)
+    producer.close()
+
+
+def test_a_flush_raises_it_once_and_the_producer_goes_on(broker: Broker) -> None:
+    with semel.Producer(broker.bootstrap_servers) as producer:
+        failed = [producer.send("flushed", TOO_LARGE) for _ in range(3)]
+        with pytest.raises(MessageTooLarge) as caught:
+            producer.flush()
+        assert caught.value.__notes__ == ["and so 2 records were not stored"]
+        stored = producer.send("flushed", b"small")
+        producer.flush()
+        assert stored.result(30).offset == 0
+        assert all(isinstance(each.exception(), MessageTooLarge) for each in failed)
+
+
+def test_both_are_so_on_the_callers_own_loop(broker: Broker) -> None:
+    async def work() -> None:
+        async with semel.AsyncProducer(broker.bootstrap_servers) as producer:
+            await producer.send("async", TOO_LARGE)
+            with pytest.raises(MessageTooLarge):
+                await producer.flush()
+            await producer.flush()
+            failed = await producer.send("async", TOO_LARGE)
+            with pytest.raises(MessageTooLarge):
+                await failed
+        with pytest.raises(MessageTooLarge):
+            async with semel.AsyncProducer(broker.bootstrap_servers) as producer:
+                await producer.send("async", TOO_LARGE)
+
+    asyncio.run(work())
+
+
+def _wait(sent: Sent) -> None:
+    assert isinstance(sent, semel.client.producing.blocking.BlockingSent)
+    with pytest.raises(MessageTooLarge):
+        sent.result(30)
+
+
+def _look(sent: Sent) -> None:
+    while not sent.done():
+        threading.Event().wait(0.01)
+    assert sent.exception() is not None
+
+
+@pytest.mark.parametrize("ask", [_wait, _look])
+def test_whoever_asked_is_not_told_again(broker: Broker, ask: Callable[[Sent], None]) -> None:
+    with semel.Producer(broker.bootstrap_servers) as producer:
+        ask(producer.send("asked", TOO_LARGE))
+        producer.flush()
+
+
+def test_a_callback_is_told(broker: Broker) -> None:
+    called: list[object] = []
+    with semel.Producer(broker.bootstrap_servers) as producer:
+        producer.send("called", TOO_LARGE, on_delivery=called.append)
+        producer.flush()
+    assert len(called) == 1
+
+
+def test_waiting_in_vain_is_not_being_told() -> None:
+    with Broker() as gone:
+        options = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 500}
+        producer = semel.Producer(gone.bootstrap_servers, **options)  # type: ignore[arg-type]
+        producer.send("t", b"x").result(30)
+        gone.kill()
+        sent = producer.send("t", b"y")
+        with pytest.raises(TimeoutError):
+            sent.result(0.01)
+        with pytest.raises(RequestTimedOut, match="not stored within 1000 ms"):
+            producer.close()
+
+
+def test_the_error_that_left_the_block_is_not_hidden(broker: Broker) -> None:
+    def leave() -> None:
+        with semel.Producer(broker.bootstrap_servers) as producer:
+            producer.send("hidden", TOO_LARGE)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        leave()
+    (note,) = caught.value.__notes__
+    assert note.startswith("and 1 record was not stored: ")
+
+
+def test_of_many_failures_the_first_untold_one_is_raised() -> None:
+    failures = Failures()
+    first, second = failures.note(KeyError("a"), 2), failures.note(KeyError("b"), 1)
+    first.tell(0)
+    first.tell(0)
+    first.tell(1)
+    with pytest.raises(KeyError, match="b"):
+        failures.raise_untold()
+    second.tell(0)
+    failures.raise_untold()
+    third = failures.note(KeyError("c"), 1)
+    second.tell(0)
+    with pytest.raises(KeyError, match="c"):
+        failures.raise_untold()
+    third.tell(0)
+
+
+class Lost(Exception):
+    """Unlike those built in, it has weak references, which tell whether it is kept."""
+
+
+def test_failures_take_no_room_however_many_they_are() -> None:
+    failures = Failures()
+    kept: weakref.WeakSet[Lost] = weakref.WeakSet()
+    for _ in range(100):
+        error = Lost()
+        kept.add(error)
+        failures.note(error, 1)
+    del error
+    assert len(kept) == 2
+    with pytest.raises(Lost) as caught:
+        failures.raise_untold()
+    assert caught.value.__notes__ == ["and so 99 records were not stored"]
