@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from semel.client.consuming.record import Record as Record
     from semel.client.producing.asynchronous import AsyncProducer as AsyncProducer
     from semel.client.producing.blocking import Producer as Producer
+    from semel.types import TopicPartition as TopicPartition
 
 __version__ = "0.1.0"
 
@@ -26,10 +27,15 @@ _HOMES = {
     "Outbox": "semel.app.outbox",
     "Producer": "semel.client.producing.blocking",
     "Record": "semel.client.consuming.record",
+    "TopicPartition": "semel.types",
     "Transaction": "semel.app.outbox",
     "read": "semel.client.columns.tables",
     "write": "semel.client.columns.tables",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,10 @@ __all__ = ["Session", "exactly_once", "session"]
 _HOMES = {"Session": "local_session", "session": "local_session", "exactly_once": "volume"}
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     # Loaded when asked for, so that a task which only reads does not import the rest.
     if name not in _HOMES:

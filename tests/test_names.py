@@ -1,0 +1,25 @@
+"""The names that the package shows before any of them is used."""
+
+import subprocess
+import sys
+
+import semel
+import semel.spark
+
+
+def test_all_public_names_are_listed_before_their_first_use() -> None:
+    program = "import semel, semel.spark; print(*dir(semel), *dir(semel.spark))"
+    listed = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert {"App", "Consumer", "Producer", "Record", "TopicPartition", "read"} <= set(listed)
+    assert {"Session", "exactly_once", "session"} <= set(listed)
+
+
+def test_every_listed_name_can_be_had() -> None:
+    assert all(hasattr(semel, name) for name in dir(semel))
+
+
+def test_a_name_that_is_not_there_is_refused() -> None:
+    assert not hasattr(semel, "Nothing")
+    assert not hasattr(semel.spark, "Nothing")
