@@ -88,7 +88,9 @@ def test_transactions_come_one_after_the_other() -> None:
         core.transaction.begin()
     core.transaction.commit()
     core.transaction.ended()
-    for call in (core.transaction.check_open, core.transaction.commit, core.transaction.abort):
+    with pytest.raises(NotInOrder, match="begin a transaction first"):
+        core.transaction.check_open()
+    for call in (core.transaction.commit, core.transaction.abort):
         with pytest.raises(NotInOrder):
             call()
 

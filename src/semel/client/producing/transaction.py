@@ -91,6 +91,8 @@ class Transaction:
         self._joining.clear()
 
     def check_open(self) -> None:
+        if self.status in (Status.UNINITIALISED, Status.READY):
+            self._refuse("nothing can be written outside of one: begin a transaction first")
         if self.status is not Status.OPEN:
             self._refuse(f"nothing can be written while it is {self.status.value}")
 
