@@ -5,7 +5,6 @@ with the nearest valid name.
 """
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from semel.errors import ConfigError
+from semel.spelling import SHOWN_MAX, unknown_name
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-SHOWN_MAX = 100
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
 
 
@@ -198,13 +197,6 @@ def setting_name(field: "dataclasses.Field[Any]") -> str:
 
 def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    # A client may send a name of megabytes, and the comparison is not linear.
-    name = name[:SHOWN_MAX]
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
-    return f"there is no {kind} {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
 def parse_bool(name: str, value: object) -> bool:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from semel.broker.config import (
     INT32_MAX,
     INT64_MAX,
-    SHOWN_MAX,
     BrokerConfig,
     parse_bool,
     parse_int,
-    unknown_name,
 )
 from semel.errors import (
     NONE,
@@ -24,6 +22,7 @@ from semel.errors import (
     StorageError,
 )
 from semel.lane.changes import configure_topic, topic_named
+from semel.spelling import SHOWN_MAX, unknown_name
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker

@@ -181,7 +181,8 @@ def test_mistakes_are_named(servers: str, topic: str) -> None:
         ({"heartbeat_interval_ms": 99_000}, "heartbeat_interval_ms"),
         ({"max_poll_records": 0}, "max_poll_records"),
         ({"group_instance_id": ""}, "group_instance_id"),
-        ({"patience": 1}, "patience"),
+        ({"auto_offset_rest": "latest"}, "did you mean 'auto_offset_reset'"),
+        ({"group_id": "g"}, "no consumer option 'group_id'; did you mean 'group'"),
     ]:
         with pytest.raises(ConfigError, match=message):
             semel.Consumer(servers, topic, **options)  # type: ignore[arg-type]

@@ -180,7 +180,7 @@ def test_mistakes_are_named(broker: Broker) -> None:
         ({"acks": "some"}, "acks"),
         ({"compression": "zip"}, "zip"),
         ({"partitioner": "magic"}, "magic"),
-        ({"lingering": 1}, "lingering"),
+        ({"compresion": "zstd"}, "no producer option 'compresion'; did you mean 'compression'"),
         ({"in_flight_max": 6}, "in_flight_max"),
         ({"transactional_id": ""}, "transactional id"),
     ]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypedDict
 from semel.client.offsets import Isolation
 from semel.client.security import Security
 from semel.errors import ConfigError
+from semel.spelling import unknown_name
 
 _RESETS = ("earliest", "latest", "none")
 _ASSIGNORS = {
@@ -90,9 +91,10 @@ class ConsumerSettings(NamedTuple):
 
 
 def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings:
-    unknown = [name for name in options if name not in ConsumerOptions.__annotations__]
-    if unknown:
-        raise ConfigError(f"a consumer has no option {unknown[0]!r}")
+    known = ConsumerOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise ConfigError(unknown_name("consumer option", name, ("group", *known)))
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ConsumerSettings._fields
     }

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypedDict
 from semel.client.security import Security
 from semel.errors import ConfigError
 from semel.records.compression import Compression
+from semel.spelling import unknown_name
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -60,16 +61,16 @@ class ProducerSettings(NamedTuple):
 
 
 def settings_of(options: ProducerOptions) -> ProducerSettings:
+    known = ProducerOptions.__annotations__
+    for name in options:
+        if name not in known:
+            raise ConfigError(unknown_name("producer option", name, known))
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ProducerSettings._fields
     }
     acks = parse_acks(options.get("acks", ACKS_ALL))
     is_idempotent = options.get("enable_idempotence", acks == ACKS_ALL)
     compression = parse_compression(options.get("compression", Compression.NONE))
-    known = ProducerOptions.__annotations__
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise ConfigError(f"a producer has no option {unknown[0]!r}")
     if "request_timeout_ms" not in named and "delivery_timeout_ms" in named:
         room_ms = named["delivery_timeout_ms"] - named.get("linger_ms", 5)
         named["request_timeout_ms"] = int(max(1, min(30_000, room_ms)))
