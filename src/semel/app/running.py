@@ -16,7 +16,7 @@ from semel.client.address import BOOTSTRAP_SERVERS_DEFAULT, named_bootstrap_serv
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.producing.asynchronous import AsyncProducer
-from semel.client.producing.intake import as_bytes
+from semel.client.producing.intake import as_bytes, serializers_of
 from semel.client.producing.settings import ProducerOptions
 from semel.client.security import PLAINTEXT
 from semel.world import SystemRandomness
@@ -96,8 +96,7 @@ class Run:
 
     def _equipment(self, listener: Listener, number: int) -> Equipment:
         options = self._surroundings.producer_options
-        key_serializer = options.get("key_serializer", as_bytes)
-        value_serializer = options.get("value_serializer", as_bytes)
+        serializers = serializers_of(options)
         outbox_type = Transaction if listener.is_transactional else Outbox
         return Equipment(
             consumer=AsyncConsumer(
@@ -105,7 +104,7 @@ class Run:
             ),
             make_transactional_producer=self._transactional_producer,
             make_producer=self._producer,
-            make_outbox=lambda: outbox_type(key_serializer, value_serializer),
+            make_outbox=lambda: outbox_type(*serializers),
             dice=self._dice,
         )
 

@@ -95,6 +95,18 @@ def test_serializers_make_bytes_of_anything(broker: Broker) -> None:
         producer.send("json", {"a": 1})
 
 
+def test_what_a_serializer_returns_is_bytes_or_text(broker: Broker) -> None:
+    servers = broker.bootstrap_servers
+    with semel.Producer(servers, value_serializer=json.dumps) as producer:
+        producer.send("text", {"ä": 1}, key=b"k", partition=0)
+    assert stored(broker, "text")[0][0].value == b'{"\\u00e4": 1}'
+    with (
+        semel.Producer(servers, key_serializer=hash) as producer,  # type: ignore[arg-type]
+        pytest.raises(TypeError, match="key_serializer returned int, and not bytes or str"),
+    ):
+        producer.send("text", key=1)
+
+
 def test_records_go_where_their_key_the_turn_or_a_function_says(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     with semel.Producer(servers) as producer:

@@ -10,7 +10,7 @@ from semel.client.coordination import Coordination
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.engine import Engine
-from semel.client.producing.intake import Intake, as_bytes
+from semel.client.producing.intake import Intake, serializers_of
 from semel.client.producing.partitioners import make_partitioner
 from semel.client.producing.session import Session
 from semel.client.producing.settings import ProducerOptions, settings_of
@@ -48,13 +48,7 @@ def make_intake(options: ProducerOptions) -> tuple[ProducerCore, Intake]:
     partitioner = make_partitioner(
         options.get("partitioner", "murmur2"), core.settings.batch_size_max, first
     )
-    intake = Intake(
-        core,
-        partitioner,
-        options.get("key_serializer", as_bytes),
-        options.get("value_serializer", as_bytes),
-    )
-    return core, intake
+    return core, Intake(core, partitioner, *serializers_of(options))
 
 
 def make_machinery(

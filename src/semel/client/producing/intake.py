@@ -9,6 +9,7 @@ from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.partitioners import Partitioner
 from semel.client.producing.queue import PartitionQueue
+from semel.client.producing.settings import ProducerOptions
 from semel.errors import UnknownTopicOrPartition
 from semel.records.records import RecordHeader
 from semel.types import TopicPartition
@@ -17,6 +18,8 @@ _TIMESTAMP_MS_MAX = 2**62
 """Of either sign, so that the difference of any two is written in 64 bits."""
 
 Serializer = Callable[[Any], bytes | None]
+AnySerializer = Callable[[Any], bytes | str | None]
+"""As callers have them: text is written as UTF-8."""
 Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
@@ -30,6 +33,29 @@ def as_bytes(content: object) -> bytes | None:
         return bytes(content)
     kind = type(content).__name__
     raise TypeError(f"keys and values are bytes or str, not {kind}: give a serializer")
+
+
+def serializers_of(options: ProducerOptions) -> tuple[Serializer, Serializer]:
+    """Those of keys and of values."""
+    return (
+        _serializer("key_serializer", options.get("key_serializer", as_bytes)),
+        _serializer("value_serializer", options.get("value_serializer", as_bytes)),
+    )
+
+
+def _serializer(option: str, serialize: AnySerializer) -> Serializer:
+    if serialize is as_bytes:
+        return as_bytes
+
+    def serialized(content: object) -> bytes | None:
+        made = serialize(content)
+        if made is None or type(made) is bytes:
+            return made
+        if not isinstance(made, str | bytes | bytearray | memoryview):
+            raise TypeError(f"{option} returned {type(made).__name__}, and not bytes or str")
+        return as_bytes(made)
+
+    return serialized
 
 
 def as_headers(headers: Headers | None) -> Sequence[RecordHeader]:

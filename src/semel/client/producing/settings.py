@@ -37,8 +37,8 @@ class ProducerOptions(TypedDict, total=False):
     transactional_id: str
     transaction_timeout_ms: int
     partitioner: str | Callable[[str, bytes | None, int], int]
-    key_serializer: Callable[[Any], bytes | None]
-    value_serializer: Callable[[Any], bytes | None]
+    key_serializer: Callable[[Any], bytes | str | None]
+    value_serializer: Callable[[Any], bytes | str | None]
 
 
 class ProducerSettings(NamedTuple):
