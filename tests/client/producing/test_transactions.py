@@ -14,7 +14,7 @@ from semel.client.coordination import GroupMetadata
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.client.producing.blocking import BlockingSent
 from semel.client.producing.session import TransactionAborted
-from semel.errors import MessageTooLarge, NotInOrder
+from semel.errors import MessageTooLarge, NotInOrder, ProducerFenced
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support.power_loss import SLOW_FLUSH, Disk
@@ -140,6 +140,34 @@ def test_an_older_producer_is_fenced(broker: Broker, dialect: str) -> None:
             with newer.transaction():
                 newer.send(topic, b"3")
     assert committed(broker, topic) == [2, 3]
+
+
+def test_a_block_of_an_older_producer_says_that_it_must_stop(broker: Broker, dialect: str) -> None:
+    topic = f"outdated-{dialect}"
+    servers = broker.bootstrap_servers
+    with (
+        semel.Producer(servers, transactional_id=topic) as older,
+        semel.Producer(servers, transactional_id=topic) as newer,
+    ):
+        transact(older, topic, b"1")
+        transact(newer, topic, b"2")
+        with pytest.raises(MustStop) as caught:
+            transact(older, topic, b"3")
+        assert isinstance(caught.value.__cause__, ProducerFenced)
+
+        async def work() -> None:
+            async with semel.AsyncProducer(servers, transactional_id=topic) as oldest:
+                await oldest.init_transactions()
+                transact(newest, topic, b"4")
+                async with oldest.transaction():
+                    await oldest.send(topic, b"5")
+
+        with (
+            semel.Producer(servers, transactional_id=topic) as newest,
+            pytest.raises(MustStop),
+        ):
+            asyncio.run(work())
+    assert committed(broker, topic) == [1, 2, 4]
 
 
 def test_a_refused_record_dooms_its_transaction_and_not_the_next(

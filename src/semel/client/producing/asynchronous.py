@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from semel.client.coordination import GroupMetadata
-from semel.client.outcome import TransactionFailed
+from semel.client.outcome import MustAbort, MustStop, TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
 from semel.client.producing.engine import release
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
@@ -221,5 +221,8 @@ class AsyncProducer:
                 try:
                     await session.abort()
                 except TransactionFailed as failure:
+                    if isinstance(failure, MustStop) and isinstance(error, MustAbort):
+                        # Only the coordinator tells a newer producer from a late transaction.
+                        raise
                     error.add_note(f"and the transaction could not be aborted: {failure}")
             raise

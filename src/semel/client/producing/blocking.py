@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from semel.client.coordination import GroupMetadata
 from semel.client.loop_thread import LoopThread
-from semel.client.outcome import TransactionFailed
+from semel.client.outcome import MustAbort, MustStop, TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
 from semel.client.producing.failures import Failures
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
@@ -251,5 +251,8 @@ class Producer:
                 try:
                     self.abort_transaction()
                 except TransactionFailed as failure:
+                    if isinstance(failure, MustStop) and isinstance(error, MustAbort):
+                        # Only the coordinator tells a newer producer from a late transaction.
+                        raise
                     error.add_note(f"and the transaction could not be aborted: {failure}")
             raise
