@@ -3,6 +3,8 @@
 import enum
 from collections import defaultdict
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from operator import index
 
 from semel.client.cluster import Cluster
 from semel.client.refusal import raise_for
@@ -15,11 +17,24 @@ EARLIEST_MS = -2
 """Stands for its beginning."""
 
 _CONSUMER = -1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Isolation(enum.IntEnum):
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+
+def as_time_ms(time: int | datetime) -> int:
+    """Milliseconds since 1970, given as such or as a datetime: local unless it has a zone."""
+    if isinstance(time, datetime):
+        return (time.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
+    try:
+        return index(time)
+    except TypeError:
+        raise TypeError(
+            f"a time is a datetime or whole milliseconds since 1970, not {time!r}"
+        ) from None
 
 
 async def offsets_at(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -84,6 +85,11 @@ def test_a_consumer_goes_wherever_it_is_sent(servers: str, topic: str) -> None:
             assert await values(consumer, 2) == [0, 1]
             await consumer.seek_to_time(1_030)
             assert await values(consumer, 2) == [30, 31]
+            moment = datetime(1970, 1, 1, 0, 0, 1, 20_000, tzinfo=UTC)
+            # As a clock on the wall has it, too.
+            for time in (moment, moment.astimezone().replace(tzinfo=None)):
+                await consumer.seek_to_time(time)
+                assert await values(consumer, 2) == [20, 21]
             await consumer.seek_to_end()
             assert await consumer.position(one) == 50
             assert await consumer.poll(0) == []

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
-from semel.client.offsets import Isolation, beginnings_of, ends_of, offsets_at
+from semel.client.offsets import Isolation, as_time_ms, beginnings_of, ends_of, offsets_at
 from semel.errors import ConfigError
 from semel.types import TopicPartition
 
@@ -59,8 +59,7 @@ async def _resolve(
     if wanted == "earliest":
         return await beginnings_of(cluster, places)
     if isinstance(wanted, datetime):
-        time_ms = int(wanted.timestamp() * 1000)
-        found = await offsets_at(cluster, dict.fromkeys(places, time_ms), isolation)
+        found = await offsets_at(cluster, dict.fromkeys(places, as_time_ms(wanted)), isolation)
         return {place: bounds[place] if at < 0 else at for place, at in found.items()}
     if isinstance(wanted, int):
         return dict.fromkeys(places, wanted)

@@ -5,6 +5,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
@@ -206,10 +207,13 @@ class AsyncConsumer:
         await self._engine.seeking.seek_to(Want.LATEST, partitions)
 
     async def seek_to_time(
-        self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
+        self, time: int | datetime, partitions: Collection[TopicPartition] | None = None
     ) -> None:
-        """Go on at the first record of this time or later, or at the end if there is none."""
-        await self._engine.seeking.seek_to_time(timestamp_ms, partitions)
+        """Go on at the first record of this time or later, or at the end if there is none.
+
+        The time is a datetime, or in milliseconds since 1970.
+        """
+        await self._engine.seeking.seek_to_time(time, partitions)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""

@@ -6,6 +6,7 @@ Records are opened in the caller's thread, and so are the application's callback
 import re
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -223,10 +224,13 @@ class Consumer:
         self._call(lambda engine: engine.seeking.seek_to(Want.LATEST, partitions))
 
     def seek_to_time(
-        self, timestamp_ms: int, partitions: Collection[TopicPartition] | None = None
+        self, time: int | datetime, partitions: Collection[TopicPartition] | None = None
     ) -> None:
-        """Go on at the first record of this time or later, or at the end if there is none."""
-        self._call(lambda engine: engine.seeking.seek_to_time(timestamp_ms, partitions))
+        """Go on at the first record of this time or later, or at the end if there is none.
+
+        The time is a datetime, or in milliseconds since 1970.
+        """
+        self._call(lambda engine: engine.seeking.seek_to_time(time, partitions))
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these partitions until they are resumed."""

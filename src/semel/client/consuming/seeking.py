@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from datetime import datetime
 
 from semel.client.cluster import Cluster
 from semel.client.consuming.partition import Want
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
-from semel.client.offsets import ends_of, offsets_at_or_end
+from semel.client.offsets import as_time_ms, ends_of, offsets_at_or_end
 from semel.errors import OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from semel.types import TopicPartition
 
@@ -85,11 +86,11 @@ class Seeking:
         await self._located(chosen)
 
     async def seek_to_time(
-        self, timestamp_ms: int, places: Collection[TopicPartition] | None
+        self, time: int | datetime, places: Collection[TopicPartition] | None
     ) -> None:
         self._check_open()
         found = await offsets_at_or_end(
-            self._cluster, self._chosen(places), timestamp_ms, self._settings.isolation
+            self._cluster, self._chosen(places), as_time_ms(time), self._settings.isolation
         )
         for place, offset in found.items():
             self.seek(place, offset)
