@@ -25,7 +25,7 @@ def test_every_module_that_the_architecture_names_exists() -> None:
         assert (ROOT / "src" / "semel" / module).exists(), module
 
 
-@pytest.mark.parametrize("page", ["producer"])
+@pytest.mark.parametrize("page", ["producer", "consumer"])
 def test_a_snippet_that_imports_what_it_needs_runs_as_it_stands(page: str) -> None:
     text = (ROOT / "docs" / f"{page}.md").read_text()
     snippets = [

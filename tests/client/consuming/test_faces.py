@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 import semel
+from semel.client.consuming import watching
 from semel.errors import ConfigError, NotInOrder, OffsetOutOfRange
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -172,6 +173,35 @@ def test_an_asynchronous_consumer_that_is_closed_opens_no_connections(
     asyncio.run(work())
 
 
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+
+
+def test_what_does_not_exist_is_warned_of_once(
+    servers: str,
+    topic: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "_MISSING_PAUSE_S", 0.01)
+    with semel.Consumer(servers) as consumer:
+        consumer.assign(
+            [TopicPartition(topic, 0), TopicPartition(topic, 4), TopicPartition(topic, -1)]
+        )
+        assert consumer.poll(500) == []
+    assert _warnings(caplog) == [
+        f"partition {topic}-{number} does not exist: the topic has 4; it is read when it is there"
+        for number in (-1, 4)
+    ]
+    caplog.clear()
+    with semel.Consumer(servers, topic) as consumer:
+        consumer.subscribe([topic, f"{topic}-misspelt"])
+        assert consumer.poll(500) == []
+    assert _warnings(caplog) == [
+        f"topic {topic}-misspelt does not exist; it is read when it is there"
+    ]
+
+
 def test_mistakes_are_named(servers: str, topic: str) -> None:
     for options, message in [
         ({"assignor": "magic"}, "magic"),
@@ -195,7 +225,14 @@ def test_mistakes_are_named(servers: str, topic: str) -> None:
             consumer.subscribe(topic)
         with pytest.raises(NotInOrder, match="without a group"):
             consumer.commit()
+        for wrong in (topic, TopicPartition(topic, 0), [topic], None):
+            with pytest.raises(TypeError, match="a list of TopicPartition is assigned, not"):
+                consumer.assign(wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a topic is named by a str, not 1"):
+            consumer.assign([(1, 0)])  # type: ignore[list-item]
         consumer.assign([TopicPartition(topic, 0)])
+        with pytest.raises(TypeError, match=r"whole milliseconds since 1970, not 1\.5"):
+            consumer.seek_to_time(1.5)  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="max_records is -1"):
             consumer.poll(0, -1)
         with pytest.raises(OffsetOutOfRange, match="-5"):

@@ -20,7 +20,7 @@ from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.fetching import Fetching
 from semel.client.consuming.locating import Locating
 from semel.client.consuming.membership import Membership
-from semel.client.consuming.partition import Want
+from semel.client.consuming.partition import Want, places_of
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
@@ -188,7 +188,7 @@ class Engine:
         self.check_open()
         if self._attendance is not None:
             raise NotInOrder("topics are subscribed to: unsubscribe from them first")
-        wanted = frozenset(TopicPartition(*each) for each in partitions)
+        wanted = places_of(partitions)
         self.positions.remove(self.positions.places - wanted)
         self.positions.add(wanted, Want.COMMITTED)
         self._watching.place()

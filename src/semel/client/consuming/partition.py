@@ -2,10 +2,24 @@
 
 import enum
 from collections import deque
+from collections.abc import Iterable
+from operator import index
 from typing import NamedTuple
 
 from semel.client.consuming.chunk import NO_EPOCH, Chunk
 from semel.types import TopicPartition
+
+
+def places_of(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """As the application names them: pairs of a topic and a number will do."""
+    try:
+        places = frozenset(TopicPartition(topic, index(number)) for topic, number in partitions)
+    except (TypeError, ValueError):
+        raise TypeError(f"a list of TopicPartition is assigned, not {partitions!r}") from None
+    for place in places:
+        if not isinstance(place.topic, str):
+            raise TypeError(f"a topic is named by a str, not {place.topic!r}")
+    return places
 
 
 class Want(enum.Enum):

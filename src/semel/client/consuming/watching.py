@@ -1,6 +1,7 @@
 """Keeping an eye on the cluster: its leaders, its topics, and how many partitions they have."""
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 
@@ -10,8 +11,10 @@ from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
 from semel.client.metadata import NO_NODE, ClusterMetadata
-from semel.errors import RequestError, SemelError
+from semel.errors import RequestError, SemelError, UnknownTopicOrPartition
 from semel.types import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _PAUSE_S = 0.1
 _MISSING_PAUSE_S = 1.0
@@ -39,6 +42,8 @@ class Watching:
         self.pattern: re.Pattern[str] | None = None
         self.attendance: Attendance | None = None
         self._described: ClusterMetadata | None = None
+        self._missing: set[str] = set()
+        """What was said not to exist."""
 
     def place(self) -> None:
         """There are new partitions: who leads them may be known already."""
@@ -91,16 +96,42 @@ class Watching:
         for name, error in described.refused.items():
             if name in wanted and not error.retriable:
                 self._report(error)
+        self._warn_of_missing(described)
         self._learned()
         if self._positions.has_unled or not wanted <= described.topics.keys():
             return _MISSING_PAUSE_S
         return self._settings.metadata_age_ms_max / 1000
 
     def _wanted(self) -> set[str]:
-        wanted = {place.topic for place in self._positions.places}
+        wanted = self._read_topics()
         if self.attendance is not None:
             wanted |= self.attendance.membership.watched_topics
         return wanted
+
+    def _read_topics(self) -> set[str]:
+        """Without those that only other members of the group have subscribed to."""
+        read = {place.topic for place in self._positions.places}
+        if self.attendance is not None:
+            read |= self.attendance.membership.topics
+        return read
+
+    def _warn_of_missing(self, described: ClusterMetadata) -> None:
+        """Once for each: a name that is misspelt is waited for without end."""
+        missing = {
+            f"topic {name} does not exist"
+            for name in self._read_topics()
+            if isinstance(described.refused.get(name), UnknownTopicOrPartition)
+        }
+        for place in self._positions.places:
+            topic = described.topics.get(place.topic)
+            if topic is not None and not 0 <= place.partition < len(topic.partitions):
+                missing.add(
+                    f"partition {place} does not exist: the topic has {len(topic.partitions)}"
+                )
+        if not self._settings.allow_auto_create_topics:
+            for each in sorted(missing - self._missing):
+                _log.warning("%s; it is read when it is there", each)
+        self._missing = missing
 
     def _forget_remade(self, described: ClusterMetadata) -> None:
         """The epochs of a topic that was deleted and made anew begin anew."""
@@ -113,7 +144,7 @@ class Watching:
         leaders: dict[TopicPartition, tuple[int | None, int]] = {}
         for place in self._positions.places:
             topic = described.topics.get(place.topic)
-            if topic is None or place.partition >= len(topic.partitions):
+            if topic is None or not 0 <= place.partition < len(topic.partitions):
                 self._positions.forget_leader(place)
                 continue
             one = topic.partitions[place.partition]
