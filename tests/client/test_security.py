@@ -1,6 +1,7 @@
 """Signing in and encryption: against RFC 7677's example, and a server that has both."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -98,9 +99,20 @@ def test_a_broker_that_is_not_trusted_is_not_talked_to() -> None:
         sign_in(Security(Tls(), Sasl("PLAIN", USER, PASSWORD)), has_tls=True)
 
 
-def test_a_keystore_of_java_is_refused_in_words(tmp_path: object) -> None:
-    with pytest.raises(ConfigError, match="have to be PEM"):
-        tls_context(Tls(trusted="/nowhere/truststore.jks"))
+def test_a_keystore_of_java_is_refused_in_words(tmp_path: Path) -> None:
+    keystore = tmp_path / "truststore.jks"
+    keystore.write_bytes(b"\xfe\xed\xfe\xed")
+    with pytest.raises(ConfigError, match=f"from {keystore} .* have to be PEM"):
+        tls_context(Tls(trusted=str(keystore)))
+
+
+def test_a_file_that_is_missing_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"from /nowhere/ca\.pem \(.*No such file"):
+        tls_context(Tls(trusted="/nowhere/ca.pem"))
+    with pytest.raises(ConfigError, match=r"from /nowhere/me\.pem and /nowhere/me\.key \("):
+        tls_context(
+            Tls(str(CERTIFICATE), certificate_file="/nowhere/me.pem", key_file="/nowhere/me.key")
+        )
 
 
 def test_a_password_is_not_shown() -> None:

@@ -1,6 +1,8 @@
 """How a connection is secured: whom the client trusts, and as whom it signs in."""
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
@@ -39,16 +41,27 @@ PLAINTEXT = Security()
 
 @cache
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    try:
-        is_text = tls.trusted is not None and "-----BEGIN" in tls.trusted
+    is_text = tls.trusted is not None and "-----BEGIN" in tls.trusted
+    trusted_file = None if is_text else tls.trusted
+    with _reading(trusted_file):
         context = ssl.create_default_context(
-            cafile=None if is_text else tls.trusted, cadata=tls.trusted if is_text else None
+            cafile=trusted_file, cadata=tls.trusted if is_text else None
         )
-        if tls.certificate_file is not None:
+    if tls.certificate_file is not None:
+        with _reading(tls.certificate_file, tls.key_file):
             context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"certificates cannot be read ({error}): they have to be PEM, so export a Java keystore"
-        ) from None
     context.check_hostname = tls.checks_host
     return context
+
+
+@contextmanager
+def _reading(*files: str | None) -> Iterator[None]:
+    """OpenSSL says what is wrong, and not with which file."""
+    try:
+        yield
+    except (OSError, ssl.SSLError) as error:
+        names = " and ".join(file for file in files if file is not None) or "a text"
+        raise ConfigError(
+            f"certificates cannot be read from {names} ({error}): "
+            "they have to be PEM, so export a Java keystore"
+        ) from None
