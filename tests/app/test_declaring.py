@@ -159,6 +159,26 @@ def test_an_option_that_cannot_be_is_refused_where_it_is_given(options: dict[str
         App().listener("orders", group="g", **options)(one)
 
 
+@pytest.mark.parametrize(
+    "option", ["retries", "backoff_ms", "records_max", "concurrency", "max_poll_records"]
+)
+def test_a_number_that_is_written_as_text_is_refused_in_words(option: str) -> None:
+    options: dict[str, Any] = {option: "3"}
+    with pytest.raises(ConfigError, match=f"{option} is '3', and must be a number"):
+        App().listener("orders", group="g", **options)
+    with pytest.raises(ConfigError, match="linger_ms is '5', and must be a number"):
+        App(linger_ms="5")  # type: ignore[arg-type]
+
+
+def test_a_function_can_be_called_with_a_record_of_a_tests_own() -> None:
+    def bill(order: Record, out: Transaction) -> None:
+        out.send("invoices", key=order.key, value=order.value)
+
+    out = Transaction()
+    App().transactional(bill)(Record(key=b"k", value=b"v"), out)
+    assert [(each.key, each.value) for each in out.records] == [(b"k", b"v")]
+
+
 def test_two_listeners_need_two_names() -> None:
     app = App()
     app.listener("orders", group="g")(one)

@@ -23,6 +23,7 @@ from semel.app.turn import Rules
 from semel.client.consuming.delivery import deserializers_of
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.consuming.settings import settings_of as check_consumer
+from semel.client.options import check_numbers
 from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
@@ -99,11 +100,13 @@ class App:
         pause, and goes to the topic `dead_letters` in the end; without one the application stops.
         Further options are those of a consumer.
         """
-        for option, count in (
-            ("records_max", records_max),
-            ("turn_ms_max", turn_ms_max),
-            ("concurrency", concurrency),
-        ):
+        counts = {
+            "records_max": records_max,
+            "turn_ms_max": turn_ms_max,
+            "concurrency": concurrency,
+        }
+        check_numbers(counts, dict.fromkeys(counts, int))
+        for option, count in counts.items():
             if count < 1:
                 raise ConfigError(f"{option} is {count}, and must be positive")
         kinds = retry_on if isinstance(retry_on, tuple) else (retry_on,)

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from semel.client.options import check_numbers
 from semel.errors import ConfigError
 
 _FACTOR = 2
@@ -31,6 +32,7 @@ class Patience(NamedTuple):
 
 
 def check(patience: Patience) -> Patience:
+    check_numbers(patience._asdict(), Patience.__annotations__)
     if patience.retries < 0:
         raise ConfigError(f"retries is {patience.retries}, and cannot be negative")
     if not 0 <= patience.backoff_ms <= patience.backoff_ms_max:

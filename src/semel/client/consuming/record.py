@@ -15,14 +15,16 @@ class TimestampType(enum.IntEnum):
 
 
 class Record(NamedTuple):
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-    timestamp_type: TimestampType
-    key: Any
+    """A test may make its own, of what its function looks at."""
+
+    topic: str = ""
+    partition: int = 0
+    offset: int = 0
+    timestamp_ms: int = 0
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    key: Any = None
     """Bytes or None, unless the consumer has a deserializer; so has the value."""
-    value: Any
+    value: Any = None
     headers: tuple[RecordHeader, ...] = ()
 
     @property

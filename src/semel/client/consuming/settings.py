@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from semel.client.offsets import Isolation
+from semel.client.options import check_numbers
 from semel.client.security import Security
 from semel.errors import ConfigError
 from semel.spelling import unknown_name
@@ -95,6 +96,7 @@ def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings
     for name in options:
         if name not in known:
             raise ConfigError(unknown_name("consumer option", name, ("group", *known)))
+    check_numbers(options, known)
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ConsumerSettings._fields
     }

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
+from semel.client.options import check_numbers
 from semel.client.security import Security
 from semel.errors import ConfigError
 from semel.records.compression import Compression
@@ -65,6 +66,7 @@ def settings_of(options: ProducerOptions) -> ProducerSettings:
     for name in options:
         if name not in known:
             raise ConfigError(unknown_name("producer option", name, known))
+    check_numbers(options, known)
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ProducerSettings._fields
     }
