@@ -272,9 +272,10 @@ class ProducerCore:
         self.drop(error)
 
     def _settle(self, batch: Batch, error: Exception | None) -> None:
-        batch.error = error
         if error is not None and self.transaction is None:
+            # Before the error, which another thread may look at as soon as it is there.
             batch.failure = self.failures.note(error, batch.record_count)
+        batch.error = error
         batch.is_done = True
         batch.content = None
         batch.plain = bytearray()

@@ -33,8 +33,10 @@ class Sent:
 
     def exception(self) -> Exception | None:
         """Why it was not stored; None while that is open, and if it was."""
-        self._tell()
-        return self._batch.error
+        error = self._batch.error
+        if error is not None:
+            self._tell()
+        return error
 
     def _tell(self) -> None:
         """Let no `flush` raise what the caller is hearing now."""
