@@ -1,6 +1,5 @@
 """Options of the source and the sink: which there are, what they mean, and the nearest name."""
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -11,6 +10,7 @@ from semel.client.blocking import ClientOptions
 from semel.errors import ConfigError
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
 from semel.spark.security_options import security_of
+from semel.spelling import unknown_name
 
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
@@ -90,10 +90,7 @@ class Options:
                 if other.lower() == name:
                     deed = "reading" if other in SOURCE else "writing"
                     raise ConfigError(f"option {other} is for {deed} alone")
-            near = difflib.get_close_matches(name, self._names, n=1, cutoff=0.0)
-            raise ConfigError(
-                f"there is no option {name!r}: did you mean {self._names[near[0]]!r}?"
-            )
+            raise ConfigError(unknown_name("option", name, self._names.values()))
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._given
