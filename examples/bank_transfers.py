@@ -1,8 +1,9 @@
 """Book transfers with PySpark while a reader looks on: for it, the total never changes.
 
-    python -m examples.bank_transfers
+    python -m examples.bank_transfers                 # on a broker that is started for it
+    python -m examples.bank_transfers 127.0.0.1:9092  # on one that runs already
 
-Against a broker that runs already: python -m examples.bank_transfers 127.0.0.1:9092
+Each run has topics of its own, and can be repeated.
 
 A transfer becomes two bookings, which may lie on different partitions. Each micro-batch is one
 transaction, so that a reader of committed records never finds money that was taken from one
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 import semel
-from examples.new_topics import create_topics
+from examples.new_topics import create_topics, name_of_run
 from semel.spark import Session, exactly_once, session
 
 TRANSFERS: list[dict[str, Any]] = [
@@ -44,7 +45,8 @@ class Books(NamedTuple):
     """Taken while the transfers were booked."""
 
 
-def main(spark: Session, prefix: str = "bank") -> Books:
+def main(spark: Session) -> Books:
+    prefix = name_of_run("bank")
     transfers, bookings = f"{prefix}-transfers", f"{prefix}-bookings"
     servers = spark.bootstrap_servers
     create_topics([transfers, bookings], servers, PARTITIONS)

@@ -1,8 +1,9 @@
 """Join two topics with PySpark, payments with the orders they are for, each pair exactly once.
 
-    python -m examples.join_topics
+    python -m examples.join_topics                 # on a broker that is started for it
+    python -m examples.join_topics 127.0.0.1:9092  # on one that runs already
 
-Against a broker that runs already: python -m examples.join_topics 127.0.0.1:9092
+Each run has topics of its own, and can be repeated.
 """
 
 import sys
@@ -13,13 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 import semel
+from examples.new_topics import name_of_run
 from semel.spark import Session, session
 
 ORDERS = {f"order-{n}": f"{n + 1} apples" for n in range(20)}
 PAYMENTS = {f"order-{n}": f"{(n + 1) * 3.49:.2f}" for n in range(0, 20, 2)}
 
 
-def main(spark: Session, prefix: str = "join") -> dict[str, str]:
+def main(spark: Session) -> dict[str, str]:
+    prefix = name_of_run("join")
     orders, payments, paid = f"{prefix}-orders", f"{prefix}-payments", f"{prefix}-paid"
     for topic, rows in ((orders, ORDERS), (payments, PAYMENTS)):
         table = pa.table(

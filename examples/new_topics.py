@@ -1,9 +1,15 @@
-"""Topics with more than one partition, made before they are written to."""
+"""Topics that no other run uses, and topics with more than one partition."""
 
+import secrets
 from collections.abc import Sequence
 
 from semel.client.admin import create
 from semel.client.blocking import ClientOptions, Connected
+
+
+def name_of_run(example: str) -> str:
+    """What the names of this run's topics begin with: those of an earlier run hold its records."""
+    return f"{example}-{secrets.token_hex(4)}"
 
 
 def create_topics(names: Sequence[str], bootstrap_servers: str, partition_count: int) -> None:

@@ -1,8 +1,9 @@
 """Enrich orders and add up revenue: two topics, written in one transaction for each micro-batch.
 
-    python -m examples.orders
+    python -m examples.orders                 # on a broker that is started for it
+    python -m examples.orders 127.0.0.1:9092  # on one that runs already
 
-Against a broker that runs already: python -m examples.orders 127.0.0.1:9092
+Each run has topics of its own, and can be repeated.
 """
 
 import json
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 import semel
+from examples.new_topics import name_of_run
 from semel.spark import Session, exactly_once, session
 
 PRICES_CENTS = {"apples": 349, "bread": 520, "coffee": 1249}
@@ -24,7 +26,8 @@ ORDERS: list[dict[str, Any]] = [
 ORDER = "order int, product string, quantity int"
 
 
-def main(spark: Session, prefix: str = "orders") -> dict[str, list[dict[str, Any]]]:
+def main(spark: Session) -> dict[str, list[dict[str, Any]]]:
+    prefix = name_of_run("orders")
     orders, enriched, revenue = f"{prefix}-in", f"{prefix}-enriched", f"{prefix}-revenue"
     table = pa.table({"value": [json.dumps(order).encode() for order in ORDERS]})
     semel.write(orders, table, bootstrap_servers=spark.bootstrap_servers)

@@ -1,8 +1,9 @@
 """Count the words of a topic with PySpark, each line exactly once.
 
-    python -m examples.word_count
+    python -m examples.word_count                 # on a broker that is started for it
+    python -m examples.word_count 127.0.0.1:9092  # on one that runs already
 
-Against a broker that runs already: python -m examples.word_count 127.0.0.1:9092
+Each run has topics of its own, and can be repeated.
 """
 
 import sys
@@ -13,12 +14,14 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 import semel
+from examples.new_topics import name_of_run
 from semel.spark import Session, exactly_once, session
 
 LINES = ["all that is once", "once is enough", "all is well that ends well"]
 
 
-def main(spark: Session, prefix: str = "word-count") -> dict[str, int]:
+def main(spark: Session) -> dict[str, int]:
+    prefix = name_of_run("word-count")
     lines, counts = f"{prefix}-lines", f"{prefix}-counts"
     table = pa.table({"value": [line.encode() for line in LINES]})
     semel.write(lines, table, bootstrap_servers=spark.bootstrap_servers)

@@ -20,8 +20,10 @@ def test_nothing_is_lost_under_kills() -> None:
     assert (outcome.lost, outcome.duplicated, outcome.out_of_order) == (0, 0, 0)
 
 
-def test_what_is_produced_is_consumed(semel_broker: Broker) -> None:
-    assert produce_and_consume.main(semel_broker.bootstrap_servers) == produce_and_consume.GREETINGS
+def test_what_is_produced_is_consumed_also_when_it_is_run_again(semel_broker: Broker) -> None:
+    servers, greetings = semel_broker.bootstrap_servers, produce_and_consume.GREETINGS
+    assert produce_and_consume.main(servers) == greetings
+    assert produce_and_consume.main(servers) == greetings
 
 
 def test_orders_are_billed_and_what_cannot_be_is_laid_aside(semel_broker: Broker) -> None:
