@@ -1,5 +1,8 @@
 """Bootstrap lists as users write them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from semel.client.address import Address, parse_bootstrap_servers
@@ -25,6 +28,18 @@ def test_a_list_of_addresses_is_read(text: str, addresses: list[tuple[str, int]]
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_bootstrap_servers(text)
+
+
+@pytest.mark.parametrize("servers", [["one:1", "two:2,three"], ("one:1", "two:2", "three")])
+def test_a_list_of_texts_is_read_as_one(servers: Sequence[str]) -> None:
+    assert list(parse_bootstrap_servers(servers)) == [("one", 1), ("two", 2), ("three", 9092)]
+
+
+@pytest.mark.parametrize("servers", [9092, b"one:1", ["one", 2], {"one": 1}])
+def test_what_is_no_list_of_texts_is_shown_with_what_is_taken(servers: Any) -> None:
+    with pytest.raises(ConfigError, match="it has to be text such as one:9092,two:9092") as refused:
+        parse_bootstrap_servers(servers)
+    assert f"bootstrap_servers is {servers!r}" in str(refused.value)
 
 
 def test_an_ipv6_address_is_shown_in_brackets() -> None:

@@ -1,6 +1,7 @@
 """Where brokers listen: `host:port` lists as users write them, or their environment names them."""
 
 import os
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.errors import ConfigError
@@ -24,9 +25,22 @@ def named_bootstrap_servers() -> str | None:
     return os.environ.get(BOOTSTRAP_SERVERS_VARIABLE) or None
 
 
-def parse_bootstrap_servers(text: str) -> tuple[Address, ...]:
+def joined_bootstrap_servers(servers: str | Sequence[str]) -> str:
+    """One text, also of the lists that other clients take."""
+    if isinstance(servers, str):
+        return servers
+    if not isinstance(servers, list | tuple) or not all(isinstance(one, str) for one in servers):
+        raise ConfigError(
+            f"bootstrap_servers is {servers!r}: it has to be text such as one:9092,two:9092, "
+            f"or a list of such addresses"
+        )
+    return ",".join(servers)
+
+
+def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[Address, ...]:
     """The addresses in a list such as `one:9092,two` or `[::1]:9092`."""
-    addresses = tuple(_parse_address(part.strip()) for part in text.split(",") if part.strip())
+    parts = [part.strip() for part in joined_bootstrap_servers(servers).split(",")]
+    addresses = tuple(_parse_address(part) for part in parts if part)
     if not addresses:
         raise ConfigError("no bootstrap server is given")
     return addresses
