@@ -1,12 +1,15 @@
 """`semel.read` and `semel.write`, against confluent-kafka on the other side."""
 
 import asyncio
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import confluent_kafka
+import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -177,10 +180,9 @@ def test_places_are_offsets_times_and_mappings(semel_broker: Broker) -> None:
     assert values(start=START + timedelta(days=1)) == []
     assert values(start="latest") == []
     assert values(partitions=[1], end=3) == [1, 3, 5]
-    with pytest.raises(ConfigError, match="partition 1"):
-        values(start={0: 0})
-    with pytest.raises(ConfigError, match="'somewhere'"):
-        values(start="somewhere")
+    assert values(start=np.int64(8), end={0: np.int64(9), 1: 9}) == [16, 17]
+    assert values(start=100) == []
+    assert values(partitions=[1], start={0: 0, 1: 9}) == [19]
 
 
 def test_one_transaction_writes_all_or_nothing(semel_broker: Broker) -> None:
@@ -212,18 +214,55 @@ def test_whatever_arrow_takes_over_can_be_written(semel_broker: Broker) -> None:
     assert read["value"].to_pylist() == [b"record batch", b"record batch", b"mapping"]
 
 
+def test_one_column_may_be_named_without_a_list(semel_broker: Broker) -> None:
+    servers = semel_broker.bootstrap_servers
+    created(semel_broker, "one-column", 1)
+    semel.write("one-column", {"value": ["x"]}, bootstrap_servers=servers)
+    read = semel.read("one-column", bootstrap_servers=servers, columns="value")
+    assert read.to_pylist() == [{"value": b"x"}]
+
+
+@pytest.mark.parametrize("as_list", [list, tuple])
+def test_addresses_may_come_in_a_list(
+    semel_broker: Broker, as_list: Callable[[list[str]], Sequence[str]]
+) -> None:
+    servers = as_list([semel_broker.bootstrap_servers])
+    topic = created(semel_broker, f"listed-{as_list.__name__}", 1)
+    semel.write(topic, {"value": ["x"]}, bootstrap_servers=servers)
+    assert semel.read(topic, bootstrap_servers=servers)["value"].to_pylist() == [b"x"]
+
+
+@pytest.fixture(scope="module")
+def three_partitions(semel_broker: Broker) -> dict[str, Any]:
+    topic = created(semel_broker, "reads", 3)
+    return {"topic": topic, "bootstrap_servers": semel_broker.bootstrap_servers}
+
+
 @pytest.mark.parametrize(
-    ("columns", "complaint"),
+    ("wrong", "complaint"),
     [
-        ({"value": [1], "vlue": [1]}, "no column 'vlue'"),
-        ({"key": [b"k"]}, "no column 'value'"),
+        ({"topic": ["orders", "results"]}, "topic is ['orders', 'results']: it has to be the name"),
+        ({"start": -1}, "start is -1: offsets are not negative"),
+        ({"end": {0: -2}}, "end of partition 0 is -2: offsets are not negative"),
+        ({"start": True}, "start is True: it has to be earliest, latest, an offset,"),
+        ({"start": "somewhere"}, "start is 'somewhere': it has to be earliest, latest, an offset,"),
+        ({"start": {0: 0}}, "start has no offset for partition 1: each partition that is read"),
+        ({"end": {0: 0, 9: 0}}, "end names partition 9, which topic reads does not have: it has 3"),
+        ({"start": {"0": 0}}, "start names partition '0': partitions are integers"),
+        ({"start": {0: "latest"}}, "start of partition 0 is 'latest': it has to be an offset"),
+        ({"partitions": [0, 9]}, "partitions names partition 9, which topic reads does not have"),
+        ({"partitions": 0}, "partitions is 0: it has to be a list of partitions"),
+        ({"columns": None}, "columns is None: it has to be a list of columns"),
+        ({"columns": "vlue"}, "there is no column 'vlue': there are key, value"),
+        ({"bootstrap_servers": 9092}, "bootstrap_servers is 9092: it has to be text such as"),
     ],
 )
-def test_columns_that_do_not_fit_are_named(
-    semel_broker: Broker, columns: dict[str, list[object]], complaint: str
+def test_a_wrong_argument_of_a_read_is_named_with_what_is_taken(
+    three_partitions: dict[str, Any], wrong: dict[str, Any], complaint: str
 ) -> None:
-    with pytest.raises(ConfigError, match=complaint):
-        semel.write("any", columns, bootstrap_servers=semel_broker.bootstrap_servers)
+    arguments = {**three_partitions, **wrong}
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        semel.read(**arguments)
 
 
 def test_wrong_words_are_answered_with_the_right_ones(semel_broker: Broker) -> None:
@@ -233,7 +272,7 @@ def test_wrong_words_are_answered_with_the_right_ones(semel_broker: Broker) -> N
         semel.read("words", bootstrap_servers=servers, isolation="serializable")
     with pytest.raises(ConfigError, match="one of none, gzip, snappy, lz4, zstd"):
         semel.write("words", {"value": ["a"]}, bootstrap_servers=servers, compression="zip")
-    with pytest.raises(UnknownTopicOrPartition, match="no partition 2: it has 2"):
+    with pytest.raises(UnknownTopicOrPartition, match="no partition 2: it has 2; without column"):
         semel.write("words", {"value": ["a"], "partition": [2]}, bootstrap_servers=servers)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from numbers import Integral
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
@@ -12,6 +13,8 @@ from semel.types import TopicPartition
 Place = str | int | datetime | Mapping[int, int]
 """`earliest`, `latest`, an offset, a time, or an offset for each partition."""
 
+_NAMED = ("earliest", "latest")
+
 
 class Range(NamedTuple):
     """Offsets of one partition, the end not included."""
@@ -19,6 +22,28 @@ class Range(NamedTuple):
     partition: TopicPartition
     start_offset: int
     end_offset: int
+
+
+def check_place(argument: str, wanted: object) -> None:
+    """Refuse what is no place in any topic."""
+    if isinstance(wanted, datetime) or (isinstance(wanted, str) and wanted in _NAMED):
+        return
+    if not isinstance(wanted, Mapping):
+        _check_offset(
+            argument, wanted, "earliest, latest, an offset, a datetime or a dict of offsets"
+        )
+        return
+    for partition, offset in wanted.items():
+        if not isinstance(partition, Integral):
+            raise ConfigError(f"{argument} names partition {partition!r}: partitions are integers")
+        _check_offset(f"{argument} of partition {partition}", offset, "an offset")
+
+
+def _check_offset(what: str, offset: object, taken: str) -> None:
+    if isinstance(offset, bool) or not isinstance(offset, Integral):
+        raise ConfigError(f"{what} is {offset!r}: it has to be {taken}")
+    if int(offset) < 0:
+        raise ConfigError(f"{what} is {offset}: offsets are not negative")
 
 
 async def plan(
@@ -29,17 +54,24 @@ async def plan(
     isolation: Isolation,
     partitions: Collection[int] | None = None,
 ) -> list[Range]:
-    """The ranges to read, in the order of the partitions; empty ones are left out."""
+    """The ranges to read, in the order of the partitions; empty ones are left out.
+
+    `start` and `end` have passed `check_place`.
+    """
     described = (await cluster.topics([topic]))[topic]
+    known = [one.partition for one in described.partitions]
+    for argument, named in (("partitions", partitions), ("start", start), ("end", end)):
+        if isinstance(named, Collection) and not isinstance(named, str):
+            _check_known(argument, named, topic, known)
     places = [
-        TopicPartition(topic, one.partition)
-        for one in described.partitions
-        if partitions is None or one.partition in partitions
+        TopicPartition(topic, partition)
+        for partition in known
+        if partitions is None or partition in partitions
     ]
     # Nobody may see more than this, whatever is asked for.
     bounds = await ends_of(cluster, places, isolation)
-    starts = await _resolve(cluster, places, start, bounds, isolation)
-    ends = await _resolve(cluster, places, end, bounds, isolation)
+    starts = await _resolve(cluster, places, "start", start, bounds, isolation)
+    ends = await _resolve(cluster, places, "end", end, bounds, isolation)
     return [
         Range(place, starts[place], min(ends[place], bounds[place]))
         for place in places
@@ -47,9 +79,19 @@ async def plan(
     ]
 
 
+def _check_known(argument: str, named: Collection[int], topic: str, known: Collection[int]) -> None:
+    unknown = [partition for partition in named if partition not in known]
+    if unknown:
+        raise ConfigError(
+            f"{argument} names partition {unknown[0]!r}, which topic {topic} does not have: "
+            f"it has {len(known)}"
+        )
+
+
 async def _resolve(
     cluster: Cluster,
     places: Collection[TopicPartition],
+    argument: str,
     wanted: Place,
     bounds: Mapping[TopicPartition, int],
     isolation: Isolation,
@@ -61,11 +103,12 @@ async def _resolve(
     if isinstance(wanted, datetime):
         found = await offsets_at(cluster, dict.fromkeys(places, as_time_ms(wanted)), isolation)
         return {place: bounds[place] if at < 0 else at for place, at in found.items()}
-    if isinstance(wanted, int):
-        return dict.fromkeys(places, wanted)
     if isinstance(wanted, Mapping):
         missing = [place.partition for place in places if place.partition not in wanted]
         if missing:
-            raise ConfigError(f"no offset is given for partition {missing[0]}")
-        return {place: wanted[place.partition] for place in places}
-    raise ConfigError(f"{wanted!r} is no place in a topic: take earliest, latest or an offset")
+            raise ConfigError(
+                f"{argument} has no offset for partition {missing[0]}: "
+                f"each partition that is read needs one"
+            )
+        return {place: int(wanted[place.partition]) for place in places}
+    return dict.fromkeys(places, int(wanted))

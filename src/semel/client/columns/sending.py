@@ -8,16 +8,16 @@ import pyarrow as pa
 
 from semel.client.blocking import Connected
 from semel.client.columns.encode import encode
+from semel.client.columns.frames import fitting
 from semel.client.columns.headers import as_binary, as_numbers
 from semel.client.columns.murmur import partitions_of
 from semel.client.columns.rows import rows_from
-from semel.client.columns.schema import FIELDS
 from semel.client.coordination import new_producer_id
 from semel.client.loop_thread import Started
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.session import TransactionalSession
 from semel.client.writer import BatchWriter, Delivery
-from semel.errors import ConfigError, SemelError, UnknownTopicOrPartition
+from semel.errors import SemelError, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.types import TopicPartition
 from semel.world import Clock, SystemClock
@@ -44,7 +44,7 @@ class Sending:
         self._next_keyless = 0
 
     def send(self, table: pa.Table) -> list[Delivery]:
-        _check_columns(table.column_names)
+        table = fitting(table)
         cluster = self._connected.cluster
         described = self._connected.run(cluster.topic_to_write(self._topic))
         partition_count = len(described.partitions)
@@ -120,17 +120,10 @@ class Sending:
         wrong = given[(given < _NO_PARTITION) | (given >= partition_count)]
         if wrong.size:
             raise UnknownTopicOrPartition(
-                f"topic {self._topic} has no partition {wrong[0]}: it has {partition_count}"
+                f"topic {self._topic} has no partition {wrong[0]}: it has {partition_count}; "
+                f"without column partition, rows go to the partition of their key"
             )
         return np.where(given == _NO_PARTITION, places, given).astype(np.int32)
-
-
-def _check_columns(names: list[str]) -> None:
-    unknown = [name for name in names if name not in FIELDS]
-    if unknown:
-        raise ConfigError(f"a topic has no column {unknown[0]!r}: it has {', '.join(FIELDS)}")
-    if "value" not in names:
-        raise ConfigError("the table has no column 'value'")
 
 
 def _parts(table: pa.Table) -> Iterator[pa.RecordBatch]:

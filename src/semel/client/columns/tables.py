@@ -1,13 +1,18 @@
 """`semel.read` and `semel.write`: a topic as an Arrow table, and the reverse."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Literal, overload
 
 import pyarrow as pa
 
-from semel.client.address import BOOTSTRAP_SERVERS_DEFAULT, named_bootstrap_servers
+from semel.client.address import (
+    BOOTSTRAP_SERVERS_DEFAULT,
+    joined_bootstrap_servers,
+    named_bootstrap_servers,
+)
 from semel.client.blocking import ClientOptions, Connected
-from semel.client.columns.plan import Place, Range, plan
+from semel.client.columns.frames import as_table
+from semel.client.columns.plan import Place, Range, check_place, plan
 from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
 from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
@@ -16,17 +21,18 @@ from semel.client.offsets import Isolation
 from semel.client.producing.settings import parse_compression
 from semel.client.security import PLAINTEXT, Security
 from semel.client.writer import Delivery
+from semel.errors import ConfigError
 
 
 @overload
 def read(
     topic: str,
     *,
-    bootstrap_servers: str | None = ...,
+    bootstrap_servers: str | Sequence[str] | None = ...,
     start: Place = ...,
     end: Place = ...,
     isolation: str = ...,
-    columns: Collection[str] = ...,
+    columns: str | Collection[str] = ...,
     partitions: Collection[int] | None = ...,
     stream: Literal[False] = ...,
     timeout_ms: int = ...,
@@ -38,11 +44,11 @@ def read(
 def read(
     topic: str,
     *,
-    bootstrap_servers: str | None = ...,
+    bootstrap_servers: str | Sequence[str] | None = ...,
     start: Place = ...,
     end: Place = ...,
     isolation: str = ...,
-    columns: Collection[str] = ...,
+    columns: str | Collection[str] = ...,
     partitions: Collection[int] | None = ...,
     stream: Literal[True],
     timeout_ms: int = ...,
@@ -53,11 +59,11 @@ def read(
 def read(
     topic: str,
     *,
-    bootstrap_servers: str | None = None,
+    bootstrap_servers: str | Sequence[str] | None = None,
     start: Place = "earliest",
     end: Place = "latest",
     isolation: str = "read_committed",
-    columns: Collection[str] = COLUMNS,
+    columns: str | Collection[str] = COLUMNS,
     partitions: Collection[int] | None = None,
     stream: bool = False,
     timeout_ms: int = 30_000,
@@ -70,14 +76,21 @@ def read(
     are read if `columns` names them. With `stream` the batches come one by one. Without servers
     `SEMEL_BOOTSTRAP_SERVERS` names them.
     """
-    schema = schema_of(columns)
+    _check_topic(topic)
+    check_place("start", start)
+    check_place("end", end)
+    names = (columns,) if isinstance(columns, str) else columns
+    _check_list("columns", names)
+    if partitions is not None:
+        _check_list("partitions", partitions)
+    schema = schema_of(names)
     batches = _batches(
         _options(bootstrap_servers, timeout_ms, security),
         topic,
         start,
         end,
         parse_isolation(isolation),
-        columns,
+        names,
         partitions,
     )
     return batches if stream else pa.Table.from_batches(batches, schema)
@@ -87,29 +100,44 @@ def write(
     topic: str,
     data: Any,
     *,
-    bootstrap_servers: str | None = None,
+    bootstrap_servers: str | Sequence[str] | None = None,
     compression: str = "none",
     transactional_id: str | None = None,
     timeout_ms: int = 30_000,
     security: Security = PLAINTEXT,
 ) -> list[Delivery]:
-    """Store the rows of a table: a pyarrow one, or any that Arrow can take over.
+    """Store the rows of a table: one that Arrow can take over, a dict of columns, a list of dicts.
 
     The column `value` is needed; `key`, `headers`, `partition` and `timestamp` may be there, and
     what only a log can know (`topic`, `offset`, `timestampType`) is left out. Rows without a
     partition go to that of their key. Each row is stored once, also when the broker is killed
     meanwhile; with a transactional id all of them are, or none.
     """
-    table = data if isinstance(data, pa.Table) else _table(data)
+    _check_topic(topic)
+    table = as_table(data)
     options = _options(bootstrap_servers, timeout_ms, security)
     with Connected(options) as connected:
         sending = Sending(connected, topic, parse_compression(compression), transactional_id)
         return sending.send(table)
 
 
-def _options(bootstrap_servers: str | None, timeout_ms: int, security: Security) -> ClientOptions:
+def _check_topic(topic: str) -> None:
+    if not isinstance(topic, str):
+        raise ConfigError(f"topic is {topic!r}: it has to be the name of one topic")
+
+
+def _check_list(argument: str, given: Collection[object]) -> None:
+    if not isinstance(given, Collection):
+        raise ConfigError(f"{argument} is {given!r}: it has to be a list of {argument}")
+
+
+def _options(
+    bootstrap_servers: str | Sequence[str] | None, timeout_ms: int, security: Security
+) -> ClientOptions:
     servers = bootstrap_servers or named_bootstrap_servers() or BOOTSTRAP_SERVERS_DEFAULT
-    return ClientOptions(servers, timeout_ms=timeout_ms, security=security)
+    return ClientOptions(
+        joined_bootstrap_servers(servers), timeout_ms=timeout_ms, security=security
+    )
 
 
 def _batches(
@@ -148,9 +176,3 @@ def read_range(
         decoded = region.decode(columns)
         if decoded.num_rows:
             yield decoded
-
-
-def _table(data: Any) -> pa.Table:
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    return pa.table(data)
