@@ -40,7 +40,7 @@ class AsyncConsumer:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        bootstrap_servers: str | Sequence[str],
         group: str | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:

@@ -43,7 +43,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        bootstrap_servers: str | Sequence[str],
         group: str | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:

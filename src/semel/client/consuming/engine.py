@@ -7,7 +7,7 @@ told (`Tell`) in place of records, and goes on when that is done.
 import asyncio
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
@@ -40,7 +40,7 @@ class Engine:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        bootstrap_servers: str | Sequence[str],
         settings: ConsumerSettings,
         options: ConsumerOptions,
         guard: AbstractContextManager[Any],

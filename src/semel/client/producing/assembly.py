@@ -1,6 +1,6 @@
 """The parts of a producer put together, the same for both of its faces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
@@ -52,7 +52,7 @@ def make_intake(options: ProducerOptions) -> tuple[ProducerCore, Intake]:
 
 
 def make_machinery(
-    bootstrap_servers: str,
+    bootstrap_servers: str | Sequence[str],
     options: ProducerOptions,
     core: ProducerCore,
     intake: Intake,

@@ -1,7 +1,7 @@
 """`AsyncProducer`: the producer on the caller's own asyncio loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from types import TracebackType
@@ -45,7 +45,9 @@ class AsyncProducer:
     ...     print((await sent).offset)
     """
 
-    def __init__(self, bootstrap_servers: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], **options: Unpack[ProducerOptions]
+    ) -> None:
         self._core, self._intake = make_intake(options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options

@@ -5,7 +5,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -62,7 +62,9 @@ class Producer:
     May be used by several threads, but has one transaction at a time.
     """
 
-    def __init__(self, bootstrap_servers: str, **options: Unpack[ProducerOptions]) -> None:
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], **options: Unpack[ProducerOptions]
+    ) -> None:
         self._core, self._intake = make_intake(options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
