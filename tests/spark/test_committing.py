@@ -82,7 +82,9 @@ class Sink:
         return topics.values(self.servers, self.topic)
 
     def offsets_of(self, group: str) -> dict[TopicPartition, int]:
-        found = self.connected.run(group_offsets(self.connected.cluster, group))
+        # Kafka waits for pending ones of partitions that are named, and leaves out all others.
+        places = [TopicPartition(self.topic, number) for number in (0, 1)]
+        found = self.connected.run(group_offsets(self.connected.cluster, group, places))
         return {place: at.offset for place, at in found.items()}
 
 
@@ -309,9 +311,9 @@ def test_a_run_looks_the_marker_up_once(
 ) -> None:
     looked_up = []
 
-    async def noted(cluster: Cluster, transactional_id: str, *others: Any) -> Any:
+    async def noted(cluster: Cluster, transactional_id: str, place: TopicPartition) -> Any:
         looked_up.append(transactional_id)
-        return await stored_marker(cluster, transactional_id, *others)
+        return await stored_marker(cluster, transactional_id, place)
 
     monkeypatch.setattr(committing, "stored_marker", noted)
     sink = Sink(semel_broker, topic)

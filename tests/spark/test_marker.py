@@ -9,11 +9,13 @@ from semel.spark.marker import (
     SinkConflict,
     TwoSinks,
     Verdict,
+    digest_of,
     judge,
     marker_group,
     marker_metadata,
     read_marker,
 )
+from semel.types import TopicPartition
 
 FIRST_RUN = "11111111-1111-1111-1111-111111111111"
 SECOND_RUN = "22222222-2222-2222-2222-222222222222"
@@ -62,6 +64,17 @@ def test_another_query_seen_on_the_way_shares_the_id() -> None:
     assert judge(committed(3, "other"), batch(7), "id", may_override=True) is Verdict.WRITE
 
 
+def test_a_batch_that_was_planned_anew_after_a_roll_back_is_not_taken_for_its_namesake() -> None:
+    then, now = {TopicPartition("t", 0): 8}, {TopicPartition("t", 0): 12}
+    found = committed(7)._replace(consumed=digest_of(then))
+    again = batch(7)._replace(consumed=digest_of(now))
+    with pytest.raises(BatchBehind, match="from other records if the number is the same"):
+        judge(found, again, "id")
+    assert judge(found, again, "id", may_override=True) is Verdict.WRITE
+    assert judge(found, again._replace(consumed=digest_of(then)), "id") is Verdict.SKIP
+    assert judge(found, again._replace(consumed=digest_of(None)), "id") is Verdict.SKIP
+
+
 def test_a_run_that_finds_its_own_batch_has_two_sinks_of_one_name() -> None:
     with pytest.raises(TwoSinks, match="give the second a name of its own"):
         judge(committed(7, run=SECOND_RUN), batch(7), "id")
@@ -72,7 +85,7 @@ def test_a_retry_that_finds_its_own_batch_had_succeeded_before() -> None:
 
 
 def test_a_marker_survives_being_stored_as_an_offset() -> None:
-    marker = batch(41)
+    marker = batch(41)._replace(consumed="0123")
     assert read_marker(42, marker_metadata(marker)) == marker
     assert marker_group("id") == "semel-sink-id"
 

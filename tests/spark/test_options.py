@@ -228,8 +228,9 @@ def test_options_of_a_sink() -> None:
     assert given.encoded_size_max == 1 << 30
 
 
-def test_a_sink_whose_topics_come_from_a_column_names_no_place_for_its_marker() -> None:
-    assert sink_settings(sink_options(SERVERS)).marker_place is None
+def test_a_sink_whose_topics_come_from_a_column_has_a_topic_for_its_marker() -> None:
+    settings = sink_settings(sink_options(SERVERS))
+    assert settings.marker_place == TopicPartition("semel-markers", 0)
 
 
 def test_an_option_of_the_other_side_is_called_so() -> None:

@@ -146,6 +146,22 @@ def test_a_rolled_back_checkpoint_is_refused_unless_overridden(
     assert len(values(spark, name)) == len(VALUES) + 400
 
 
+def test_a_checkpoint_rolled_back_by_one_batch_that_has_grown_since_is_refused(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def sink(**options: str) -> None:
+        writer = queries.stream(spark, orders).writeStream.format("semel")
+        queries.finish(writer.option("topic", name).options(**options), tmp_path)
+
+    sink()
+    queries.roll_back(tmp_path, 0)
+    topics.fill(spark.bootstrap_servers, orders, [b"more"], 0)
+    with pytest.raises(StreamingQueryException, match="its checkpoint was rolled back"):
+        sink()
+    sink(overrideMarker="true")
+    assert values(spark, name) == sorted([*VALUES, *VALUES, b"more"])
+
+
 def test_two_queries_on_one_id_are_told(
     spark: Session, orders: str, name: str, tmp_path: Path
 ) -> None:

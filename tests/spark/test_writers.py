@@ -167,7 +167,7 @@ def test_a_column_may_name_the_topics_of_one_transaction(semel_broker: Broker, t
     assert topics.values(semel_broker.bootstrap_servers, other) == [b"b"]
 
 
-def test_a_topic_that_a_column_names_is_created_and_holds_the_marker(
+def test_topics_that_a_column_names_are_created_and_batches_skipped_whatever_they_name(
     semel_broker: Broker, topic: str
 ) -> None:
     servers = semel_broker.bootstrap_servers
@@ -176,7 +176,6 @@ def test_a_topic_that_a_column_names_is_created_and_holds_the_marker(
     sink = source(semel_broker, transactionalId=topic)
     write(sink, kind, [rows(kind, (second, "a"), (first, "b"))])
     for run in (RUN, LATER_RUN):
-        # The other topic alone: the number of the batch stays where the first one has put it.
         run_as(run)
         committing._known.clear()
         write(sink, kind, [rows(kind, (second, "c"))], batch_id=1)
@@ -184,7 +183,9 @@ def test_a_topic_that_a_column_names_is_created_and_holds_the_marker(
     assert topics.values(servers, first) == [b"b"]
     connected = shared(ClientOptions(servers))
     found = connected.run(group_offsets(connected.cluster, f"semel-sink-{topic}"))
-    assert {place: at.offset for place, at in found.items()} == {TopicPartition(first, 0): 2}
+    assert {place: at.offset for place, at in found.items()} == {
+        TopicPartition("semel-markers", 0): 2
+    }
 
 
 def test_the_option_wins_over_the_column(semel_broker: Broker, topic: str) -> None:

@@ -74,12 +74,10 @@ async def _halting_take_over(self: BatchTransaction, *, is_retry: bool = False) 
     return verdict
 
 
-async def _halting_finish(
-    self: BatchTransaction, consumed: Any, topics: Any, rows: Any = ()
-) -> None:
+async def _halting_finish(self: BatchTransaction, consumed: Any, rows: Any = ()) -> None:
     if not rows:
         halt("written")  # By tasks.
-    await _finish(self, consumed, topics, rows)
+    await _finish(self, consumed, rows)
 
 
 async def _halting_write(self: TransactionalSession, batches: Any) -> list[Delivery]:

@@ -8,7 +8,7 @@ written in the transaction itself: the rows of a batch and its number appear tog
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from semel.client.cluster import Cluster
@@ -28,7 +28,7 @@ from semel.spark.marker import (
 )
 from semel.spark.marker_store import stored_marker
 from semel.spark.offsets import Offsets
-from semel.spark.sink_settings import SinkSettings, marker_place_in
+from semel.spark.sink_settings import SinkSettings
 from semel.types import Buffer, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ class _Known(NamedTuple):
     session: TransactionalSession
     committed: Marker | None
     """What this very session has found or written last; None if that is to be looked up."""
-    place: TopicPartition | None
-    """Where the marker stands, if there is one."""
 
 
 # Of this process, for as long as Spark reuses it. A run goes on with the epoch it has: were each
@@ -67,7 +65,6 @@ class BatchTransaction:
         self._key = (os.getpid(), settings, transactional_id)
         known = _known.get(self._key)
         self._known = known if known and batch.run_id and known.run_id == batch.run_id else None
-        self._place = settings.marker_place or (self._known and self._known.place)
         self.session = TransactionalSession(
             cluster, transactional_id, transaction_timeout_ms=settings.transaction_timeout_ms
         )
@@ -129,37 +126,23 @@ class BatchTransaction:
         # it is not, nothing of this batch is taken.
         if self._known is not None and self._known.committed is not None:
             return self._known.committed
-        return await self._stored_marker()
-
-    async def _stored_marker(self) -> Marker | None:
-        found = await stored_marker(
-            self._cluster, self.transactional_id, self._batch.query_id, self._settings.marker_place
-        )
-        if found is None:
-            return None
-        self._place = found.place
-        return found.marker
+        place = self._settings.marker_place
+        return await stored_marker(self._cluster, self.transactional_id, place)
 
     async def finish(
         self,
         consumed: Offsets | None,
-        topics: Collection[str],
         rows: Sequence[tuple[TopicPartition, Buffer]] = (),
     ) -> None:
-        """Rows, marker and consumed offsets into the open transaction at once, and commit.
-
-        `topics` are those that the batch writes to: the first gets the marker if it has no place.
-        """
+        """Rows, marker and consumed offsets into the open transaction at once, and commit."""
         jobs: list[Coroutine[Any, Any, object]] = []
         if rows:
             jobs.append(self.session.write(rows))
-        if self._place is None and topics:
-            self._place = marker_place_in(min(topics))
-        # A batch that has no row is none to be skipped, so that it can do without.
-        if self._settings.checks_marker and self._place is not None:
+        if self._settings.checks_marker:
             marker = GroupOffset(self._batch.batch_id + 1, marker_metadata(self._batch))
+            place = self._settings.marker_place
             group = GroupMetadata(marker_group(self.transactional_id))
-            jobs.append(self.session.send_offsets(group, {self._place: marker}))
+            jobs.append(self.session.send_offsets(group, {place: marker}))
         if consumed:
             jobs.append(self._publish(consumed))
         await _all_settled(jobs)
@@ -179,8 +162,10 @@ class BatchTransaction:
             return error
         batch = self._batch
         if self._settings.checks_marker:
+            place = self._settings.marker_place
+            found = await stored_marker(self._cluster, self.transactional_id, place)
             # Raises where another query or a later batch stands there.
-            judge(await self._stored_marker(), batch, self.transactional_id, is_retry=True)
+            judge(found, batch, self.transactional_id, is_retry=True)
         return Fenced(
             f"batch {batch.batch_id} of query {batch.query_id} was not written: another driver of "
             f"it has taken the transactional id {self.transactional_id!r} over"
@@ -212,7 +197,7 @@ class BatchTransaction:
         )
 
     def _remember(self, committed: Marker | None) -> None:
-        _known[self._key] = _Known(self._batch.run_id, self.session, committed, self._place)
+        _known[self._key] = _Known(self._batch.run_id, self.session, committed)
 
     def forget(self) -> None:
         _known.pop(self._key, None)
@@ -228,7 +213,6 @@ async def commit_batch(
 ) -> Verdict:
     """Write these batches once, whoever else tries and has tried."""
     prepared = list(encoded)
-    topics = {partition.topic for partition, _ in prepared}
     work = BatchTransaction(cluster, settings, transactional_id, batch)
     try:
         for attempt in range(1, _ATTEMPTS + 1):
@@ -237,7 +221,7 @@ async def commit_batch(
                 return verdict
             try:
                 await work.session.begin()
-                await work.finish(consumed, topics, prepared)
+                await work.finish(consumed, prepared)
             except MustAbort:
                 await work.session.abort()
                 if attempt == _ATTEMPTS:

@@ -5,12 +5,15 @@ run again finds its own number there, and is not written a second time.
 """
 
 import enum
+import hashlib
 import json
 from typing import NamedTuple
 
 from semel.errors import SemelError
+from semel.spark.offsets import Offsets
 
 _GROUP_PREFIX = "semel-sink-"
+_DIGEST_SIZE = 16
 
 NO_QUERY = "batch"
 """Stands for the query of a batch job, which has none."""
@@ -46,6 +49,8 @@ class Marker(NamedTuple):
     batch_id: int
     run_id: str = ""
     """Empty where it is not known, as in a batch job."""
+    consumed: str = ""
+    """Tells whether two batches of one number have read the same; empty if it is not known."""
 
 
 class Verdict(enum.Enum):
@@ -59,15 +64,29 @@ def marker_group(transactional_id: str) -> str:
 
 
 def marker_metadata(marker: Marker) -> str:
-    fields = {"queryId": marker.query_id, "batchId": marker.batch_id, "runId": marker.run_id}
+    fields = {
+        "queryId": marker.query_id,
+        "batchId": marker.batch_id,
+        "runId": marker.run_id,
+        "consumed": marker.consumed,
+    }
     return json.dumps(fields)
+
+
+def digest_of(consumed: Offsets | None) -> str:
+    """Short enough for the metadata of an offset, of however many partitions."""
+    if not consumed:
+        return ""
+    return hashlib.sha256(repr(sorted(consumed.items())).encode()).hexdigest()[:_DIGEST_SIZE]
 
 
 def read_marker(offset: int, metadata: str | None) -> Marker:
     """The marker in a committed offset, which is the number of the batch that comes next."""
     try:
         fields = json.loads(metadata or "")
-        return Marker(str(fields["queryId"]), offset - 1, str(fields.get("runId", "")))
+        query_id = str(fields["queryId"])
+        run_id, consumed = str(fields.get("runId", "")), str(fields.get("consumed", ""))
+        return Marker(query_id, offset - 1, run_id, consumed)
     except (ValueError, KeyError, TypeError):
         raise SinkConflict(
             f"the group of the marker holds the offset {offset} with metadata {metadata!r}, "
@@ -104,7 +123,8 @@ def judge(
     if found.batch_id == batch.batch_id:
         if found.run_id and found.run_id == batch.run_id and not is_retry:
             raise two_sinks(batch, transactional_id)
-        return Verdict.SKIP
+        if not _reads_other_records(found, batch):
+            return Verdict.SKIP
     if found.batch_id < batch.batch_id or may_override:
         return Verdict.WRITE
     if batch.query_id == NO_QUERY:
@@ -115,6 +135,12 @@ def judge(
         )
     raise BatchBehind(
         f"batch {batch.batch_id} of query {batch.query_id} comes after batch {found.batch_id} was "
-        f"committed under {transactional_id!r}: another driver runs this query, or its checkpoint "
-        f"was rolled back; in the latter case set overrideMarker to true to write it once more"
+        f"committed under {transactional_id!r}, from other records if the number is the same: "
+        f"another driver runs this query, or its checkpoint was rolled back; in the latter case "
+        f"set overrideMarker to true to write it once more"
     )
+
+
+def _reads_other_records(found: Marker, batch: Marker) -> bool:
+    """After a roll back by one, Spark plans a batch anew: it holds what has come since as well."""
+    return bool(found.consumed and batch.consumed) and found.consumed != batch.consumed

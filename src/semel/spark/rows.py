@@ -33,7 +33,10 @@ class Place(NamedTuple):
     topic: str | None
     """None: the column says it for each row."""
     partition_counts: Mapping[str, int]
-    """One snapshot for all tasks of a micro-batch, so that a key has one partition in it."""
+    """One snapshot for all tasks of a micro-batch, so that a key has one partition in it.
+
+    Topics that a task creates are not in it.
+    """
     compression: Compression
     batch_size_max: int = BATCH_SIZE_MAX
 

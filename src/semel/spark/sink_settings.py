@@ -13,6 +13,8 @@ from semel.types import TopicPartition
 _ENCODED_SIZE_MAX_DEFAULT = 128 * 1024 * 1024
 _TRANSACTION_TIMEOUT_MS_DEFAULT = 60_000
 _VOLUME_TIMEOUT_MS_DEFAULT = 15 * 60_000
+MARKER_TOPIC_DEFAULT = "semel-markers"
+"""Holds no records: what rows name changes, and the place of a marker must not."""
 _MARKER_PARTITION = 0
 
 
@@ -34,18 +36,13 @@ class SinkSettings(NamedTuple):
     checkpoint: str | None
 
     @property
-    def marker_place(self) -> TopicPartition | None:
-        """None where no topic is named: the marker stays where it stands."""
-        topic = self.marker_topic or self.topic
-        return None if topic is None else marker_place_in(topic)
+    def marker_place(self) -> TopicPartition:
+        """Kafka takes offsets only for topics that exist: one that is written to, or its own."""
+        topic = self.marker_topic or self.topic or MARKER_TOPIC_DEFAULT
+        return TopicPartition(topic, _MARKER_PARTITION)
 
     def transactional_id_of(self, query_id: str) -> str:
         return self.transactional_id or f"semel-{query_id}-{self.name}"
-
-
-def marker_place_in(topic: str) -> TopicPartition:
-    """Kafka takes offsets only for topics that exist, so it is one that is written to."""
-    return TopicPartition(topic, _MARKER_PARTITION)
 
 
 def sink_options(given: Mapping[str, str]) -> Options:

@@ -13,7 +13,8 @@ def placed(settings: SinkSettings, topics: Collection[str] | None = None) -> Pla
     """`topics` are all that the rows name, where that is known before they are looked at."""
     connected = shared(settings.client)
     counts = connected.run(partition_counts(connected.cluster, settings, topics))
-    return Place(settings.topic, counts, settings.compression, settings.batch_size_max)
+    topic = settings.topic if topics is None else None
+    return Place(topic, counts, settings.compression, settings.batch_size_max)
 
 
 def partition_count(client: ClientOptions, topic: str) -> int:
@@ -32,12 +33,10 @@ async def partition_counts(
     cluster: Cluster, settings: SinkSettings, topics: Collection[str] | None
 ) -> dict[str, int]:
     """Of the topics that are named, created if need be; of all where only a column names them."""
-    named = (*(topics or ()), settings.topic, settings.marker_topic)
-    found = {
-        name: await cluster.topic_to_write(name)
-        for name in dict.fromkeys(named)
-        if name is not None
-    }
+    named = {settings.topic} if topics is None else set(topics)
+    if settings.checks_marker:
+        named.add(settings.marker_place.topic)
+    found = {name: await cluster.topic_to_write(name) for name in named if name is not None}
     if settings.topic is None and topics is None:
         found |= (await cluster.retry(cluster.describe)).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not topic.is_internal}

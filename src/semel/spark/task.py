@@ -9,7 +9,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from semel.errors import SemelError
-from semel.spark.marker import NO_QUERY, Marker
+from semel.spark.marker import NO_QUERY, Marker, digest_of
+from semel.spark.offsets import Offsets
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count
@@ -31,8 +32,8 @@ class Origin(NamedTuple):
     query_id: str
     run_id: str
 
-    def marker(self, batch_id: int) -> Marker:
-        return Marker(self.query_id or NO_QUERY, batch_id, self.run_id)
+    def marker(self, batch_id: int, consumed: Offsets | None = None) -> Marker:
+        return Marker(self.query_id or NO_QUERY, batch_id, self.run_id, digest_of(consumed))
 
 
 class EncodedRows(WriterCommitMessage):

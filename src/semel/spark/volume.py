@@ -21,6 +21,7 @@ from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
+from semel.spark.offsets import Offsets
 from semel.spark.query import (
     PORT_MAX,
     consumed_by,
@@ -106,14 +107,15 @@ class ExactlyOnce:
                 "other would fail the job; switch it off, or use writeStream.format('semel')"
             )
         origin = origin_of_query(spark)
-        batch = origin.marker(batch_id)
+        consumed = consumed_by(spark, batch_id) if self._settings.publishes_offsets else None
+        batch = origin.marker(batch_id, consumed)
         transactional_id = self._settings.transactional_id_of(batch.query_id)
         connected = shared(self._settings.client)
         for attempt in range(self._retries + 1):
             work = BatchTransaction(connected.cluster, self._settings, transactional_id, batch)
             try:
                 if connected.run(work.take_over(is_retry=attempt > 0)) is not Verdict.SKIP:
-                    self._write(connected, work, frame, batch_id)
+                    self._write(connected, work, frame, batch_id, consumed)
             except MustStop as error:
                 raise connected.run(work.explained(error)) from error
             except _FAILURES as error:
@@ -138,20 +140,22 @@ class ExactlyOnce:
             raise connected.run(work.explained(error)) from error
 
     def _write(
-        self, connected: Connected, work: BatchTransaction, frame: DataFrame, batch_id: int
+        self,
+        connected: Connected,
+        work: BatchTransaction,
+        frame: DataFrame,
+        batch_id: int,
+        consumed: Offsets | None,
     ) -> None:
         output = self._output(frame, batch_id)
-        settings = self._settings
-        topics = list(output) if isinstance(output, Mapping) else None
-        if topics is not None:
-            settings = settings._replace(topic=None)
-        place = placed(settings, topics)
-        rows = one_frame(output, settings.topic)
+        place = placed(self._settings, list(output) if isinstance(output, Mapping) else None)
+        rows = one_frame(output, place.topic)
         turns = TurnService()
         address = connected.run(turns.open(driver_address(frame.sparkSession, self._driver_port)))
         try:
             identity = connected.run(work.session.begin())
-            stage = self._stage(Writing(settings, place, work.transactional_id, identity, address))
+            writing = Writing(self._settings, place, work.transactional_id, identity, address)
+            stage = self._stage(writing)
             results = rows.mapInArrow(stage, WRITTEN).collect()
         finally:
             connected.run(turns.close())
@@ -159,10 +163,7 @@ class ExactlyOnce:
         turns.check(written)
         places = {place for counts in written.values() for place in counts}
         connected.run(work.session.add_partitions(places))
-        consumed = None
-        if settings.publishes_offsets:
-            consumed = consumed_by(frame.sparkSession, batch_id)
-        connected.run(work.finish(consumed, {place.topic for place in places}))
+        connected.run(work.finish(consumed))
 
     def _output(self, frame: DataFrame, batch_id: int) -> DataFrame | Mapping[str, DataFrame]:
         if self._transform is None:

@@ -56,7 +56,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         consumed = None
         if settings.publishes_offsets and settings.checkpoint is not None:
             consumed = consumed_offsets(settings.checkpoint, batchId)
-        batch = tasks[0].origin.marker(batchId)
+        batch = tasks[0].origin.marker(batchId, consumed)
         connected = shared(settings.client)
         connected.run(
             commit_batch(
@@ -82,8 +82,8 @@ class BatchWriter(DataSourceArrowWriter):
         self._settings = (
             settings if batch_id is not None else settings._replace(checks_marker=False)
         )
-        if self._settings.checks_marker and settings.marker_place is None:
-            # It cannot be the topics of this very frame: another may be written under its number.
+        if self._settings.checks_marker and not (settings.topic or settings.marker_topic):
+            # Two frames with one number for other topics would be taken for one batch.
             raise ConfigError(
                 "option markerTopic is missing: topics come from a column, so say with which of "
                 "them batchId is to be kept"
