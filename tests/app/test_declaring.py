@@ -170,6 +170,13 @@ def test_a_number_that_is_written_as_text_is_refused_in_words(option: str) -> No
         App(linger_ms="5")  # type: ignore[arg-type]
 
 
+def test_a_misspelt_option_names_its_neighbour() -> None:
+    app = App()
+    for option, near in [("retires", "retries"), ("auto_offset_rest", "auto_offset_reset")]:
+        with pytest.raises(ConfigError, match=f"listener option '{option}'; did you mean '{near}'"):
+            app.listener("t", group="g", **{option: 1})  # type: ignore[arg-type]
+
+
 def test_a_function_can_be_called_with_a_record_of_a_tests_own() -> None:
     def bill(order: Record, out: Transaction) -> None:
         out.send("invoices", key=order.key, value=order.value)

@@ -12,6 +12,8 @@ from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
 from support.raw_client import RawClient, fetched_values, produce_values
 
+DEADLINE_S = 60
+
 
 def is_alive(process_id: int) -> bool:
     return Path(f"/proc/{process_id}").exists()
@@ -90,8 +92,9 @@ def test_a_killed_owner_leaves_nothing_behind(tmp_path: Path) -> None:
         broker = os.pidfd_open(int(owner.stdout.readline()))
         assert list(tmp_path.iterdir()) != []
         owner.kill()
-    select.select([broker], [], [])
+    ended, _, _ = select.select([broker], [], [], DEADLINE_S)
     os.close(broker)
+    assert ended
     assert list(tmp_path.iterdir()) == []
 
 

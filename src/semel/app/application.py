@@ -27,6 +27,7 @@ from semel.client.options import check_numbers
 from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
+from semel.spelling import unknown_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -113,6 +114,11 @@ class App:
         patience = check(Patience(retries, backoff_ms, backoff_ms_max, kinds))
         if consumer_options.get("enable_auto_commit"):
             raise ConfigError("a listener commits what is done: enable_auto_commit would not")
+        known = ConsumerOptions.__annotations__
+        for option in consumer_options:
+            if option not in known:
+                own = inspect.signature(self.listener).parameters
+                raise ConfigError(unknown_name("listener option", option, (*own, *known)))
         check_consumer(group, consumer_options)
         # A record is opened in the thread of the function, and a failure at that is the record's.
         deserializers = deserializers_of(consumer_options)

@@ -121,10 +121,10 @@ class AtLeastOnce:
         if self._producer is None:
             self._producer = self._make_producer()
             await self._producer.start()
-        sent = [await _send(self._producer, record) for record in records]
+        for record in records:
+            await _send(self._producer, record)
+        # Raises what became of one that was not stored.
         await self._producer.flush()
-        for each in sent:
-            await each
 
     async def close(self) -> None:
         producer, self._producer = self._producer, None

@@ -95,9 +95,10 @@ def _bound(
         offset = default if text is None else _NAMES[text.strip().lower()]
         return Bound(by_offset, offset=offset)
     if not text.lstrip().startswith("{"):
+        names = "latest" if by_offset == "endingOffsets" else "earliest, latest"
         raise ConfigError(
-            f"option {by_offset} is {text!r}: it is earliest, latest, or JSON such as "
-            f'{{"topic": {{"0": 23, "1": -1}}}}'
+            f"option {by_offset} is {text!r}: it is {names}, or JSON such as "
+            f'{{"topic": {{"0": 23, "1": 42}}}}'
         )
     return Bound(by_offset, offsets=_numbers(options, by_offset))
 

@@ -42,8 +42,8 @@ def readable_range(
         return (
             OffsetRange(partition, min(first, end), end),
             f"{partition} ends at offset {end}, before {start} where the query was to go on: "
-            f"startingOffsets lies behind the end, or the topic was created anew and its old "
-            f"records were deleted",
+            f"the topic was created anew and its old records were deleted, unless startingOffsets "
+            f"lies behind the end",
         )
     if first > start:
         left = OffsetRange(partition, min(first, end), end)

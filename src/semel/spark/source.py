@@ -31,6 +31,12 @@ from semel.spark.writers import BatchWriter, StreamWriter
 
 _log = logging.getLogger(__name__)
 
+_LIMITS_OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxTriggerDelay",
+)
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
     "key": BinaryType(),
@@ -60,7 +66,7 @@ class SemelSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = source_options(self.options)
         settings = source_settings(options)._replace(columns=_named_columns(schema))
-        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"):
+        for name in _LIMITS_OF_STREAMS:
             if name in options:
                 _log.warning("option %s is for streams: a batch query reads all at once", name)
         return BatchReader(settings, batch_start(options), batch_end(options))

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row
 
+from semel.client.address import joined_bootstrap_servers
 from semel.client.blocking import Connected, shared
 from semel.client.outcome import MustStop, TransactionFailed
 from semel.errors import ConfigError, RequestError
@@ -49,7 +50,7 @@ def exactly_once(
     transform: Transform | None = None,
     *,
     topic: str | None = None,
-    bootstrap_servers: str | None = None,
+    bootstrap_servers: str | Sequence[str] | None = None,
     name: str | None = None,
     transactional_id: str | None = None,
     marker_topic: str | None = None,
@@ -69,9 +70,10 @@ def exactly_once(
     port, or, where a firewall has to know it, at `driver_port` or one of the next
     (`spark.port.maxRetries`).
     """
+    servers = None if bootstrap_servers is None else joined_bootstrap_servers(bootstrap_servers)
     named = {
         "topic": topic,
-        "kafka.bootstrap.servers": bootstrap_servers,
+        "kafka.bootstrap.servers": servers,
         "name": name,
         "transactionalId": transactional_id,
         "markerTopic": marker_topic,

@@ -55,7 +55,7 @@ class Broker:
         assert self._process is None, "the broker is running"
         command = [sys.executable, "-m", "semel", "serve", "--stop-with-stdin"]
         command += ["--listen", f"127.0.0.1:{self.port}"]
-        command += ["--data", str(self._data)] if self._data else ["--ephemeral"]
+        command += ["--ephemeral"] if self._data is None else ["--data", str(self._data)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         # A file and not a pipe: nobody reads it, and a full pipe would stop the broker.

@@ -63,6 +63,14 @@ def column(name: str, values: Any) -> dict[str, Any]:
             column("headers", pa.array([[None]], HEADERS)),
             "column headers has a header without key",
         ),
+        (
+            column("headers", [[{"key": b"\xff", "value": b"1"}]]),
+            f"column headers is list<item: struct<key: binary, value: binary>>: {HEADERS_TYPE}",
+        ),
+        (
+            pa.table([pa.array(["x"]), pa.array(["y"])], names=["value", "value"]),
+            "the table has several columns 'value'",
+        ),
         (column("timestamp", ["2024-05-01"]), f"column timestamp is string: {TIME}"),
         (column("timestamp", [1714521600.25]), f"column timestamp is double: {TIME}"),
         (column("partition", ["0"]), "column partition is string: it has to be an integer"),
@@ -105,8 +113,10 @@ def test_columns_of_nothing_are_as_good_as_none(semel_broker: Broker) -> None:
     nothing = {name: [None] for name in ("key", "headers", "partition", "timestamp")}
     semel.write("nothing", {"value": ["x"], **nothing}, bootstrap_servers=servers)
     semel.write("nothing", {"value": [None], "headers": [[]]}, bootstrap_servers=servers)
+    headers = pa.array([None], pa.large_list(pa.null()))
+    semel.write("nothing", {"value": ["y"], "headers": headers}, bootstrap_servers=servers)
     read = semel.read("nothing", bootstrap_servers=servers, columns=["key", "value", "headers"])
-    assert sorted(row["value"] or b"" for row in read.to_pylist()) == [b"", b"x"]
+    assert sorted(row["value"] or b"" for row in read.to_pylist()) == [b"", b"x", b"y"]
     assert {row["key"] for row in read.to_pylist()} == {None}
 
 
@@ -121,6 +131,15 @@ def test_what_only_a_log_can_know_is_passed_over(semel_broker: Broker) -> None:
 def test_the_index_of_a_pandas_frame_is_no_column() -> None:
     frame = pd.DataFrame({"value": ["a", "b", "c"]})
     assert fitting(as_table(frame.iloc[[2, 0, 1]])).column_names == ["value"]
+
+
+def test_partitions_of_unsigned_numbers_may_be_null(semel_broker: Broker) -> None:
+    servers = semel_broker.bootstrap_servers
+    partition = pa.array([0, None], pa.uint8())
+    semel.write(
+        "unsigned", {"value": ["a", "b"], "partition": partition}, bootstrap_servers=servers
+    )
+    assert semel.read("unsigned", bootstrap_servers=servers).num_rows == 2
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_a_flush_raises_it_once_and_the_producer_goes_on(broker: Broker) -> None
         failed = [producer.send("flushed", TOO_LARGE) for _ in range(3)]
         with pytest.raises(MessageTooLarge) as caught:
             producer.flush()
-        assert caught.value.__notes__ == ["and so 2 records were not stored"]
+        assert caught.value.__notes__ == ["and 2 more records were not stored"]
         stored = producer.send("flushed", b"small")
         producer.flush()
         assert stored.result(30).offset == 0
@@ -117,26 +117,27 @@ def test_of_many_failures_the_first_untold_one_is_raised() -> None:
         failures.raise_untold()
     second.tell(0)
     failures.raise_untold()
-    third = failures.note(KeyError("c"), 1)
+    third, _, last = (failures.note(KeyError(name), 1) for name in "cde")
     second.tell(0)
-    with pytest.raises(KeyError, match="c"):
-        failures.raise_untold()
     third.tell(0)
+    last.tell(0)
+    with pytest.raises(KeyError, match="d"):
+        failures.raise_untold()
 
 
 class Lost(Exception):
     """Unlike those built in, it has weak references, which tell whether it is kept."""
 
 
-def test_failures_take_no_room_however_many_they_are() -> None:
+def test_failures_take_little_room_however_many_they_are() -> None:
     failures = Failures()
     kept: weakref.WeakSet[Lost] = weakref.WeakSet()
-    for _ in range(100):
+    for _ in range(1000):
         error = Lost()
         kept.add(error)
         failures.note(error, 1)
     del error
-    assert len(kept) == 2
+    assert len(kept) == 100
     with pytest.raises(Lost) as caught:
         failures.raise_untold()
-    assert caught.value.__notes__ == ["and so 99 records were not stored"]
+    assert caught.value.__notes__ == ["and 999 more records were not stored"]

@@ -20,6 +20,7 @@ _LISTS = (
     pa.types.is_list_view,
     pa.types.is_large_list_view,
 )
+_TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 
 
 def as_table(data: Any) -> pa.Table:
@@ -68,6 +69,9 @@ def _as_column(name: str, values: Any) -> Any:
 def fitting(table: pa.Table) -> pa.Table:
     """The table without columns that hold nothing, once all of them can be written."""
     names = table.column_names
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"the table has several columns {name!r}")
     unknown = [name for name in names if name not in FIELDS]
     if unknown:
         raise ConfigError(f"a topic has no column {unknown[0]!r}: it has {', '.join(FIELDS)}")
@@ -88,7 +92,7 @@ def fitting(table: pa.Table) -> pa.Table:
 
 def _holds_nothing(field: pa.Field) -> bool:
     kind = field.type
-    if field.name == "headers" and pa.types.is_list(kind):
+    if field.name == "headers" and _is_list(kind):
         kind = kind.value_type
     return field.name != "value" and bool(pa.types.is_null(kind))
 
@@ -107,12 +111,17 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _are_headers(kind: pa.DataType) -> bool:
-    if not any(is_kind(kind) for is_kind in _LISTS) or not pa.types.is_struct(kind.value_type):
+    if not _is_list(kind) or not pa.types.is_struct(kind.value_type):
         return False
     fields = list(kind.value_type)
-    return [field.name for field in fields] == ["key", "value"] and all(
-        _is_text_or_bytes(field.type) for field in fields
-    )
+    if [field.name for field in fields] != ["key", "value"]:
+        return False
+    key, value = (field.type for field in fields)
+    return any(is_kind(key) for is_kind in _TEXTS) and _is_text_or_bytes(value)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return any(is_kind(kind) for is_kind in _LISTS)
 
 
 _FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {

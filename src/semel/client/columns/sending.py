@@ -116,7 +116,7 @@ class Sending:
         self._next_keyless = (self._next_keyless + keys.null_count) % partition_count
         if wanted is None:
             return places
-        given = as_numbers(wanted, _NO_PARTITION)
+        given = as_numbers(wanted.cast(pa.int64()), _NO_PARTITION)
         wrong = given[(given < _NO_PARTITION) | (given >= partition_count)]
         if wrong.size:
             raise UnknownTopicOrPartition(

@@ -127,14 +127,16 @@ def _check_topic(topic: str) -> None:
 
 
 def _check_list(argument: str, given: Collection[object]) -> None:
-    if not isinstance(given, Collection):
+    if not isinstance(given, Collection) or isinstance(given, str | bytes):
         raise ConfigError(f"{argument} is {given!r}: it has to be a list of {argument}")
 
 
 def _options(
     bootstrap_servers: str | Sequence[str] | None, timeout_ms: int, security: Security
 ) -> ClientOptions:
-    servers = bootstrap_servers or named_bootstrap_servers() or BOOTSTRAP_SERVERS_DEFAULT
+    servers = bootstrap_servers
+    if servers is None:
+        servers = named_bootstrap_servers() or BOOTSTRAP_SERVERS_DEFAULT
     return ClientOptions(
         joined_bootstrap_servers(servers), timeout_ms=timeout_ms, security=security
     )

@@ -117,21 +117,20 @@ class Watching:
 
     def _warn_of_missing(self, described: ClusterMetadata) -> None:
         """Once for each: a name that is misspelt is waited for without end."""
-        missing = {
-            f"topic {name} does not exist"
-            for name in self._read_topics()
-            if isinstance(described.refused.get(name), UnknownTopicOrPartition)
-        }
+        missing: dict[str, str] = {}
+        if not self._settings.allow_auto_create_topics:
+            for name in self._read_topics():
+                if isinstance(described.refused.get(name), UnknownTopicOrPartition):
+                    missing[f"topic {name}"] = ""
         for place in self._positions.places:
             topic = described.topics.get(place.topic)
             if topic is not None and not 0 <= place.partition < len(topic.partitions):
-                missing.add(
-                    f"partition {place} does not exist: the topic has {len(topic.partitions)}"
-                )
-        if not self._settings.allow_auto_create_topics:
-            for each in sorted(missing - self._missing):
-                _log.warning("%s; it is read when it is there", each)
-        self._missing = missing
+                missing[f"partition {place}"] = f": the topic has {len(topic.partitions)}"
+        for subject in sorted(missing.keys() - self._missing):
+            _log.warning(
+                "%s does not exist%s; it is read when it is there", subject, missing[subject]
+            )
+        self._missing = set(missing)
 
     def _forget_remade(self, described: ClusterMetadata) -> None:
         """The epochs of a topic that was deleted and made anew begin anew."""

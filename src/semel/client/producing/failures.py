@@ -1,10 +1,13 @@
 """The records that were given up, and whether anybody has been told.
 
-A failure that nobody asks for is raised by the next `flush` or `close`. Few callers ask, so that
-only the first failure, the last one and a count are kept, however many there are.
+A failure that nobody asks for is raised by the next `flush` or `close`. However many there are,
+some of them and their count are kept.
 """
 
 import threading
+from collections import deque
+
+_KEPT_MAX = 100
 
 
 class Failure:
@@ -39,16 +42,17 @@ class Failures:
         self.round = 0
         """Counts how often all failures were told at once."""
         self._untold_count = 0
-        self._first: Failure | None = None
-        self._last: Failure | None = None
+        self._kept: deque[Failure] = deque()
 
     def note(self, error: Exception, record_count: int) -> Failure:
         with self.lock:
             failure = Failure(self, error, record_count)
             self._untold_count += record_count
-            if self._first is None or self._first.is_told:
-                self._first = failure
-            self._last = failure
+            while self._kept and self._kept[0].is_told:
+                self._kept.popleft()
+            if len(self._kept) == _KEPT_MAX:
+                self._kept.pop()
+            self._kept.append(failure)
             return failure
 
     def forget_one(self, failure: Failure) -> None:
@@ -58,19 +62,21 @@ class Failures:
     def _take(self) -> tuple[Exception, int] | None:
         """The first error that nobody was told of, and of how many records; told hereby."""
         with self.lock:
-            count, first, last = self._untold_count, self._first, self._last
-            self._untold_count, self._first, self._last = 0, None, None
+            count, kept = self._untold_count, self._kept
+            self._untold_count, self._kept = 0, deque()
             self.round += 1
-        if count == 0 or first is None or last is None:
+        if count == 0:
             return None
-        return (last if first.is_told else first).error, count
+        # Of more than are kept, one that was told may have to stand for one that was not.
+        first = next((each for each in kept if not each.is_told), kept[-1])
+        return first.error, count
 
     def raise_untold(self) -> None:
         untold = self._take()
         if untold is not None:
             error, count = untold
             if count > 1:
-                error.add_note(f"and so {_records(count - 1)} not stored")
+                error.add_note(f"and {_records(count - 1, 'more ')} not stored")
             raise error.with_traceback(None)
 
     def add_untold_to(self, error: BaseException) -> None:
@@ -81,5 +87,5 @@ class Failures:
             error.add_note(f"and {_records(count)} not stored: {first}")
 
 
-def _records(count: int) -> str:
-    return "1 record was" if count == 1 else f"{count} records were"
+def _records(count: int, more: str = "") -> str:
+    return f"1 {more}record was" if count == 1 else f"{count} {more}records were"
