@@ -23,11 +23,10 @@ from semel.app.turn import Rules
 from semel.client.consuming.delivery import deserializers_of
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.consuming.settings import settings_of as check_consumer
-from semel.client.options import check_numbers
+from semel.client.options import check_names, check_numbers
 from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
-from semel.spelling import unknown_name
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -114,11 +113,8 @@ class App:
         patience = check(Patience(retries, backoff_ms, backoff_ms_max, kinds))
         if consumer_options.get("enable_auto_commit"):
             raise ConfigError("a listener commits what is done: enable_auto_commit would not")
-        known = ConsumerOptions.__annotations__
-        for option in consumer_options:
-            if option not in known:
-                own = inspect.signature(self.listener).parameters
-                raise ConfigError(unknown_name("listener option", option, (*own, *known)))
+        own = inspect.signature(self.listener).parameters
+        check_names("listener", consumer_options, ConsumerOptions.__annotations__, also=own)
         check_consumer(group, consumer_options)
         # A record is opened in the thread of the function, and a failure at that is the record's.
         deserializers = deserializers_of(consumer_options)

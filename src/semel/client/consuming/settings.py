@@ -4,10 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from semel.client.offsets import Isolation
-from semel.client.options import check_numbers
+from semel.client.options import check_names, check_numbers
 from semel.client.security import Security
 from semel.errors import ConfigError
-from semel.spelling import unknown_name
 
 _RESETS = ("earliest", "latest", "none")
 _ASSIGNORS = {
@@ -93,9 +92,7 @@ class ConsumerSettings(NamedTuple):
 
 def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings:
     known = ConsumerOptions.__annotations__
-    for name in options:
-        if name not in known:
-            raise ConfigError(unknown_name("consumer option", name, ("group", *known)))
+    check_names("consumer", options, known, also=["group"])
     check_numbers(options, known)
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ConsumerSettings._fields

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
-from semel.client.options import check_numbers
+from semel.client.options import check_names, check_numbers
 from semel.client.security import Security
 from semel.errors import ConfigError
 from semel.records.compression import Compression
-from semel.spelling import unknown_name
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -63,9 +62,7 @@ class ProducerSettings(NamedTuple):
 
 def settings_of(options: ProducerOptions) -> ProducerSettings:
     known = ProducerOptions.__annotations__
-    for name in options:
-        if name not in known:
-            raise ConfigError(unknown_name("producer option", name, known))
+    check_names("producer", options, known)
     check_numbers(options, known)
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ProducerSettings._fields
