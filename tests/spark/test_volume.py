@@ -83,6 +83,15 @@ def test_several_topics_appear_together(
     assert values(spark, f"{name}-even") == VALUES[::2]
 
 
+def test_the_topic_of_the_marker_is_created_also_if_no_row_goes_there(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    sink = semel.spark.exactly_once(lambda frame, _: {name: frame}, topic=f"{name}-marker")
+    queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    assert values(spark, name) == VALUES
+    assert values(spark, f"{name}-marker") == []
+
+
 def test_a_function_that_gives_nothing_to_write_is_told_what_to_return(
     spark: Session, orders: str, tmp_path: Path
 ) -> None:
