@@ -21,6 +21,12 @@ _LISTS = (
     pa.types.is_large_list_view,
 )
 _TEXTS = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
 
 
 def as_table(data: Any) -> pa.Table:
@@ -99,11 +105,7 @@ def _holds_nothing(field: pa.Field) -> bool:
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    try:
-        pa.array([], plain).cast(pa.binary())
-    except pa.ArrowNotImplementedError:
-        return False
-    return True
+    return any(is_kind(plain) for is_kind in (*_TEXTS, *_BYTES, pa.types.is_null))
 
 
 def _is_time(kind: pa.DataType) -> bool:
