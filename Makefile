@@ -8,7 +8,13 @@ SEEDS ?= 1000
 # Tests wait more than they work; those of one file stay together, as they share a broker or Spark.
 WORKERS ?= 2
 
-.PHONY: help demo test test-compiled chaos peers check format bench bench-peers sim messages clean
+# Sets and dictionaries keep their strings in the same order, so that a run is like the one before.
+export PYTHONHASHSEED ?= 0
+MINUTES ?= 5
+EXAMPLES ?= 1000
+SEED ?=
+
+.PHONY: help demo test test-compiled fuzz chaos peers check format bench bench-peers sim messages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -38,6 +44,9 @@ test: $(READY)  ## All tests that need nothing but PyPI
 test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled modules
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
 	    --ignore=tests/mutants --ignore=tests/spark
+
+fuzz: $(READY)  ## Draw new cases of the properties for MINUTES=n; a failure says how to repeat it
+	WORKERS=$(WORKERS) $(BIN)/python tools/fuzz.py --minutes $(MINUTES) --examples $(EXAMPLES) $(SEED:%=--seed %)
 
 chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about half an hour
 	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal tests/spark/test_kills.py

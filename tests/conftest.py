@@ -4,8 +4,9 @@ import signal
 
 from hypothesis import settings
 
-settings.register_profile("semel", deadline=None)
-settings.load_profile("semel")
+from support import drawing as drawing
+
+settings.load_profile("repeated")
 
 # A shell has what it runs in the background ignore interrupts, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)

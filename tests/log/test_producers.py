@@ -1,7 +1,10 @@
 """Retries, sequences, and what an abort may make a partition forget."""
 
+import math
+from dataclasses import dataclass
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from semel.errors import InvalidProducerEpoch, OutOfOrderSequence
@@ -208,36 +211,72 @@ def test_an_open_transaction_keeps_its_producer_known() -> None:
     assert not partition.producer.may_expire(2)
 
 
+@dataclass
+class Sent:
+    """A batch that was taken; times count the steps of the test."""
+
+    first: int
+    last: int
+    taken_at: int
+    aborted_at: float = math.inf
+
+
 class Model:
     """The oracle: a list of all batches with their fates, searched from the start each time."""
 
     def __init__(self) -> None:
-        self.stored: list[tuple[int, int, int, str]] = []
-        self.open: list[tuple[int, int, int]] = []
-        self.last = -1
+        self.sent: list[Sent] = []
+        self.open: list[Sent] = []
+        self.aborted: list[Sent] = []
+        """Of the transaction before, if nothing was taken since."""
+
+    @property
+    def last(self) -> int:
+        return self.sent[-1].last if self.sent else -1
 
     def expected(self, first: int, last: int) -> str:
-        if any((first, last) == batch[:2] for batch in self.recent()):
+        if any((first, last) == (each.first, each.last) for each in self.remembered()):
             return "duplicate"
-        if self.last < 0 or first == self.last + 1:
+        if not self.sent or first == self.last + 1:
             return "next"
-        if not self.open and self.stored and self.stored[-1][3] == "aborted":
-            start = self.start_of_last_transaction()
-            if start <= first <= self.last + 1:
-                return "next"
+        if self.aborted and self.aborted[0].first <= first <= self.last + 1:
+            return "next"
         return "refused"
 
-    def start_of_last_transaction(self) -> int:
-        number = self.stored[-1][2]
-        return next(first for first, _, batch_number, _ in self.stored if batch_number == number)
+    def remembered(self) -> list[Sent]:
+        """What was not aborted, nor ever the sixth of the batches that counted at a time."""
+        return [
+            each
+            for place, each in enumerate(self.sent)
+            if each.aborted_at == math.inf
+            and all(self.count_between(each, later) < 5 for later in self.sent[place + 1 :])
+        ]
 
-    def recent(self) -> list[tuple[int, int]]:
-        """The last five that were taken, less those that were aborted since."""
-        fates = [(first, last, fate) for first, last, _, fate in self.stored]
-        fates += [(first, last, "open") for first, last, _ in self.open]
-        return [(first, last) for first, last, fate in fates[-5:] if fate != "aborted"]
+    def count_between(self, early: Sent, late: Sent) -> int:
+        """The batches behind the early one that counted when the late one was taken, with it."""
+        return sum(
+            early.taken_at < each.taken_at <= late.taken_at < each.aborted_at for each in self.sent
+        )
+
+    def take(self, first: int, last: int, now: int) -> None:
+        self.sent.append(Sent(first, last, now))
+        self.open.append(self.sent[-1])
+        self.aborted = []
+
+    def end(self, *, committed: bool, now: int) -> None:
+        if not committed and self.open:
+            self.aborted = self.open
+            for each in self.open:
+                each.aborted_at = now
+        self.open = []
 
 
+@example(
+    [
+        *[("send", 2, 2), ("send", 2, 1), ("send", 2, 1), ("commit", 0, 1)],
+        *[("send", 2, 1), ("abort", 0, 1), ("send", 3, 1), ("send", 2, 1), ("send", 8, 2)],
+    ]
+).via("an aborted batch that no longer counts among the five")
 @given(
     st.lists(
         st.tuples(
@@ -252,15 +291,10 @@ def test_any_sequence_of_batches_and_markers_is_judged_as_by_the_list_of_all(
     steps: list[tuple[str, int, int]],
 ) -> None:
     partition, model = Partition(), Model()
-    number = 0
-    for kind, back, count in steps:
+    for now, (kind, back, count) in enumerate(steps):
         if kind != "send":
             partition.mark(committed=kind == "commit")
-            if model.open:
-                fate = "committed" if kind == "commit" else "aborted"
-                model.stored += [(first, last, number, fate) for first, last, _ in model.open]
-                model.open = []
-                number += 1
+            model.end(committed=kind == "commit", now=now)
             continue
         first = max(0, model.last + 3 - back)
         last = first + count - 1
@@ -273,5 +307,4 @@ def test_any_sequence_of_batches_and_markers_is_judged_as_by_the_list_of_all(
             partition.produce(first, count)
             assert (partition.end > end) is (expected == "next")
         if expected == "next":
-            model.open.append((first, last, number))
-            model.last = last
+            model.take(first, last, now)
