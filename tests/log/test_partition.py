@@ -11,7 +11,7 @@ from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from semel.log.partition import Partition, TermStart, check_leader_epoch
 from semel.records.batch import BatchHeader, read
 from semel.records.records import Record, encode_batch
-from semel.types import Offset, Term, TopicPartition
+from semel.types import Offset, ProducerEpoch, ProducerId, Term, TopicPartition
 
 NOW_MS = 1_000
 
@@ -116,3 +116,36 @@ def test_a_silent_producer_is_forgotten_and_an_active_one_is_not() -> None:
     assert partition.has_silent_producer(101)
     partition.expire_producers(101)
     assert set(partition.producers) == {2}
+
+
+moves = st.tuples(st.sampled_from(["open", "plain", "end", "sync", "delete"]), st.integers(0, 9))
+
+
+@given(st.lists(moves, min_size=10, max_size=60))
+def test_the_last_stable_offset_lies_between_start_and_high_watermark_and_never_goes_back(
+    steps: list[tuple[str, int]],
+) -> None:
+    partition = Partition(TopicPartition("t", 0), 0)
+    stable = 0
+    for kind, number in steps:
+        producer_id = ProducerId(number % 3)
+        match kind:
+            case "open":
+                batch = encode_batch(
+                    [Record(None, b"")], producer_id=producer_id, is_transactional=True
+                )
+                partition.append(read(batch), 0, Term(0), NOW_MS)
+            case "plain":
+                partition.append(batch_of(1), 0, Term(0), NOW_MS)
+            case "end":
+                partition.end_transaction(
+                    producer_id, ProducerEpoch(0), number % 2 == 0, Term(0), NOW_MS
+                )
+            case "sync":
+                partition.settle(partition.log_end_offset)
+            case "delete":
+                start = min(partition.high_watermark, partition.log_start_offset + number)
+                partition.delete_before(Offset(start))
+        assert partition.log_start_offset <= partition.last_stable_offset
+        assert stable <= partition.last_stable_offset <= partition.high_watermark
+        stable = partition.last_stable_offset

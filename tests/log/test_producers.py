@@ -284,6 +284,7 @@ class Model:
             st.integers(0, 12),
             st.integers(1, 3),
         ),
+        min_size=10,
         max_size=40,
     )
 )

@@ -18,6 +18,11 @@ from semel.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.list_offsets import (
@@ -117,6 +122,14 @@ class RawClient:
         (found,) = answer.partitions
         assert found.error_code == 0
         return int(found.offset)
+
+    def delete_records(self, topic: str, before_offset: int, partition: int = 0) -> int:
+        """Where the partition starts then."""
+        wanted = DeleteRecordsTopic(topic, [DeleteRecordsPartition(partition, before_offset)])
+        (answer,) = self.call("delete_records", 2, DeleteRecordsRequest([wanted])).topics
+        (deleted,) = answer.partitions
+        assert deleted.error_code == 0
+        return int(deleted.low_watermark)
 
     def shut_down(self) -> None:
         """Send nothing more, as a client does that is about to go."""

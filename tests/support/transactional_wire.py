@@ -35,6 +35,7 @@ from support.raw_client import Listening, RawClient, decoded_reply, encoded, req
 
 TIMESTAMP_MS = 1_000
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+EARLIEST = -2
 TIMEOUT_MS = 60_000
 
 

@@ -1,5 +1,7 @@
 """What readers are given under both isolation levels: items 19 to 24."""
 
+import pytest
+
 from semel.records.batch import split
 from semel.records.records import decode_batch
 from semel.testing import Broker
@@ -11,6 +13,7 @@ from semel.wire.messages.write_txn_markers import (
 from support.kafka_codes import INVALID_TXN_STATE, NONE, TRANSACTION_COORDINATOR_FENCED
 from support.raw_client import RawClient, produce_values
 from support.transactional_wire import (
+    EARLIEST,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     TV1,
@@ -260,6 +263,45 @@ def test_a_reader_that_waits_is_told_when_the_transaction_ends(
 
 def _end(producer: WireProducer) -> bytes:
     return frame("end_txn", producer.versions.end, producer.end_request(commit=True))
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_records_deleted_behind_the_start_of_an_open_transaction_take_the_stable_offset_with_them(
+    broker: Broker, client: RawClient, topic: str, name: str, *, commit: bool
+) -> None:
+    """Else the latest offset lies before the earliest, and who begins there is set behind all."""
+    with WireProducer(broker, name) as producer:
+        producer.init()
+        producer.write(topic, b"0")
+        produce_values(client, topic, [b"1", b"2"])
+        produce_values(client, topic, [b"3"])
+        producer.write(topic, b"4")
+        produce_values(client, topic, [b"5"])
+        assert client.delete_records(topic, 3) == 3
+        found = fetch(client, topic, 3)
+        assert (found.last_stable_offset, found.high_watermark) == (3, 6)
+        assert found.values == []
+        assert list_offset(client, topic, READ_COMMITTED, timestamp_ms=EARLIEST) == 3
+        assert list_offset(client, topic, READ_COMMITTED) == 3
+        assert producer.end(commit=commit) == NONE
+    found = fetch(client, topic, 3)
+    assert found.last_stable_offset == found.high_watermark == 7
+    assert found.aborted == ([] if commit else [(producer.producer_id, 0)])
+    assert found.committed_values == ([b"3", b"4", b"5"] if commit else [b"3", b"5"])
+
+
+def test_all_records_may_be_deleted_while_a_transaction_is_open(
+    broker: Broker, client: RawClient, topic: str, name: str
+) -> None:
+    with WireProducer(broker, name) as producer:
+        producer.init()
+        producer.write(topic, b"0")
+        produce_values(client, topic, [b"1"])
+        assert client.delete_records(topic, -1) == 2
+        assert list_offset(client, topic, READ_COMMITTED) == 2
+        assert producer.commit() == NONE
+    produce_values(client, topic, [b"3"])
+    assert fetch(client, topic, 2).committed_values == [b"3"]
 
 
 def _until_durable(client: RawClient, topic: str, offset: int) -> None:

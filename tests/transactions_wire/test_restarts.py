@@ -8,7 +8,7 @@ import pytest
 from semel.testing import Broker
 from support.kafka_codes import NONE, PRODUCER_FENCED, TRANSACTION_ABORTABLE, UNKNOWN_PRODUCER_ID
 from support.power_loss import SLOW_FLUSH, Disk
-from support.raw_client import RawClient
+from support.raw_client import RawClient, produce_values
 from support.transactional_wire import (
     READ_COMMITTED,
     TV1,
@@ -209,3 +209,25 @@ def test_producer_ids_are_never_given_twice_across_restarts(broker: Broker, disk
         else:
             disk.lose_power(broker)
     assert len(set(given)) == len(given)
+
+
+def test_a_stable_offset_that_deleted_records_have_moved_is_found_after_a_restart(
+    broker: Broker, producer: WireProducer
+) -> None:
+    with RawClient(broker) as client:
+        producer.write("t", b"0")
+        produce_values(client, "t", [b"1"])
+        produce_values(client, "t", [b"2", b"3"])
+        assert client.delete_records("t", 2) == 2
+    for stop in (broker.kill, broker.stop):
+        stop()
+        broker.start()
+        with RawClient(broker) as client:
+            assert fetch(client, "t", 2).last_stable_offset == 2
+            assert list_offset(client, "t", READ_COMMITTED) == 2
+    producer.reconnect()
+    assert producer.abort() == NONE
+    with RawClient(broker) as client:
+        found = fetch(client, "t", 2)
+    assert found.aborted == [(producer.producer_id, 0)]
+    assert found.committed_values == [b"2", b"3"]

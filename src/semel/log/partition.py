@@ -58,8 +58,12 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Where a read_committed reader has to stop."""
-        return self.transactions.last_stable_offset
+        """Where a read_committed reader has to stop.
+
+        Records may be deleted behind the start of an open transaction; what is left of it is
+        unstable from the start of the log on.
+        """
+        return max(self.transactions.last_stable_offset, self.log_start_offset)
 
     def settle(self, end: Offset) -> None:
         """The journal is durable up to the record before `end`: show that to readers."""
