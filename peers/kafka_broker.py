@@ -25,7 +25,8 @@ _CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 class Kafka:
     """Has `bootstrap_servers`, as `semel.testing.Broker` has."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        self._more_settings = settings or {}
         self._jars = jars(ROOT / "peers" / "kafka")
         self._folder = Path(tempfile.mkdtemp(prefix="semel-peers-kafka-"))
         self.port, self._controller_port = _free_ports()
@@ -92,6 +93,7 @@ class Kafka:
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
             # Tests write records of 1970.
             "log.retention.ms": -1,
+            **self._more_settings,
         }
 
     async def _answering(self) -> None:

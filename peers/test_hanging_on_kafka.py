@@ -5,13 +5,6 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 from peers.kafka_broker import Kafka
 
 from semel.client.address import parse_bootstrap_servers
@@ -29,16 +22,7 @@ PLACE = TopicPartition("hangs", 0)
 @pytest.fixture(scope="module")
 def semel_broker() -> Iterator[Kafka]:
     """Kafka in the place of our broker, which verifies always."""
-    with Kafka() as kafka:
-        entry = ConfigEntry(
-            "transaction.partition.verification.enable",
-            "false",
-            incremental_operation=AlterConfigOpType.SET,
-        )
-        broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-        for changed in admin.incremental_alter_configs([broker]).values():
-            changed.result(30)
+    with Kafka({"transaction.partition.verification.enable": "false"}) as kafka:
         yield kafka
 
 

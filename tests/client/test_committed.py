@@ -4,14 +4,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.client.columns.decode import decode
 from semel.client.committed import next_offset, visible_batches
-from semel.errors import RecordListTooLarge
+from semel.client.consuming.chunk import Chunk
+from semel.errors import CorruptMessage, RecordListTooLarge
+from semel.records.batch import read, split
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, decode_batch, encode_batch
-from semel.wire.messages.fetch import AbortedTransaction
+from semel.types import TopicPartition
+from semel.verify.committed_readers import committed_records
+from semel.wire.messages.fetch import AbortedTransaction, PartitionData
+from support.cleaning import emptied
+
+PLACE = TopicPartition("t", 0)
 
 
 class Log(NamedTuple):
@@ -75,6 +83,106 @@ def log_of(moves: list[tuple[int, str, int]]) -> Log:
         starts.append(offset)
         offset += count
     return Log(stream, aborted, sorted(committed), data, starts, offset)
+
+
+class Batch(NamedTuple):
+    content: bytes
+    transaction: int
+    """Those of one transaction have one number; plain ones have none, -1."""
+
+
+class CleanedLog(NamedTuple):
+    stream: bytes
+    aborted: list[AbortedTransaction]
+    offsets: list[int]
+    """Of the committed records that are left."""
+    end: int
+
+
+def batches_of(log: Log) -> list[Batch]:
+    """The batches of a log, each with the number of its transaction."""
+    numbers: dict[int, int] = {}
+    found = []
+    for place, (header, batch) in enumerate(split(log.stream)):
+        number = -1
+        if header.is_transactional:
+            number = numbers.setdefault(header.producer_id, place)
+            if header.is_control:
+                del numbers[header.producer_id]
+        found.append(Batch(bytes(batch), number))
+    return found
+
+
+def cleaned(log: Log, data: st.DataObject) -> CleanedLog:
+    """As Kafka's cleaner leaves a compacted log.
+
+    Any batch may be gone or emptied but for the last one, which is never gone. A marker goes after
+    the records that it ended, and takes the entry about them out of the list at the latest when
+    it is gone itself.
+    """
+    batches = batches_of(log)
+    left = [data.draw(st.sampled_from(["whole", "whole", "emptied", "gone"])) for _ in batches]
+    headers = [read(batch.content) for batch in batches]
+    unlisted: set[tuple[int, int]] = set()
+    for place, header in enumerate(headers):
+        number = batches[place].transaction
+        if header.is_control:
+            own = [one for one in range(place) if batches[one].transaction == number]
+            if any(left[one] == "whole" for one in own):
+                left[place] = "whole"
+            elif left[place] == "gone" or data.draw(st.booleans()):
+                unlisted.add((header.producer_id, headers[own[0]].base_offset))
+    if left and left[-1] == "gone":
+        left[-1] = "emptied"
+    kept = [
+        emptied(batch.content) if fate == "emptied" else batch.content
+        for batch, fate in zip(batches, left, strict=True)
+        if fate != "gone"
+    ]
+    whole = {
+        offset
+        for header, fate in zip(headers, left, strict=True)
+        if fate == "whole"
+        for offset in range(header.base_offset, header.last_offset + 1)
+    }
+    return CleanedLog(
+        b"".join(kept),
+        [one for one in log.aborted if (one.producer_id, one.first_offset) not in unlisted],
+        [offset for offset in log.committed_offsets if offset in whole],
+        log.end,
+    )
+
+
+@settings(max_examples=300)
+@given(steps, st.data())
+def test_what_a_cleaner_has_left_of_committed_records_is_read_by_everyone(
+    moves: list[tuple[int, str, int]], data: st.DataObject
+) -> None:
+    log = cleaned(log_of(moves), data)
+    records = [
+        record
+        for position, _ in visible_batches(log.stream, log.aborted)
+        for record in decode_batch(log.stream, position)
+    ]
+    assert [record.offset for record in records] == log.offsets
+    assert next_offset(log.stream, 0) == log.end
+    rows = decode(log.stream, PLACE, aborted=log.aborted)
+    assert rows.column("offset").to_pylist() == log.offsets
+    answer = PartitionData(0, aborted_transactions=log.aborted, records=log.stream)
+    verified, end = committed_records(answer, 0)
+    assert ([each.offset for each in verified], end) == (log.offsets, log.end)
+    if log.stream:
+        chunk = Chunk(PLACE, log.stream, log.aborted, 0)
+        assert [record.offset for record in chunk.take(1_000)] == log.offsets
+        assert (chunk.is_done, chunk.next_offset) == (True, log.end)
+
+
+def test_a_damaged_marker_ends_no_transaction() -> None:
+    log = log_of([(1, "write", 1), (1, "abort", 0)])
+    damaged = bytearray(log.stream)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptMessage):
+        list(visible_batches(damaged, log.aborted))
 
 
 def seen(log: Log, aborted: Sequence[AbortedTransaction]) -> list[Record]:

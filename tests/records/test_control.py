@@ -11,6 +11,7 @@ from semel.errors import CorruptMessage
 from semel.records.batch import read
 from semel.records.control import Marker, MarkerType, decode_marker, encode_marker
 from semel.records.records import Record, encode_batch
+from support.cleaning import emptied
 
 markers = st.builds(
     Marker,
@@ -53,6 +54,13 @@ def test_a_marker_has_the_fields_that_kafka_writes() -> None:
 def test_a_control_type_that_is_no_end_of_a_transaction_is_none() -> None:
     batch = encode_batch([Record(b"\x00\x00\x00\x02", b"", 0)], is_control=True)
     assert decode_marker(batch) is None
+
+
+def test_a_control_batch_that_a_cleaner_has_emptied_is_none() -> None:
+    marker = Marker(MarkerType.COMMIT, 10, 7, 1, 5, 1_700_000_000_000)
+    batch = emptied(encode_marker(marker, leader_epoch=0))
+    assert KafkaPythonBatch(batch).validate_crc()
+    assert (read(batch).last_offset, decode_marker(batch)) == (10, None)
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from semel.errors import RecordListTooLarge
-from semel.records.batch import BatchHeader, split
-from semel.records.control import MarkerType, decode_marker
+from semel.records.batch import BatchHeader, split, verify_checksum
 from semel.types import Buffer
 from semel.wire.messages.fetch import AbortedTransaction
 
@@ -46,8 +45,9 @@ class _AbortedTransactions:
         while self._upcoming and self._upcoming[-1].first_offset <= header.last_offset:
             self._open.add(self._upcoming.pop().producer_id)
         if header.is_control:
-            marker = decode_marker(batch)
-            if marker is not None and marker.type == MarkerType.ABORT:
-                self._open.discard(marker.producer_id)
+            # A producer has one transaction at a time, so that its next marker ends it, also if
+            # a cleaner has taken the record out that says which kind of marker it is.
+            verify_checksum(batch, header)
+            self._open.discard(header.producer_id)
             return True
         return header.is_transactional and header.producer_id in self._open

@@ -31,26 +31,44 @@ class Trace(NamedTuple):
     marker: Marker | None
 
 
+class Tracing:
+    """Takes the batches of a partition in their order, and tells the transactions from them."""
+
+    def __init__(self, producer_ids: frozenset[int]) -> None:
+        self._producer_ids = producer_ids
+        self._ended: list[Trace] = []
+        self._open: dict[int, Written] = {}
+
+    def meet(self, header: BatchHeader, content: memoryview) -> None:
+        producer_id = header.producer_id
+        if not header.is_transactional or producer_id not in self._producer_ids:
+            return
+        if header.is_control:
+            written = self._open.pop(producer_id, None)
+            # One that a cleaner has emptied does not say how its transaction ended.
+            if (marker := decode_marker(content)) is not None:
+                self._ended.append(Trace(producer_id, written, marker))
+        elif header.record_count:
+            self._open[producer_id] = _longer(self._open.get(producer_id), header)
+
+    def traces(self) -> list[Trace]:
+        """Those that have ended, in the order of their ends, and behind them the open ones."""
+        still_open = (Trace(each, written, None) for each, written in self._open.items())
+        return [*self._ended, *still_open]
+
+
 async def traces_in(
     cluster: Cluster, place: TopicPartition, producer_ids: frozenset[int], start: int, stop: int
 ) -> list[Trace]:
     """The transactions of these producers in [start, stop), in the order of their ends."""
-    traces: list[Trace] = []
-    open_yet: dict[int, Written] = {}
+    tracing = Tracing(producer_ids)
     size = 0
     async for header, content in stored_batches(cluster, place, start, stop):
         size += len(content)
         if size > SIZE_MAX:
             break
-        producer_id = header.producer_id
-        if not header.is_transactional or producer_id not in producer_ids:
-            continue
-        if not header.is_control:
-            open_yet[producer_id] = _longer(open_yet.get(producer_id), header)
-        elif (marker := decode_marker(content)) is not None:
-            traces.append(Trace(producer_id, open_yet.pop(producer_id, None), marker))
-    traces += (Trace(producer_id, written, None) for producer_id, written in open_yet.items())
-    return traces
+        tracing.meet(header, content)
+    return tracing.traces()
 
 
 def _longer(written: Written | None, header: BatchHeader) -> Written:

@@ -1,7 +1,8 @@
 """Control batches: the commit and abort markers that end a transaction in a partition.
 
 A marker is a batch of one record. Its key is version and type, its value version and
-coordinator epoch; it takes one offset, and consumers step over it.
+coordinator epoch; it takes one offset, and consumers step over it. Once all records that it ended
+are gone, Kafka's log cleaner may take its own record out too and leave the batch empty.
 """
 
 import enum
@@ -51,15 +52,18 @@ def encode_marker(marker: Marker, *, leader_epoch: int) -> bytes:
 
 
 def decode_marker(buffer: Buffer, position: int = 0) -> Marker | None:
-    """The marker at `position`; None for a control type that is not a transaction's end.
+    """The marker at `position`; None for a control batch that ends none, or does not say how.
 
-    Newer versions may have more bytes behind the fields known here, and newer brokers other
-    types: both are to be stepped over.
+    It may be empty, or of another type. Newer versions may have more bytes behind the fields
+    known here, and newer brokers other types: all are to be stepped over.
     """
     header = read(buffer, position)
-    if not header.is_control or header.record_count != 1:
+    if not header.is_control or header.record_count > 1:
         raise CorruptMessage(f"batch at byte {position} is not a control batch of one record")
-    (record,) = decode_batch(buffer, position)
+    records = decode_batch(buffer, position)
+    if not records:
+        return None
+    (record,) = records
     if record.key is None or len(record.key) < _KEY.size:
         raise CorruptMessage(f"control batch at byte {position}: key is cut")
     _, marker_type = _KEY.unpack_from(record.key)

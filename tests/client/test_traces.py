@@ -1,0 +1,50 @@
+"""Which transactions are told from the batches of a partition."""
+
+from semel.client.traces import Tracing
+from semel.records.batch import split
+from semel.records.control import Marker, MarkerType, encode_marker
+from semel.records.records import Record, encode_batch
+from support.cleaning import emptied
+
+PRODUCER = 7
+
+
+def data(offset: int, count: int) -> bytes:
+    return encode_batch(
+        [Record(None, b"", 0)] * count,
+        base_offset=offset,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def marker(kind: MarkerType, offset: int) -> bytes:
+    return encode_marker(Marker(kind, offset, PRODUCER, 0, 0, 0), leader_epoch=0)
+
+
+def traced(*batches: bytes) -> list[tuple[int, int, str | None]]:
+    """First offset and number of records of each transaction, and how it ended."""
+    tracing = Tracing(frozenset({PRODUCER}))
+    for header, content in split(b"".join(batches)):
+        tracing.meet(header, content)
+    return [
+        (
+            trace.written.first_offset if trace.written else -1,
+            trace.written.record_count if trace.written else 0,
+            trace.marker.type.name if trace.marker else None,
+        )
+        for trace in tracing.traces()
+    ]
+
+
+def test_a_transaction_goes_from_its_first_batch_to_its_marker() -> None:
+    log = [data(0, 2), data(2, 1), marker(MarkerType.COMMIT, 3), data(4, 1)]
+    assert traced(*log) == [(0, 3, "COMMIT"), (4, 1, None)]
+
+
+def test_of_a_transaction_that_a_cleaner_has_emptied_nothing_is_told() -> None:
+    gone = [emptied(data(0, 2)), emptied(marker(MarkerType.ABORT, 2))]
+    assert traced(*gone, data(3, 1), marker(MarkerType.COMMIT, 4)) == [(3, 1, "COMMIT")]
+    assert traced(data(0, 1), marker(MarkerType.COMMIT, 1), *gone[1:]) == [(0, 1, "COMMIT")]
