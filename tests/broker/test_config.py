@@ -73,6 +73,11 @@ def test_every_default_of_a_topic_is_a_value_that_it_may_have() -> None:
     check({name: setting.default for name, setting in TOPIC_SETTINGS.items()}, 2**30)
 
 
+@pytest.mark.parametrize("value", ["", " ", "delete", "compact,delete", "compact , delete"])
+def test_a_list_may_have_any_of_its_choices_or_none(value: str) -> None:
+    check({"cleanup.policy": value}, 2**30)
+
+
 def test_a_topics_value_wins_over_the_brokers_and_that_over_the_default() -> None:
     broker = BrokerConfig(message_max_bytes=5_000)
     by_name = {name: (value, source) for name, value, source in shown({}, broker)}
@@ -89,7 +94,9 @@ def test_a_topics_value_wins_over_the_brokers_and_that_over_the_default() -> Non
         ({"retention.ms": "-2"}, "between -1 and"),
         ({"retention.ms": "soon"}, "whole number"),
         ({"cleanup.policy": "delete,shred"}, "must be of delete, compact"),
+        ({"cleanup.policy": "delete,"}, "must be of delete, compact"),
         ({"compression.type": "rar"}, "must be of"),
+        ({"compression.type": ""}, "must be of"),
         ({"preallocate": "maybe"}, "true or false"),
         ({"max.message.bytes": "2000"}, "at most 1000 bytes"),
     ],

@@ -115,6 +115,12 @@ def test_settings_are_read_and_changed(admin: AdminClient, topic: str) -> None:
     assert topic_configs(admin, topic)["cleanup.policy"] == "delete,compact"
     alter("cleanup.policy", "delete", AlterConfigOpType.SUBTRACT)
     assert topic_configs(admin, topic)["cleanup.policy"] == "compact"
+    alter("cleanup.policy", "compact", AlterConfigOpType.SUBTRACT)
+    assert topic_configs(admin, topic)["cleanup.policy"] == ""
+    alter("cleanup.policy", "compact", AlterConfigOpType.APPEND)
+    assert topic_configs(admin, topic)["cleanup.policy"] == "compact"
+    alter("cleanup.policy", "", AlterConfigOpType.SET)
+    assert topic_configs(admin, topic)["cleanup.policy"] == ""
     alter("max.message.bytes", "2000", AlterConfigOpType.SET)
     assert topic_configs(admin, topic)["max.message.bytes"] == "2000"
     alter("max.message.bytes", "", AlterConfigOpType.DELETE)

@@ -121,8 +121,7 @@ def check(config: Mapping[str, str], message_bytes_most: int) -> None:
 
 def _check_value(name: str, setting: TopicSetting, value: str) -> None:
     if setting.choices:
-        given = [part.strip() for part in value.split(",")] if setting.kind == "list" else [value]
-        for part in given:
+        for part in _parts(value) if setting.kind == "list" else [value]:
             if part not in setting.choices:
                 raise InvalidConfig(
                     f"{name}={value[:SHOWN_MAX]}: must be of {', '.join(setting.choices)}"
@@ -134,6 +133,11 @@ def _check_value(name: str, setting: TopicSetting, value: str) -> None:
             raise InvalidConfig(f"{name}={value[:SHOWN_MAX]}: must be a number from 0 to 1")
     else:
         parse_int(name, value, setting.least, setting.most)
+
+
+def _parts(value: str) -> list[str]:
+    """Of a list, which may be empty: a topic with no cleanup policy keeps all that it has."""
+    return [part.strip() for part in value.split(",")] if value.strip() else []
 
 
 class ConfigSource(Enum):
