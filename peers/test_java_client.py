@@ -13,6 +13,8 @@ from peers.registry import ROOT, jars, java_classes
 
 from semel.testing import Broker
 from support.command_line import Run
+from support.power_loss import SLOW_FLUSH, Disk
+from support.raw_client import RawClient
 
 TIMEOUT_S = 120
 NEWEST = "java"
@@ -142,3 +144,22 @@ def test_a_broker_that_is_killed_in_between_loses_and_repeats_nothing(
         assert process.wait(TIMEOUT_S) == 0, durable_broker.complaints()
     committed = [int(fact.split()[1]) for fact in facts if fact.startswith("committed")]
     assert sorted(committed) == [number for number in range(600) if number % 3]
+
+
+def test_after_a_power_loss_one_abort_is_enough(client: str, tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "data")
+    settings = {**SLOW_FLUSH, "journal.segment.bytes": 8 * 2**20}
+    with Broker(data=disk.folder, settings=settings) as broker:
+        with RawClient(broker) as raw:
+            raw.create_topic("lost", 3)
+        command = [*java_command(client), broker.bootstrap_servers, "power-loss", "lost"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "open\n"
+                disk.lose_power(broker)
+                facts, _ = process.communicate("\n", TIMEOUT_S)
+            finally:
+                process.kill()
+    assert facts.splitlines() == ["refused", "committed kept"]

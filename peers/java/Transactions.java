@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -48,6 +49,7 @@ public final class Transactions {
             case "admin" -> scenarios.admin();
             case "terminate" -> scenarios.terminate();
             case "timeout" -> scenarios.timeout();
+            case "power-loss" -> scenarios.powerLoss();
             case "many" -> scenarios.many(Integer.parseInt(arguments[3]));
             case "process" -> scenarios.process(arguments[3], Integer.parseInt(arguments[4]));
             default -> throw new IllegalArgumentException(arguments[1]);
@@ -249,6 +251,30 @@ public final class Transactions {
             successor.beginTransaction();
             send(successor, 0, "in time");
             successor.commitTransaction();
+        }
+        values("read_committed").forEach(value -> say("committed %s", value));
+    }
+
+    /** Waits within a transaction until it is told to go on; then aborts until one succeeds. */
+    private void powerLoss() throws IOException {
+        try (KafkaProducer<String, String> producer = producer(topic, 60_000)) {
+            producer.beginTransaction();
+            send(producer, 0, "lost");
+            producer.flush();
+            say("open");
+            System.in.read();
+            boolean isDone = false;
+            while (!isDone) {
+                try {
+                    send(producer, 1, "kept");
+                    producer.commitTransaction();
+                    isDone = true;
+                } catch (KafkaException refusal) {
+                    say("refused");
+                    producer.abortTransaction();
+                    producer.beginTransaction();
+                }
+            }
         }
         values("read_committed").forEach(value -> say("committed %s", value));
     }

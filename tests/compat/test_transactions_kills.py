@@ -187,6 +187,54 @@ def test_after_a_power_loss_one_clean_error_and_a_new_producer_goes_on(
     assert offset_of(broker, "g") == -1
 
 
+def offsets_alone(producer: TransactionalProducer, lose_power: Callable[[], None]) -> None:
+    lose_power()
+    producer.begin()
+    producer.send_offsets("g", "t", 99)
+    producer.commit()
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, offsets_alone])
+def test_after_a_power_loss_nobody_is_refused_for_ever(
+    broker: Broker, disk: Disk, kind: str, loss: Callable[..., None]
+) -> None:
+    """An application that aborts and tries again goes on, or is told that it cannot."""
+    with transactional_producer(kind, broker.bootstrap_servers, "a") as producer:
+        producer.init()
+        disk.remember()
+        with pytest.raises(Exception):  # noqa: B017, PT011
+            loss(producer, lambda: disk.lose_power(broker))
+        attempts = 1
+        while (ended := _tried_again(producer, loss)) is None:
+            attempts += 1
+            assert attempts <= 3
+    with transactional_producer(kind, broker.bootstrap_servers, "a") as heir:
+        heir.init()
+        heir.begin()
+        heir.send("t", b"last")
+        heir.commit()
+    is_written = ended == "went on" and loss is not offsets_alone
+    assert shown(broker) == ([b"again", b"last"] if is_written else [b"last"])
+
+
+def _tried_again(producer: TransactionalProducer, loss: Callable[..., None]) -> str | None:
+    """Abort, and the same once more; None if it was refused and may be tried again."""
+    try:
+        producer.abort()
+        producer.begin()
+    except Exception:  # noqa: BLE001 - each client has its own.
+        return "for good"
+    try:
+        if loss is not offsets_alone:
+            producer.send("t", b"again")
+            producer.flush()
+        producer.send_offsets("g", "t", 7)
+        producer.commit()
+    except Exception:  # noqa: BLE001
+        return None
+    return "went on"
+
+
 def test_a_commit_that_may_be_a_retry_of_the_last_one_is_fenced_after_a_power_loss(
     broker: Broker, disk: Disk, kind: str
 ) -> None:

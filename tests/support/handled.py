@@ -40,6 +40,7 @@ class Peer:
     number = 1
     client_host = "/127.0.0.1"
     listener = ("127.0.0.1", 9092)
+    told_spent: tuple[int, int, int] | None = None
 
 
 def opened(device: MemoryDevice, rng: Random, config: BrokerConfig = CONFIG) -> Broker:

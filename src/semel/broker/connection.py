@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self.number = 0
         self.client_host = ""
         self.listener = ("", 0)
+        self.told_spent: tuple[int, int, int] | None = None
 
     # Called by the event loop
 

@@ -3,9 +3,15 @@
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
-from semel.errors import CoordinatorNotAvailable, JournalFull, ProtocolError, RequestError
+from semel.errors import (
+    CoordinatorNotAvailable,
+    JournalFull,
+    ProtocolError,
+    RequestError,
+    UnknownProducerId,
+)
 from semel.lane.transaction_steps import take_transaction_step
-from semel.transactions.commands import Command, Decision
+from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
 from semel.transactions.dialect import Dialect, dialect_of, said
 from semel.types import Position, ProducerEpoch, ProducerId, TransactionalId
 
@@ -65,3 +71,21 @@ def take(
         raise broker.metrics.counted(in_words_of(call, error)) from error
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
+
+
+def join(
+    broker: "Broker", call: Call, transactional_id: str, command: AddPartitions | AddOffsets
+) -> tuple[Decision, Position]:
+    """As `take`, for the requests with which a TV1 client begins a transaction.
+
+    Told that its epoch is spent, a client aborts and asks for a new one. kafka-python does not
+    after these requests, nor librdkafka after AddOffsetsToTxn. Who repeats one of them has heard
+    the refusal if it came on the same connection; after a lost reply there is another.
+    """
+    request = (command.producer_id, command.producer_epoch, call.api.key)
+    was_told = call.peer.told_spent == request
+    try:
+        return take(broker, call, transactional_id, command._replace(was_told=was_told))
+    except UnknownProducerId:
+        call.peer.told_spent = request
+        raise

@@ -46,6 +46,8 @@ class AddPartitions(NamedTuple):
     producer_epoch: ProducerEpoch
     partitions: frozenset[TopicPartition]
     dialect: Dialect = Dialect.TV1
+    was_told: bool = False
+    """Whether this very client has heard that its epoch is spent."""
 
 
 class AddOffsets(NamedTuple):
@@ -55,6 +57,7 @@ class AddOffsets(NamedTuple):
     producer_epoch: ProducerEpoch
     partition_index: int
     dialect: Dialect = Dialect.TV1
+    was_told: bool = False
 
 
 class WriteRecords(NamedTuple):

@@ -48,9 +48,9 @@ def _decide(  # noqa: PLR0911  One case per command.
             return initialising.initialise(current, command, context)
         case AddPartitions():
             return joining.add(current, command, context)
-        case AddOffsets(producer_id, epoch, index, dialect):
+        case AddOffsets(producer_id, epoch, index, dialect, was_told):
             partitions = frozenset({offsets_partition(index)})
-            added = AddPartitions(producer_id, epoch, partitions, dialect)
+            added = AddPartitions(producer_id, epoch, partitions, dialect, was_told)
             return joining.add(current, added, context)
         case WriteRecords():
             return joining.write(current, command, context)

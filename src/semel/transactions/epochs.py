@@ -60,10 +60,15 @@ def check_current(
     return current
 
 
-def check_usable(current: Transaction, term: Term) -> None:
-    """Raise if a transaction under the current epoch can only be aborted."""
+def check_usable(current: Transaction, term: Term, *, was_told: bool = False) -> None:
+    """Raise if a transaction under the current epoch can only be aborted.
+
+    A client that was told so, has aborted and comes back under a spent epoch does not know that
+    it has to ask for another. It would be refused for ever, and is fenced instead.
+    """
     if is_spent(current, term):
-        raise writes_lost(current, term)
+        lost = writes_lost(current, term)
+        raise ProducerFenced(*lost.args) if was_told else lost
     if current.is_doomed:
         raise sequences_reused(current)
 

@@ -12,7 +12,13 @@ from semel.types import TopicPartition
 
 
 def add(current: Transaction | None, command: AddPartitions, context: Context) -> Decision:
-    current = check_joinable(current, command.producer_id, command.producer_epoch, context.term)
+    current = check_joinable(
+        current,
+        command.producer_id,
+        command.producer_epoch,
+        context.term,
+        was_told=command.was_told,
+    )
     return _join(current, command.partitions, command.dialect, context)
 
 

@@ -36,13 +36,15 @@ def check_joinable(
     producer_id: ProducerId,
     producer_epoch: ProducerEpoch,
     term: Term,
+    *,
+    was_told: bool = False,
 ) -> Transaction:
     current = check_current(current, producer_id, producer_epoch)
     if current.is_prepared:
         raise ConcurrentTransactions(
             f"the last transaction of {current.transactional_id!r} is {current.status.label}"
         )
-    check_usable(current, term)
+    check_usable(current, term, was_told=was_told)
     return current
 
 

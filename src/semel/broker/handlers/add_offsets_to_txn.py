@@ -9,7 +9,7 @@ written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import refuse_if_late, take
+from semel.broker.transactional import join, refuse_if_late
 from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, RequestError
 from semel.lane.changes import offsets_topic
 from semel.records.partitioning import partition_for
@@ -28,7 +28,7 @@ def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: 
     try:
         index = _partition_of(broker, request.group_id)
         command = AddOffsets(producer_id, epoch, index)
-        _, position = take(broker, call, request.transactional_id, command)
+        _, position = join(broker, call, request.transactional_id, command)
     except RequestError as error:
         refused = AddOffsetsToTxnResponse(error_code=error.code)
         return Answer(refused, broker.lane.journal.end)

@@ -9,7 +9,7 @@ written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import refuse_if_late, take
+from semel.broker.transactional import join, refuse_if_late
 from semel.errors import InvalidTopic, OperationNotAttempted, RequestError, UnknownTopicOrPartition
 from semel.transactions.commands import AddPartitions
 from semel.types import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition
@@ -44,7 +44,7 @@ def add_partitions_to_txn(
         }
     else:
         try:
-            take(
+            join(
                 broker,
                 call,
                 transactional_id,
