@@ -1,13 +1,16 @@
-"""ListOffsets by time: what is found in batches that are deleted in part, too large or broken."""
+"""Searches through the log, by time and for old retries: what they find, and what they cost."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 import pytest
 
+from semel.broker import lookup
 from semel.broker.broker import Broker
-from semel.errors import NONE, StorageError
+from semel.broker.turns import BATCHES_AT_ONCE
+from semel.errors import NONE, OutOfOrderSequence, StorageError
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import TopicPartition
@@ -22,6 +25,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.handled import call
 from support.raw_client import produce_request
 from support.watched_device import WatchedDevice, with_topic
@@ -37,10 +41,28 @@ async def write(broker: Broker, partition: int, batch: bytes) -> Any:
     return written
 
 
-async def search(broker: Broker, timestamp_ms: int, *partitions: int) -> list[tuple[int, ...]]:
+async def write_in_transaction(broker: Broker, given: Any) -> None:
+    """A record of a later time, in a transaction that stays open."""
+    batch = encode_batch(
+        [Record(None, b"", 2_000)],
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    data = TopicProduceData("t", [PartitionProduceData(0, batch)])
+    answer = await call(broker, "produce", 12, ProduceRequest("a", -1, 30_000, [data]))
+    (topic,) = answer.responses
+    assert [each.error_code for each in topic.partition_responses] == [NONE]
+    await broker.lane.durable(broker.lane.journal.end)
+
+
+async def search(
+    broker: Broker, timestamp_ms: int, *partitions: int, isolation: int = 0
+) -> list[tuple[int, ...]]:
     """Error code, timestamp and offset for each partition."""
     wanted = [ListOffsetsPartition(index, -1, timestamp_ms) for index in partitions]
-    request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", wanted)])
+    request = ListOffsetsRequest(-1, isolation, [ListOffsetsTopic("t", wanted)])
     (topic,) = (await call(broker, "list_offsets", 7, request)).topics
     return [(found.error_code, found.timestamp, found.offset) for found in topic.partitions]
 
@@ -96,24 +118,104 @@ def test_a_partition_that_cannot_be_read_is_refused_alone(timestamp_ms: int) -> 
     with_topic(PARTITION_COUNT, scenario)
 
 
+Batch = Callable[[int], bytes]
+
+
+async def filled(broker: Broker, count: int) -> Batch:
+    """Partition 0 has this many batches of one producer; gives them by their sequence."""
+    given = await call(broker, "init_producer_id", 4, InitProducerIdRequest())
+
+    def batch(sequence: int) -> bytes:
+        return encode_batch(
+            [Record(None, b"", 1_000)],
+            producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
+            base_sequence=sequence,
+        )
+
+    for sequence in range(count):
+        assert (await write(broker, 0, batch(sequence))).error_code == NONE
+    return batch
+
+
 def test_an_old_retry_whose_original_cannot_be_read_may_be_sent_again() -> None:
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
-        given = await call(broker, "init_producer_id", 4, InitProducerIdRequest())
-
-        def batch(sequence: int) -> bytes:
-            return encode_batch(
-                [Record(None, b"", 1_000)],
-                producer_id=given.producer_id,
-                producer_epoch=given.producer_epoch,
-                base_sequence=sequence,
-            )
-
-        for sequence in range(10):
-            assert (await write(broker, 0, batch(sequence))).error_code == NONE
+        batch = await filled(broker, 10)
         device.break_at(broker, TopicPartition("t", 0), offset=0)
         assert (await write(broker, 0, batch(0))).error_code == StorageError.code
         device.broken = None
         written = await write(broker, 0, batch(0))
         assert (written.error_code, written.base_offset) == (NONE, 0)
+
+    with_topic(PARTITION_COUNT, scenario)
+
+
+def test_however_many_search_one_turn_of_the_loop_reads_a_few_batches() -> None:
+    most = 0
+
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        batch = await filled(broker, 400)
+        # A younger one that read_committed may not see yet, so that all others are looked at.
+        open_one = await call(broker, "init_producer_id", 4, InitProducerIdRequest("a", 60_000))
+        await write_in_transaction(broker, open_one)
+        searches = [write(broker, 0, batch(sequence)) for sequence in range(30)]
+        searches += [search(broker, YOUNGEST, 0, isolation=1) for _ in range(30)]
+        nonlocal most
+        async with asyncio.TaskGroup() as tasks:
+            searching = [tasks.create_task(each) for each in searches]
+            while not all(task.done() for task in searching):
+                before = device.reads
+                await asyncio.sleep(0)
+                most = max(most, device.reads - before)
+        for sequence, task in enumerate(searching[:30]):
+            assert (task.result().error_code, task.result().base_offset) == (NONE, sequence)
+        assert [task.result() for task in searching[30:]] == [[(NONE, 1_000, 0)]] * 30
+
+    with_topic(PARTITION_COUNT, scenario)
+    # A batch that may be the one is read twice, its header and all of it.
+    assert most <= 2 * BATCHES_AT_ONCE
+
+
+def test_an_old_retry_that_is_repeated_is_searched_for_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lookup, "BATCHES_MAX", 50)
+
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        batch = await filled(broker, 100)
+
+        async def retried(sequence: int) -> tuple[int, int, int]:
+            """What it was answered, and how many reads that took."""
+            before = device.reads
+            written = await write(broker, 0, batch(sequence))
+            return written.error_code, written.base_offset, device.reads - before
+
+        assert (await retried(70))[:2] == (NONE, 70)
+        assert (await retried(10))[:2] == (OutOfOrderSequence.code, -1)
+        for _ in range(3):
+            assert await retried(70) == (NONE, 70, 0)
+            assert await retried(10) == (OutOfOrderSequence.code, -1, 0)
+        # What is remembered is the answer to one question: another one is another search.
+        assert (await write(broker, 0, batch(100))).error_code == NONE
+        assert (await retried(70))[:2] == (NONE, 70)
+        for sequence in range(60, 70):
+            assert (await retried(sequence))[:2] == (NONE, sequence)
+
+    with_topic(PARTITION_COUNT, scenario)
+
+
+def test_only_the_latest_answers_to_old_retries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "ANSWERS_KEPT_MAX", 10)
+
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        batch = await filled(broker, 50)
+        for sequence in range(40):
+            assert (await write(broker, 0, batch(sequence))).base_offset == sequence
+        before = device.reads
+        for sequence in range(30, 40):
+            assert (await write(broker, 0, batch(sequence))).base_offset == sequence
+        assert device.reads == before
+        assert (await write(broker, 0, batch(0))).base_offset == 0
+        assert device.reads > before
 
     with_topic(PARTITION_COUNT, scenario)

@@ -10,8 +10,10 @@ from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
 from semel.broker.housekeeping import Housekeeping
+from semel.broker.lookup import Lookup
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
+from semel.broker.turns import Turns
 from semel.broker.waiting_room import WaitingRoom
 from semel.groups.settings import GroupSettings
 from semel.journal.device import Device
@@ -61,6 +63,8 @@ class Broker:
         self.batch_size_most = journal_settings.payload_bytes_max // 4
         self.waiting_room = WaitingRoom(self.lane, self.complain)
         self.late_requests = LateRequests()
+        self.turns = Turns()
+        self.lookup = Lookup(journal, self.turns)
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None

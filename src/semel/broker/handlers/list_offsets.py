@@ -7,11 +7,11 @@ begins. A timestamp finds the first record at or after it,
 which means opening the one batch that holds it.
 """
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker.answer import Answer, Call, Handled
+from semel.broker.turns import BATCHES_AT_ONCE, Turns
 from semel.errors import (
     CorruptJournal,
     CorruptMessage,
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_COMMITTED = 1
-BATCHES_AT_ONCE = 16
-"""Batches that are looked at before others get their turn."""
-
 RECORDS_OPENED_MAX = 100_000
 """A batch that claims more is answered with its first offset: real ones are far smaller, and a
 few compressed bytes could claim millions."""
@@ -130,9 +127,11 @@ class _Searches:
         journal = self._broker.lane.journal
         try:
             if timestamp_ms == MAX_TIMESTAMP:
-                found = await _youngest(journal, partition, bound)
+                found = await _youngest(journal, self._broker.turns, partition, bound)
             else:
-                found = await _first_at_or_after(journal, partition, timestamp_ms, bound)
+                found = await _first_at_or_after(
+                    journal, self._broker.turns, partition, timestamp_ms, bound
+                )
         except (CorruptJournal, CorruptMessage, OSError) as error:
             # The client's other partitions may be whole: only this one cannot be searched.
             self._broker.found_unreadable(partition.topic_partition, error)
@@ -149,7 +148,7 @@ class _Searches:
         return partition, partition.high_watermark
 
 
-async def _youngest(journal: Journal, partition: Partition, end: Offset) -> Found:
+async def _youngest(journal: Journal, turns: Turns, partition: Partition, end: Offset) -> Found:
     """The first readable record that has the largest timestamp of all."""
     start = partition.log_start_offset
     timestamp_ms = journal.index.timestamp_max(partition.number)
@@ -158,17 +157,21 @@ async def _youngest(journal: Journal, partition: Partition, end: Offset) -> Foun
     place = journal.index.first_at_or_after(partition.number, timestamp_ms)
     if place is None or not start <= place.base_offset < end:
         # The youngest is deleted, or not yet to be read.
-        timestamp_ms = await _timestamp_max(journal, partition, end)
+        timestamp_ms = await _timestamp_max(journal, turns, partition, end)
     if timestamp_ms is None:
         return NOTHING
-    return await _first_at_or_after(journal, partition, timestamp_ms, end)
+    return await _first_at_or_after(journal, turns, partition, timestamp_ms, end)
 
 
-async def _timestamp_max(journal: Journal, partition: Partition, end: Offset) -> int | None:
+async def _timestamp_max(
+    journal: Journal, turns: Turns, partition: Partition, end: Offset
+) -> int | None:
     """Of the readable records, as their batches tell; None if there are none."""
     start = partition.log_start_offset
     largest: int | None = None
     for count, place in enumerate(_places(journal, partition, start, end)):
+        if count % BATCHES_AT_ONCE == 0:
+            await turns.next()
         header = _header_at(journal, place)
         timestamp_ms: int | None = header.max_timestamp_ms
         if place.base_offset < start:
@@ -178,13 +181,11 @@ async def _timestamp_max(journal: Journal, partition: Partition, end: Offset) ->
             timestamp_ms = header.max_timestamp_ms if records is None else max(left, default=None)
         if timestamp_ms is not None and (largest is None or timestamp_ms > largest):
             largest = timestamp_ms
-        if count % BATCHES_AT_ONCE == 0:
-            await asyncio.sleep(0)
     return largest
 
 
 async def _first_at_or_after(
-    journal: Journal, partition: Partition, timestamp_ms: int, end: Offset
+    journal: Journal, turns: Turns, partition: Partition, timestamp_ms: int, end: Offset
 ) -> Found:
     """The first readable record whose timestamp is not below `timestamp_ms`."""
     first = journal.index.first_at_or_after(partition.number, timestamp_ms)
@@ -194,13 +195,13 @@ async def _first_at_or_after(
     # Mostly the first batch has it. But its young records may have been deleted, and batches
     # need not stand in the order of their times.
     for count, place in enumerate(_places(journal, partition, start, end)):
+        if count % BATCHES_AT_ONCE == 0:
+            await turns.next()
         if _header_at(journal, place).max_timestamp_ms >= timestamp_ms:
             batch = journal.read(Position(place.position), place.size)
             found = _look_into(batch, timestamp_ms, start)
             if found is not None:
                 return found
-        if count % BATCHES_AT_ONCE == 0:
-            await asyncio.sleep(0)
     return NOTHING
 
 

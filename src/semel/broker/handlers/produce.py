@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call, Handled
 from semel.broker.incoming import Missed, look_at
-from semel.broker.lookup import find_original
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
     CorruptJournal,
@@ -83,7 +82,7 @@ async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks:
     """Turn refusals into the answers of the originals that the log still has."""
     for refused, incoming, error in missed:
         try:
-            offset = await find_original(broker.lane.journal, incoming, error)
+            offset = await broker.lookup.find_original(incoming, error)
         except (CorruptJournal, CorruptMessage, OSError) as damage:
             # Whether it was stored cannot be told; the producer may ask again.
             broker.found_unreadable(incoming.partition.topic_partition, damage)
