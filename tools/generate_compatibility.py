@@ -43,6 +43,13 @@ A transactional producer of confluent-kafka 2.16 can wait for ever in
 connection that it waits for, in its own re-bootstrap. `metadata.recovery.strategy=none` avoids it,
 and the tests that kill the broker under transactions set it.
 
+A consumer of kafka-python 3.0 can read nothing for five minutes (`metadata_max_age_ms`), on any
+cluster: it forgets a `subscribe` that comes while the reply to an earlier request for metadata is
+on its way (`tests/compat/test_faults_of_clients.py`). One that is given its topics when it is made
+hardly meets this. Its transactional producer asks for no new epoch after a power loss of the
+broker: the transaction after the one that was refused ends with a fatal error, and a new producer
+goes on.
+
 ## What is served
 
 | API | key | versions | |
