@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,8 +18,9 @@ from semel.lane.transaction_steps import take_transaction_step
 from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.types import TopicPartition, TransactionalId
-from semel.world import SystemClock, SystemRandomness
+from semel.world import SystemClock
 from support.compiled import plain_python
+from support.handled import SeededRandomness
 
 OPEN_COUNT = 400
 
@@ -39,7 +41,7 @@ async def _start(folder: Path) -> Lane:
 
 def _opened(folder: Path) -> Lane:
     journal = Journal.open(FileDevice(folder, synced=False), JournalSettings())
-    return Lane(journal, LaneSettings(GroupSettings()), SystemClock(), SystemRandomness())
+    return Lane(journal, LaneSettings(GroupSettings()), SystemClock(), SeededRandomness(Random(1)))
 
 
 def _leave(lane: Lane) -> None:

@@ -4,13 +4,15 @@ import asyncio
 import contextlib
 import threading
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import NoReturn, Self
 
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.journal.file import FileDevice
-from semel.world import SystemClock, SystemRandomness
+from semel.world import SystemClock
+from support.handled import SeededRandomness
 
 START_S_MAX = 60
 
@@ -30,7 +32,9 @@ class BrokerInThread:
         self.port = 0
         storage = Storage(str(folder), lambda: (2**30, 2**30))
         device = FileDevice(folder, synced=False)
-        self.broker = Broker(BrokerConfig(), device, storage, SystemClock(), SystemRandomness())
+        self.broker = Broker(
+            BrokerConfig(), device, storage, SystemClock(), SeededRandomness(Random(1))
+        )
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
