@@ -117,19 +117,23 @@ def test_rows_arrive_with_key_value_and_headers(semel_broker: Broker, topic: str
     ]
 
 
-def test_keys_lie_where_other_clients_put_them(semel_broker: Broker, topic: str) -> None:
+@pytest.mark.parametrize("partitioner", ["murmur2_random", "consistent_random"])
+def test_keys_lie_where_other_clients_put_them(
+    semel_broker: Broker, topic: str, partitioner: str
+) -> None:
     servers = semel_broker.bootstrap_servers
     keys = [b"key %d" % number for number in range(200)]
     other = f"{topic}-other"
     topics.create(servers, other, 3)
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": servers, "partitioner": "murmur2_random", "log_level": 0}
+        {"bootstrap.servers": servers, "partitioner": partitioner, "log_level": 0}
     )
     for key in keys:
         producer.produce(other, b"", key=key)
     producer.flush()
     kind = schema(key="binary", value="binary")
-    write(source(semel_broker, topic=topic), kind, [rows(kind, *((key, b"") for key in keys))])
+    sink = source(semel_broker, topic=topic, partitioner=partitioner)
+    write(sink, kind, [rows(kind, *((key, b"") for key in keys))])
     placed = {one.key: one.partition for one in topics.committed(servers, topic)}
     assert placed == {one.key: one.partition for one in topics.committed(servers, other)}
 

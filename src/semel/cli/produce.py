@@ -14,7 +14,7 @@ from semel.cli.output import say, say_json
 from semel.cli.pairs import parse_pairs
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.cluster import Cluster
-from semel.client.partitioner import partition_of
+from semel.client.partitioner import KeyHash, parse_key_hash
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.sent import Delivered
 from semel.client.producing.settings import ACKS_ALL, parse_acks
@@ -58,6 +58,10 @@ def produce(
         int | None,
         Parameter(name=["-p", "--partition"], help="Where to; else by key, or each in turn."),
     ] = None,
+    partitioner: Annotated[
+        str,
+        Parameter(help="The hash of keys: murmur2 as the Java client, or crc32 as librdkafka."),
+    ] = "murmur2",
     compression: Annotated[
         CompressionName, Parameter(name=["-z", "--compression"])
     ] = CompressionName.NONE,
@@ -79,6 +83,7 @@ def produce(
     if key_delimiter == "":
         raise ConfigError("--key-delimiter is empty: nothing would end the key")
     needed_acks = parse_acks(acks)
+    key_hash = parse_key_hash(partitioner)
     make = _RecordMaker(
         key=None if key is None else key.encode(),
         key_delimiter=None if key_delimiter is None else key_delimiter.encode(),
@@ -95,7 +100,7 @@ def produce(
             acks=needed_acks,
             compression=compression.value,
             enable_idempotence=idempotent and needed_acks == ACKS_ALL,
-            partitioner=_ByKeyOrInTurn(),
+            partitioner=_ByKeyOrInTurn(key_hash),
             batch_size_max=_BATCH_SIZE_MAX,
             delivery_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
@@ -131,12 +136,13 @@ async def _send(
 class _ByKeyOrInTurn:
     """Records without a key go to each partition in turn, so that a few lines show all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_hash: KeyHash) -> None:
+        self._key_hash = key_hash
         self._next = 0
 
     def __call__(self, topic: str, key: bytes | None, partition_count: int) -> int:
-        if key is not None:
-            return partition_of(key, partition_count)
+        if key is not None and self._key_hash.counts(key):
+            return self._key_hash.partition_of(key, partition_count)
         self._next += 1
         return (self._next - 1) % partition_count
 

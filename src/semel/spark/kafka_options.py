@@ -94,7 +94,7 @@ _REJECTED = {
     "interceptor.classes": "they are Java classes, and change what is read",
     "key.deserializer": _CONVERTED,
     "key.serializer": _CONVERTED,
-    "partitioner.class": "say the partition in a column",
+    "partitioner.class": "say partitioner, or the partition in a column",
     "partitioner.ignore.keys": "say the partition in a column",
     "sasl.client.callback.handler.class": _MECHANISMS,
     "sasl.kerberos.service.name": _MECHANISMS,

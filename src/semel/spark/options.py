@@ -50,6 +50,7 @@ SINK = frozenset(
         "batchId",
         "delivery",
         "overrideMarker",
+        "partitioner",
         "maxEncodedBytes",
         "offsetsGroup",
         "publishOffsets",

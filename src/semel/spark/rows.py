@@ -17,8 +17,9 @@ from pyspark.sql.types import (
 )
 
 from semel.client.columns.encode import BATCH_SIZE_MAX, EncodedBatch, encode
-from semel.client.columns.murmur import partitions_of
+from semel.client.columns.partitioning import ColumnPartitioner
 from semel.client.columns.rows import rows_from
+from semel.client.partitioner import KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.types import TopicPartition
@@ -39,6 +40,7 @@ class Place(NamedTuple):
     """
     compression: Compression
     batch_size_max: int = BATCH_SIZE_MAX
+    key_hash: KeyHash = KeyHash.MURMUR2
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
@@ -89,7 +91,7 @@ class Encoder:
         self._count_of = count_of
         self._now_ms = now_ms
         # Tasks begin at different partitions, so that few rows without keys are spread too.
-        self._next_keyless = task_number
+        self._partitioner = ColumnPartitioner(place.key_hash, task_number)
 
     def encode_all(
         self, batches: Iterable[pa.RecordBatch]
@@ -148,8 +150,7 @@ class Encoder:
         if topic not in self._partition_counts:
             self._partition_counts[topic] = self._count_of(topic)
         count = self._partition_counts[topic]
-        placed = partitions_of(keys, count, self._next_keyless)
-        self._next_keyless = (self._next_keyless + keys.null_count) % count
+        placed = self._partitioner.partitions_of(keys, count)
         if wanted is None or wanted.null_count == len(wanted):
             return placed
         named = wanted.fill_null(-1).to_numpy()

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from semel.client.blocking import ClientOptions
 from semel.client.columns.encode import BATCH_SIZE_MAX
+from semel.client.partitioner import KEY_HASHES, KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.spark.options import SINK, Options
@@ -27,6 +28,7 @@ class SinkSettings(NamedTuple):
     transactional_id: str | None
     transaction_timeout_ms: int
     compression: Compression
+    key_hash: KeyHash
     batch_size_max: int
     checks_marker: bool
     may_override: bool
@@ -63,6 +65,7 @@ def sink_settings(options: Options, *, is_for_volume: bool = False) -> SinkSetti
         transactional_id=options.text("transactionalId"),
         transaction_timeout_ms=options.number("kafka.transaction.timeout.ms", timeout_ms, least=1),
         compression=compressions[compression],
+        key_hash=KEY_HASHES[options.choice("partitioner", "murmur2", list(KEY_HASHES))],
         batch_size_max=options.number("kafka.max.request.size", BATCH_SIZE_MAX, least=1024),
         checks_marker=delivery == "exactly-once",
         may_override=options.flag("overrideMarker", False),

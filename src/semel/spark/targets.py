@@ -14,7 +14,7 @@ def placed(settings: SinkSettings, topics: Collection[str] | None = None) -> Pla
     connected = shared(settings.client)
     counts = connected.run(partition_counts(connected.cluster, settings, topics))
     topic = settings.topic if topics is None else None
-    return Place(topic, counts, settings.compression, settings.batch_size_max)
+    return Place(topic, counts, settings.compression, settings.batch_size_max, settings.key_hash)
 
 
 def partition_count(client: ClientOptions, topic: str) -> int:

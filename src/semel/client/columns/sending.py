@@ -10,11 +10,12 @@ from semel.client.blocking import Connected
 from semel.client.columns.encode import encode
 from semel.client.columns.frames import fitting
 from semel.client.columns.headers import as_binary, as_numbers
-from semel.client.columns.murmur import partitions_of
+from semel.client.columns.partitioning import ColumnPartitioner
 from semel.client.columns.rows import rows_from
 from semel.client.coordination import new_producer_id
 from semel.client.loop_thread import Started
 from semel.client.outcome import MustAbort, MustStop
+from semel.client.partitioner import KeyHash
 from semel.client.session import TransactionalSession
 from semel.client.writer import BatchWriter, Delivery
 from semel.errors import SemelError, UnknownTopicOrPartition
@@ -34,6 +35,7 @@ class Sending:
         compression: Compression = Compression.NONE,
         transactional_id: str | None = None,
         *,
+        key_hash: KeyHash = KeyHash.MURMUR2,
         clock: Clock | None = None,
     ) -> None:
         self._connected = connected
@@ -41,7 +43,7 @@ class Sending:
         self._compression = compression
         self._transactional_id = transactional_id
         self._clock = clock or SystemClock()
-        self._next_keyless = 0
+        self._partitioner = ColumnPartitioner(key_hash)
 
     def send(self, table: pa.Table) -> list[Delivery]:
         table = fitting(table)
@@ -112,8 +114,7 @@ class Sending:
     def _places(
         self, keys: pa.Array, wanted: pa.Array | None, partition_count: int
     ) -> npt.NDArray[np.int32]:
-        places = partitions_of(as_binary(keys), partition_count, self._next_keyless)
-        self._next_keyless = (self._next_keyless + keys.null_count) % partition_count
+        places = self._partitioner.partitions_of(as_binary(keys), partition_count)
         if wanted is None:
             return places
         given = as_numbers(wanted.cast(pa.int64()), _NO_PARTITION)

@@ -18,6 +18,7 @@ from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
 from semel.client.consuming.settings import parse_isolation
 from semel.client.offsets import Isolation
+from semel.client.partitioner import parse_key_hash
 from semel.client.producing.settings import parse_compression
 from semel.client.security import PLAINTEXT, Security
 from semel.client.writer import Delivery
@@ -103,6 +104,7 @@ def write(
     bootstrap_servers: str | Sequence[str] | None = None,
     compression: str = "none",
     transactional_id: str | None = None,
+    partitioner: str = "murmur2",
     timeout_ms: int = 30_000,
     security: Security = PLAINTEXT,
 ) -> list[Delivery]:
@@ -110,14 +112,16 @@ def write(
 
     The column `value` is needed; `key`, `headers`, `partition` and `timestamp` may be there, and
     what only a log can know (`topic`, `offset`, `timestampType`) is left out. Rows without a
-    partition go to that of their key. Each row is stored once, also when the broker is killed
+    partition go to that of their key, by the hash that `partitioner` names: "murmur2" as the Java
+    client, or "crc32" as librdkafka. Each row is stored once, also when the broker is killed
     meanwhile; with a transactional id all of them are, or none.
     """
     _check_topic(topic)
     table = as_table(data)
+    codec, key_hash = parse_compression(compression), parse_key_hash(partitioner)
     options = _options(bootstrap_servers, timeout_ms, security)
     with Connected(options) as connected:
-        sending = Sending(connected, topic, parse_compression(compression), transactional_id)
+        sending = Sending(connected, topic, codec, transactional_id, key_hash=key_hash)
         return sending.send(table)
 
 

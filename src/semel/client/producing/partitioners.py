@@ -1,13 +1,13 @@
 """Which partition a record goes to when its sender does not say.
 
-By key, as all of Kafka's clients agree on it; without one, to one partition for as long as a
-batch takes to fill, and then to the next: few full batches instead of many small ones.
+By key, with either of the hashes that Kafka's clients take; without one, to one partition for as
+long as a batch takes to fill, and then to the next: few full batches instead of many small ones.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-from semel.client.partitioner import partition_of
+from semel.client.partitioner import KEY_HASHES, KeyHash
 from semel.errors import ConfigError
 
 Choose = Callable[[str, bytes | None, int], int]
@@ -21,17 +21,18 @@ class Partitioner(Protocol):
 
 
 class ByKey:
-    """Kafka's murmur2 of the key; sticky without a key."""
+    """The hash of the key; sticky without a key."""
 
-    def __init__(self, sticky_size: int, first: int) -> None:
+    def __init__(self, key_hash: KeyHash, sticky_size: int, first: int) -> None:
+        self._key_hash = key_hash
         self._sticky_size = sticky_size
         self._first = first
         self._stuck: dict[str, list[int]] = {}
         """For each topic the partition, and how much still fits into a batch of it."""
 
     def choose(self, topic: str, key: bytes | None, size: int, partition_count: int) -> int:
-        if key is not None:
-            return partition_of(key, partition_count)
+        if key is not None and self._key_hash.counts(key):
+            return self._key_hash.partition_of(key, partition_count)
         stuck = self._stuck.get(topic)
         if stuck is None:
             stuck = self._stuck[topic] = [self._first, self._sticky_size]
@@ -67,8 +68,9 @@ def make_partitioner(how: str | Choose, sticky_size: int, first: int) -> Partiti
     """`first` is where it begins: at random, or every short life would use the same partition."""
     if callable(how):
         return ByFunction(how)
-    if how == "murmur2":
-        return ByKey(sticky_size, first)
+    if how in KEY_HASHES:
+        return ByKey(KEY_HASHES[how], sticky_size, first)
     if how == "round_robin":
         return RoundRobin(first)
-    raise ConfigError(f"{how!r} is not a partitioner: give murmur2, round_robin or a function")
+    names = ", ".join((*KEY_HASHES, "round_robin"))
+    raise ConfigError(f"{how!r} is not a partitioner: give {names} or a function")
