@@ -16,6 +16,30 @@ def test_all_public_names_are_listed_before_their_first_use() -> None:
     assert {"Session", "exactly_once", "session"} <= set(listed)
 
 
+def test_only_public_names_are_listed() -> None:
+    program = "import semel, semel.testing; semel.Producer; print(*dir(semel))"
+    listed = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert [name for name in listed if not name.startswith("__")] == [
+        "App",
+        "AsyncConsumer",
+        "AsyncProducer",
+        "Consumer",
+        "Outbox",
+        "Producer",
+        "Record",
+        "TopicPartition",
+        "Transaction",
+        "client",
+        "errors",
+        "read",
+        "testing",
+        "write",
+    ]
+    assert "__version__" in listed
+
+
 def test_every_listed_name_can_be_had() -> None:
     assert all(hasattr(semel, name) for name in dir(semel))
 

@@ -34,8 +34,13 @@ _HOMES = {
 }
 
 
+# Packages for users, which are there when they have been imported.
+_PACKAGES = frozenset({"client", "errors", "spark", "testing"})
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    special = {name for name in globals() if name.startswith("__")}
+    return sorted(special | _HOMES.keys() | (_PACKAGES & globals().keys()))
 
 
 def __getattr__(name: str) -> Any:
@@ -46,4 +51,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("numpy", "pyarrow"):
             raise
-        raise ImportError(f"semel.{name} needs pyarrow: pip install 'semel[arrow]'") from error
+        raise ImportError(
+            f"semel.{name} needs pyarrow and numpy: install Semel with its extra arrow, as "
+            f"`pip install '.[arrow]'` does in a checkout"
+        ) from error

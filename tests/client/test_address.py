@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from semel.client.address import Address, parse_bootstrap_servers
+from semel.client.address import (
+    BOOTSTRAP_SERVERS_VARIABLE,
+    Address,
+    hint_at_variable,
+    parse_bootstrap_servers,
+)
 from semel.errors import ConfigError
 
 
@@ -45,3 +50,32 @@ def test_what_is_no_list_of_texts_is_shown_with_what_is_taken(servers: Any) -> N
 def test_an_ipv6_address_is_shown_in_brackets() -> None:
     assert str(Address("::1", 9092)) == "[::1]:9092"
     assert str(Address("one", 9092)) == "one:9092"
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [("one:1,two", [("one", 1), ("two", 9092)]), ("", [("127.0.0.1", 9092)])],
+)
+def test_without_a_list_the_environment_is_asked_and_then_it_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, named: str, expected: list[tuple[str, int]]
+) -> None:
+    monkeypatch.setenv(BOOTSTRAP_SERVERS_VARIABLE, named)
+    assert list(parse_bootstrap_servers(None)) == expected
+
+
+def test_an_empty_list_is_refused_with_what_would_name_one() -> None:
+    with pytest.raises(
+        ConfigError, match=f"no bootstrap server is given.*{BOOTSTRAP_SERVERS_VARIABLE}"
+    ):
+        parse_bootstrap_servers("")
+
+
+def test_the_variable_is_named_where_the_default_was_tried_for_want_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    default, other = [Address("127.0.0.1", 9092)], [Address("one", 9092)]
+    monkeypatch.delenv(BOOTSTRAP_SERVERS_VARIABLE, raising=False)
+    assert BOOTSTRAP_SERVERS_VARIABLE in hint_at_variable(default)
+    assert hint_at_variable(other) == ""
+    monkeypatch.setenv(BOOTSTRAP_SERVERS_VARIABLE, "127.0.0.1:9092")
+    assert hint_at_variable(default) == ""

@@ -52,7 +52,7 @@ class App:
 
     def __init__(
         self,
-        bootstrap_servers: str | None = None,
+        bootstrap_servers: str | Sequence[str] | None = None,
         *,
         transactional_id_prefix: str = "semel-app",
         stop_timeout_ms: int = 30_000,
@@ -157,7 +157,9 @@ class App:
     def listeners(self) -> list[Listener]:
         return [listener() for listener in self._declared.values()]
 
-    def running(self, bootstrap_servers: str | None = None) -> AbstractAsyncContextManager[Run]:
+    def running(
+        self, bootstrap_servers: str | Sequence[str] | None = None
+    ) -> AbstractAsyncContextManager[Run]:
         """Run all listeners for the length of an `async with` block.
 
         At its end they finish what they are at. If one fails, all stop and the block is left with
@@ -181,12 +183,12 @@ class App:
         except ConfigError as error:
             raise ConfigError(f"listener {listener} needs transactions: {error}") from error
 
-    def run(self, bootstrap_servers: str | None = None) -> None:
+    def run(self, bootstrap_servers: str | Sequence[str] | None = None) -> None:
         """Run until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""
         asyncio.run(run_until_told(self.running(bootstrap_servers), Run.until_ended))
 
     def run_until_idle(
-        self, bootstrap_servers: str | None = None, *, timeout_s: float = 60
+        self, bootstrap_servers: str | Sequence[str] | None = None, *, timeout_s: float = 60
     ) -> dict[str, Counts]:
         """Run until all there is to read has been worked on: what each listener did.
 

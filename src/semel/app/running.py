@@ -12,7 +12,7 @@ from semel.app.member import Equipment, Member
 from semel.app.outbox import Outbox, Transaction
 from semel.app.progress import Counts, added
 from semel.app.watch import Watch
-from semel.client.address import BOOTSTRAP_SERVERS_DEFAULT, named_bootstrap_servers
+from semel.client.address import chosen_bootstrap_servers
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.producing.asynchronous import AsyncProducer
@@ -27,22 +27,22 @@ _RANDOM_SIZE = 8
 class Surroundings(NamedTuple):
     """What all listeners of an application share."""
 
-    bootstrap_servers: str | None
+    bootstrap_servers: str | Sequence[str] | None
     transactional_id_prefix: str
     stop_timeout_ms: int
     producer_options: ProducerOptions
 
-    def at(self, bootstrap_servers: str | None) -> "Surroundings":
+    def at(self, bootstrap_servers: str | Sequence[str] | None) -> "Surroundings":
         """With these servers, if there are any; else those it has, or the environment's."""
-        known = bootstrap_servers or self.bootstrap_servers or named_bootstrap_servers()
-        return self._replace(bootstrap_servers=known or BOOTSTRAP_SERVERS_DEFAULT)
+        known = self.bootstrap_servers if bootstrap_servers is None else bootstrap_servers
+        return self._replace(bootstrap_servers=chosen_bootstrap_servers(known))
 
 
 class Run:
     """Listeners at work."""
 
     def __init__(self, surroundings: Surroundings, listeners: Sequence[Listener]) -> None:
-        assert surroundings.bootstrap_servers is not None, "the servers have been looked up"
+        assert isinstance(surroundings.bootstrap_servers, str), "the servers have been looked up"
         self._surroundings = surroundings
         self._servers = surroundings.bootstrap_servers
         self._randomness = SystemRandomness()

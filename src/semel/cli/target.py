@@ -21,13 +21,13 @@ _Result = TypeVar("_Result")
 @dataclass(frozen=True)
 class Target:
     bootstrap_server: Annotated[
-        str,
+        str | None,
         Parameter(
             name=["-b", "--bootstrap-server", "--brokers"],
-            env_var=BOOTSTRAP_SERVERS_VARIABLE,
-            help="Brokers to ask first, as HOST:PORT, separated by commas.",
+            help="Brokers to ask first, as HOST:PORT, separated by commas; else those that "
+            f"{BOOTSTRAP_SERVERS_VARIABLE} names, or {BOOTSTRAP_SERVERS_DEFAULT}.",
         ),
-    ] = BOOTSTRAP_SERVERS_DEFAULT
+    ] = None
     timeout_ms: Annotated[
         int, Parameter(name="--timeout-ms", help="How long one request may take.")
     ] = 30_000

@@ -25,6 +25,13 @@ def named_bootstrap_servers() -> str | None:
     return os.environ.get(BOOTSTRAP_SERVERS_VARIABLE) or None
 
 
+def chosen_bootstrap_servers(given: str | Sequence[str] | None) -> str:
+    """Those that were given; else those of the environment, or where brokers listen by default."""
+    if given is None:
+        return named_bootstrap_servers() or BOOTSTRAP_SERVERS_DEFAULT
+    return joined_bootstrap_servers(given)
+
+
 def joined_bootstrap_servers(servers: str | Sequence[str]) -> str:
     """One text, also of the lists that other clients take."""
     if isinstance(servers, str):
@@ -37,13 +44,24 @@ def joined_bootstrap_servers(servers: str | Sequence[str]) -> str:
     return ",".join(servers)
 
 
-def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[Address, ...]:
-    """The addresses in a list such as `one:9092,two` or `[::1]:9092`."""
-    parts = [part.strip() for part in joined_bootstrap_servers(servers).split(",")]
+def parse_bootstrap_servers(servers: str | Sequence[str] | None) -> tuple[Address, ...]:
+    """The addresses in a list such as `one:9092,two` or `[::1]:9092`, or without one the chosen."""
+    parts = [part.strip() for part in chosen_bootstrap_servers(servers).split(",")]
     addresses = tuple(_parse_address(part) for part in parts if part)
     if not addresses:
-        raise ConfigError("no bootstrap server is given")
+        raise ConfigError(
+            f"no bootstrap server is given: name one as HOST:PORT, here or by "
+            f"{BOOTSTRAP_SERVERS_VARIABLE}"
+        )
     return addresses
+
+
+def hint_at_variable(tried: Sequence[Address]) -> str:
+    """What to add where none of these could be reached: perhaps another one was meant."""
+    is_default = tuple(tried) == parse_bootstrap_servers(BOOTSTRAP_SERVERS_DEFAULT)
+    if not is_default or named_bootstrap_servers() is not None:
+        return ""
+    return f"; {BOOTSTRAP_SERVERS_VARIABLE}, which may name another broker, is not set"
 
 
 def _parse_address(text: str) -> Address:

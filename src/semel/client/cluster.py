@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from semel import __version__
 from semel.client import metadata
-from semel.client.address import Address
+from semel.client.address import Address, hint_at_variable
 from semel.client.connection import Messages
 from semel.client.link import Link, Pending, open_link
 from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
@@ -269,7 +269,7 @@ class Cluster:
             else:
                 self._worked_last = address
                 return link
-        raise NetworkException("; ".join(reasons))
+        raise NetworkException("; ".join(reasons) + hint_at_variable(self._bootstrap_servers))
 
     async def _link_at(self, address: Address) -> Link:
         async with self._opening.setdefault(address, asyncio.Lock()):

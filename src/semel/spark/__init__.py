@@ -1,6 +1,6 @@
 """Exactly-once pipelines on PySpark: `format("semel")`, `exactly_once` and a ready session.
 
-Needs pyspark: `pip install 'semel[spark]'`.
+Needs pyspark: the extra `spark`.
 """
 
 from typing import TYPE_CHECKING, Any

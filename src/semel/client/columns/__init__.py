@@ -1,4 +1,4 @@
 """Record batches to and from Arrow columns, without a Python object per record.
 
-Needs pyarrow and numpy: `pip install 'semel[arrow]'`.
+Needs pyarrow and numpy: the extra `arrow`.
 """

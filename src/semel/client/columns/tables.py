@@ -5,11 +5,7 @@ from typing import Any, Literal, overload
 
 import pyarrow as pa
 
-from semel.client.address import (
-    BOOTSTRAP_SERVERS_DEFAULT,
-    joined_bootstrap_servers,
-    named_bootstrap_servers,
-)
+from semel.client.address import chosen_bootstrap_servers
 from semel.client.blocking import ClientOptions, Connected
 from semel.client.columns.frames import as_table
 from semel.client.columns.plan import Place, Range, check_place, plan
@@ -138,12 +134,8 @@ def _check_list(argument: str, given: Collection[object]) -> None:
 def _options(
     bootstrap_servers: str | Sequence[str] | None, timeout_ms: int, security: Security
 ) -> ClientOptions:
-    servers = bootstrap_servers
-    if servers is None:
-        servers = named_bootstrap_servers() or BOOTSTRAP_SERVERS_DEFAULT
-    return ClientOptions(
-        joined_bootstrap_servers(servers), timeout_ms=timeout_ms, security=security
-    )
+    servers = chosen_bootstrap_servers(bootstrap_servers)
+    return ClientOptions(servers, timeout_ms=timeout_ms, security=security)
 
 
 def _batches(

@@ -36,11 +36,13 @@ class AsyncConsumer:
     ...     await consumer.subscribe(["orders"])
     ...     async for record in consumer:
     ...         print(record.value)
+
+    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them.
     """
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str],
+        bootstrap_servers: str | Sequence[str] | None = None,
         group: str | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:

@@ -38,12 +38,13 @@ class Consumer:
     ...     for record in consumer:
     ...         print(record.value)
 
-    To be used by one thread at a time; callbacks are called in that.
+    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them. To be used by one thread at a time;
+    callbacks are called in that.
     """
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str],
+        bootstrap_servers: str | Sequence[str] | None = None,
         group: str | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:

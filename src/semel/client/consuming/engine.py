@@ -40,7 +40,7 @@ class Engine:
 
     def __init__(
         self,
-        bootstrap_servers: str | Sequence[str],
+        bootstrap_servers: str | Sequence[str] | None,
         settings: ConsumerSettings,
         options: ConsumerOptions,
         guard: AbstractContextManager[Any],

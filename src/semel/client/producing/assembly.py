@@ -52,7 +52,7 @@ def make_intake(options: ProducerOptions) -> tuple[ProducerCore, Intake]:
 
 
 def make_machinery(
-    bootstrap_servers: str | Sequence[str],
+    bootstrap_servers: str | Sequence[str] | None,
     options: ProducerOptions,
     core: ProducerCore,
     intake: Intake,

@@ -43,10 +43,14 @@ class AsyncProducer:
     >>> async with AsyncProducer("127.0.0.1:9092") as producer:
     ...     sent = await producer.send("greetings", "hello")
     ...     print((await sent).offset)
+
+    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Sequence[str], **options: Unpack[ProducerOptions]
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         self._core, self._intake = make_intake(options)
         self._bootstrap_servers = bootstrap_servers

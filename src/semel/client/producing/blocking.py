@@ -59,11 +59,14 @@ class Producer:
     ...     sent = producer.send("greetings", "hello")
     ...     print(sent.result().offset)
 
-    May be used by several threads, but has one transaction at a time.
+    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them. May be used by several threads, but has
+    one transaction at a time.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Sequence[str], **options: Unpack[ProducerOptions]
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        **options: Unpack[ProducerOptions],
     ) -> None:
         self._core, self._intake = make_intake(options)
         self._bootstrap_servers = bootstrap_servers
