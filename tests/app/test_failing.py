@@ -1,6 +1,8 @@
 """Records that fail: tried again in order, laid aside with their story, or the end."""
 
 import asyncio
+import logging
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -295,3 +297,72 @@ def test_while_one_partition_rests_the_other_goes_on(topics: Topics) -> None:
     run(topics, work, retries=1_000_000, records_max=2, **QUICK)
     assert sorted(done) == [*numbers(20), b"bad"]
     assert done[-1] == b"bad"
+
+
+# What is said of it
+
+WARNING, ERROR = logging.WARNING, logging.ERROR
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    return [
+        (each.levelno, each.getMessage()) for each in caplog.records if each.name == "semel.app"
+    ]
+
+
+def test_each_retry_and_each_letter_is_logged_with_its_cause(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(topics.servers, topics.source, [b"good", b"bad", b"once"])
+    function = failing(topics, {b"bad": 99, b"once": 1})
+    run(topics, function, retries=2, dead_letters=topics.dead, **QUICK)
+    bad, once = (f"listener it: the record at {topics.source}-0 offset {n} failed" for n in (1, 2))
+    why = "ConnectionError: b'bad' did not work"
+    assert told(caplog) == [
+        (WARNING, f"{bad}, attempt 1 of 3, and is tried again: {why}"),
+        (WARNING, f"{bad}, attempt 2 of 3, and is tried again: {why}"),
+        (ERROR, f"{bad} 3 times and was laid aside in {topics.dead}: {why}"),
+        (
+            WARNING,
+            f"{once}, attempt 1 of 3, and is tried again: ConnectionError: b'once' did not work",
+        ),
+    ]
+
+
+def test_a_batch_in_which_a_record_is_at_fault_is_logged_with_its_cause(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = numbers(8)
+    fill(topics.servers, topics.source, sent)
+
+    def refuse(records: list[Record]) -> None:
+        if any(record.value == sent[5] for record in records):
+            raise ValueError("bad")
+
+    run(topics, refuse, batch=True, retries=0, dead_letters=topics.dead, **QUICK)
+    *halves, (level, last) = told(caplog)
+    assert halves
+    assert all(
+        re.fullmatch(
+            r"listener it: a batch of \d records failed and is tried in smaller parts: "
+            r"ValueError: bad",
+            line,
+        )
+        for _, line in halves
+    )
+    assert (level, "offset 5 failed once and was laid aside" in last) == (ERROR, True)
+
+
+def test_what_the_cluster_refuses_is_logged_with_its_refusal(
+    topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(topics.servers, topics.source, [b"large"])
+
+    def enlarge(record: Record, out: Transaction) -> None:
+        out.send(topics.target, value=b"x" * 20_000_000)
+
+    run(topics, enlarge, retries=1, dead_letters=topics.dead, **QUICK)
+    retry, letter = (line for _, line in told(caplog))
+    assert "attempt 1 of 2, and is tried again: MustAbort: " in retry
+    assert "is larger than" in retry
+    assert f"failed 2 times and was laid aside in {topics.dead}: MustAbort: " in letter

@@ -123,7 +123,7 @@ def test_the_record_at_fault_is_found_in_few_steps() -> None:
         offsets = [each.offset for each in records]
         if at_fault in offsets and len(offsets) > 1:
             outcome = Outcome(Outbox())
-            doubt(outcome, portion((0, offset) for offset in offsets))
+            doubt(outcome, portion((0, offset) for offset in offsets), ValueError())
             standing.hold(records, outcome.undone)
             standing.failed(outcome, 0, 0)
             standing.wake(1_000)

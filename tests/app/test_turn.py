@@ -85,7 +85,7 @@ def test_a_record_out_of_patience_becomes_a_letter_and_the_next_one_follows() ->
     assert dict(letter.headers)["semel.dead.attempts"] == b"3"
     assert other.value == b"0-2"
     assert outcome.done == {place(0): 3}
-    assert (outcome.done_count, outcome.dead_letter_count) == (1, 1)
+    assert (outcome.done_count, len(outcome.dead)) == (1, 1)
 
 
 def test_without_a_place_for_letters_the_turn_ends_at_the_record() -> None:

@@ -252,8 +252,44 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
     code, out, err = run(*arguments)
     assert code == 2
     assert out == ""
-    assert err.startswith("semel: ")
+    assert err.startswith('{"error": ' if "--json" in arguments else "semel: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["topic", "create"],
+        ["topic", "create", "x", "-c", "no-equals-sign"],
+        ["topic", "describe", "cli-nowhere"],
+        ["topic", "add-partitions", "cli-nowhere", "-n", "1"],
+        ["topic", "alter-config", "cli-nowhere", "-c", "retention.ms=1"],
+        ["topic", "list", "-b", "127.0.0.1:1"],
+        ["produce", "cli-nowhere", "/nowhere"],
+        ["produce", "x", "--acks", "2"],
+        ["consume", "cli-nowhere"],
+        ["consume", "x", "-o", "nowhere"],
+        ["group", "describe", "cli-nobody"],
+        ["group", "seek", "cli-nobody", "--to", "start"],
+        ["txn", "describe", "cli-nobody"],
+        ["txn", "abort", "cli-nobody"],
+        ["txn", "abort"],
+        ["txn", "timeline", "cli-nobody"],
+        ["txn", "hanging", "cli-nowhere"],
+        ["run", "nowhere:app"],
+    ],
+    ids=" ".join,
+)
+def test_whoever_asked_for_json_gets_failures_in_json(
+    run: Run, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    in_text, in_json = run(*arguments), run(*arguments, "--json")
+    assert in_text[0] == in_json[0] != 0
+    assert (in_text[1], in_json[1]) == ("", "")
+    assert f"semel: {json.loads(in_json[2])['error']}\n" == in_text[2]
 
 
 def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """`semel run`: what it shows, what it says, and how it ends."""
 
+import contextlib
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -123,6 +125,138 @@ def test_a_failure_shows_the_functions_own_trace_and_one_sentence(
     )
     assert "semel/app" not in err
     assert values(topics.servers, topics.target) == [b"good"]
+
+
+LAYING_ASIDE = """
+{setup}
+from semel import App, Record
+
+app = App()
+
+@app.listener({source!r}, group={group!r}, retries=1, backoff_ms=1, dead_letters={dead!r})
+def refuse(record: Record) -> None:
+    if record.value == b"bad":
+        raise ValueError("no good")
+"""
+
+
+@pytest.fixture
+def laying_aside(tmp_path: Path, topics: Topics) -> Path:
+    names = {"source": topics.source, "group": topics.group, "dead": topics.dead}
+    (tmp_path / "shop.py").write_text(LAYING_ASIDE.format(setup="", **names))
+    own = "import logging, sys; logging.basicConfig(stream=sys.stderr, format='mine %(message)s')"
+    (tmp_path / "logging_shop.py").write_text(LAYING_ASIDE.format(setup=own, **names))
+    fill(topics.servers, topics.source, [b"good", b"bad"])
+    return tmp_path
+
+
+def told_of(topics: Topics) -> list[str]:
+    subject = f"listener refuse: the record at {topics.source}-0 offset 1 failed"
+    return [
+        f"{subject}, attempt 1 of 2, and is tried again: ValueError: no good",
+        f"{subject} 2 times and was laid aside in {topics.dead}: ValueError: no good",
+    ]
+
+
+@pytest.mark.parametrize("options", [(), ("--quiet",)], ids=["lines", "quiet"])
+def test_retries_and_dead_letters_are_told_on_standard_error(
+    laying_aside: Path, topics: Topics, options: tuple[str, ...]
+) -> None:
+    with started(laying_aside, topics, *options) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert lines == [f"semel: {line}\n" for line in told_of(topics)]
+    assert err == "semel: finishing what is in work; once more ends it at once\n"
+    if not options:
+        assert "1 retries, 1 dead letters" in out.splitlines()[-1]
+    assert process.returncode == 0
+
+
+def test_an_application_with_a_log_of_its_own_has_them_there(
+    laying_aside: Path, topics: Topics
+) -> None:
+    command = [sys.executable, "-m", "semel", "run", "logging_shop:app", "-b", topics.servers]
+    with subprocess.Popen(
+        command, cwd=laying_aside, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert lines == [f"mine {line}\n" for line in told_of(topics)]
+
+
+def test_whoever_asked_for_json_is_told_of_everything_in_json(
+    laying_aside: Path, topics: Topics
+) -> None:
+    with started(laying_aside, topics, "--json") as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    retry, letter, end = (json.loads(line) for line in [*lines, *err.splitlines()])
+    place = {"topic": topics.source, "partition": 0, "offset": 1}
+    why = {"exception": "ValueError", "reason": "no good"}
+    messages = told_of(topics)
+    assert retry == {
+        "level": "warning",
+        "message": messages[0],
+        "listener": "refuse",
+        "event": "retry",
+        **place,
+        "attempt": 1,
+        **why,
+    }
+    assert letter == {
+        "level": "error",
+        "message": messages[1],
+        "listener": "refuse",
+        "event": "dead_letter",
+        **place,
+        "attempt": 2,
+        **why,
+    }
+    assert end["level"] == "info"
+
+
+def test_on_a_terminal_they_are_told_above_the_table(laying_aside: Path, topics: Topics) -> None:
+    reading, writing = os.openpty()
+    command = [sys.executable, "-m", "semel", "run", "shop:app", "-b", topics.servers]
+    with subprocess.Popen(
+        command,
+        cwd=laying_aside,
+        env=os.environ | {"COLUMNS": "300", "TERM": "xterm"},
+        stdout=writing,
+        stderr=subprocess.PIPE,
+    ) as process:
+        os.close(writing)
+        shown = b""
+        try:
+            while b"laid aside" not in shown or b"idle" not in shown.split(b"laid aside")[-1]:
+                shown += os.read(reading, 65_536)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            # What nobody reads would keep it from ending.
+            with contextlib.suppress(OSError):
+                while os.read(reading, 65_536):
+                    pass
+            os.close(reading)
+            process.communicate(timeout=60)
+    for line in told_of(topics):
+        assert line in shown.decode()
+
+
+def test_a_failure_in_json_has_its_trace_in_it(folder: Path, topics: Topics) -> None:
+    fill(topics.servers, topics.source, [b"bad"])
+    with started(folder, topics, "--json") as process:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+    (told,) = (json.loads(line) for line in err.splitlines())
+    assert told["error"].startswith("listener copy: the record at ")
+    assert told["traceback"].startswith("Traceback")
+    assert told["traceback"].endswith("ValueError: no good\n")
 
 
 def test_what_cannot_be_found_is_said_in_a_sentence(

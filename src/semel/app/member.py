@@ -14,6 +14,7 @@ from semel.app import portion as portions
 from semel.app.calling import in_thread, on_loop
 from semel.app.delivery import AtLeastOnce, Carrier, InTransactions
 from semel.app.failure import ListenerFailed, failed_for_good
+from semel.app.failure_log import FailureLog
 from semel.app.listener import Listener, Shape
 from semel.app.outbox import Outbox
 from semel.app.own_thread import OwnThread
@@ -66,6 +67,7 @@ class Member:
         self._is_stopping = False
         self._is_polling = False
         self._pace = Pace(listener)
+        self._failure_log = FailureLog(listener.name, self._now_ms)
         self._setback_count = 0
         self.turn_count = 0
         self.counts = Counts()
@@ -109,6 +111,7 @@ class Member:
             sentence = f"{type(error).__name__}: {in_words(error)}"
             raise ListenerFailed(listener.name, sentence, error) from error
         finally:
+            self._failure_log.tell_rest(is_over=True)
             self.counts.partitions = frozenset()
             self.counts.lag = 0
             if self._thread is not None:
@@ -147,6 +150,7 @@ class Member:
             self.counts.state = State.WORKING
             await self._work(portion)
             self.turn_count += 1
+        self._failure_log.tell_rest()
         self._show_rest()
 
     def _show_rest(self) -> None:
@@ -241,7 +245,7 @@ class Member:
         counts.retries += len(outcome.failures) + bool(outcome.doubts)
         if outcome.done:
             # A letter and the offset of the record that it is about go together in any case.
-            carrier = self._transactions if outcome.dead_letter_count else self._carrier
+            carrier = self._transactions if outcome.dead else self._carrier
             try:
                 await carrier.deliver(outcome.outbox.records, outcome.done, membership)
             except NotDelivered as failure:
@@ -250,16 +254,24 @@ class Member:
                 return
             counts.transactions_committed += carrier.is_transactional
             counts.records += outcome.done_count
-            counts.dead_letters += outcome.dead_letter_count
+            counts.dead_letters += len(outcome.dead)
             counts.trouble = None
+            self._failure_log.laid_aside(outcome.dead, self._listener.rules.dead_letters)
             self._setback_count = 0
         self._standing.done(outcome.done)
         if outcome.undone:
             self._standing.hold(portion.records(), outcome.undone)
             self._standing.failed(outcome, self._now_ms(), self._dice())
+            self._tell_of_retries(outcome, portion.record_count)
             self._hold_and_let_go()
         if outcome.final is not None:
             raise failed_for_good(self._listener.name, outcome.final)
+
+    def _tell_of_retries(self, outcome: Outcome, record_count: int) -> None:
+        attempts_max = self._listener.rules.patience.attempts_max
+        self._failure_log.retried(outcome.failures.values(), attempts_max)
+        if outcome.doubted_for is not None:
+            self._failure_log.in_doubt(record_count, outcome.doubted_for)
 
     async def _cope(
         self,
@@ -270,9 +282,10 @@ class Member:
     ) -> None:
         reason = failure.__cause__
         assert isinstance(reason, Exception)
-        is_letter = outcome.dead_letter_count > 0 and portion.record_count == 1
+        is_letter = bool(outcome.dead) and portion.record_count == 1
         if failure.meaning is Meaning.AGAIN:
             self.counts.trouble = str(reason)
+            self._failure_log.set_back(reason, is_of_group=failure.is_of_group)
             if failure.is_of_group:
                 if outcome.too_slow is not None:
                     self._count_too_slow(outcome.too_slow)
@@ -285,7 +298,7 @@ class Member:
         else:
             refused = Outcome(Outbox())
             if portion.record_count > 1:
-                doubt(refused, portion)
+                doubt(refused, portion, reason)
             else:
                 record = portion.records()[0]
                 attempt = self._standing.attempts_of(record.place, record.offset) + 1
@@ -301,8 +314,9 @@ class Member:
             raise failed_for_good(self._listener.name, failure)
         self.counts.retries += len(fate.failures)
         self.counts.trouble = str(failure.error)
+        self._tell_of_retries(fate, 1)
         # A letter cannot be sent while the record is nobody's, or another's.
-        self._standing.too_slow(failure, is_given_up=fate.dead_letter_count > 0)
+        self._standing.too_slow(failure, is_given_up=bool(fate.dead))
 
     async def _rejoin(self, membership: GroupMetadata) -> None:
         """Work on nothing until the consumer, too, knows that it is not that member any more."""

@@ -17,6 +17,10 @@ class Patience(NamedTuple):
     retry_on: tuple[type[Exception], ...] = (Exception,)
     """What may pass; any other exception is final at the first time."""
 
+    @property
+    def attempts_max(self) -> int:
+        return self.retries + 1
+
     def allows(self, error: Exception, attempt: int) -> bool:
         """Whether to try again after this attempt, counted from 1."""
         return attempt <= self.retries and isinstance(error, self.retry_on)

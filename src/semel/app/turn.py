@@ -62,9 +62,12 @@ class Outcome:
     """What is to be tried again after a pause."""
     doubts: dict[TopicPartition, Doubt] = field(default_factory=dict)
     """What is to be tried in smaller parts, since one record failed them all."""
+    doubted_for: Exception | None = None
+    """What the one record has failed them all with."""
+    dead: list[Failure] = field(default_factory=list)
+    """What is given up: the outbox has a letter for each."""
     final: Failure | None = None
     """What ends the listener: nothing more can be done about this record."""
-    dead_letter_count: int = 0
     done_count: int = 0
     last: Record | None = None
     """The record of the last call, if each had one."""
@@ -79,7 +82,7 @@ class Outcome:
             self.undone[place] = record.offset
         elif rules.dead_letters is not None:
             self.outbox.put(dead_letter(rules.dead_letters, record, error, attempt))
-            self.dead_letter_count += 1
+            self.dead.append(failure)
             self.done[place] = record.offset + 1
         else:
             self.final = failure
@@ -145,7 +148,7 @@ def all_at_once(
         return outcome
     outbox.cut(0)
     if portion.record_count > 1:
-        doubt(outcome, portion)
+        doubt(outcome, portion, error)
     else:
         ((place, offset),) = portion.firsts.items()
         attempt = attempts_of(place, offset) + 1
@@ -153,11 +156,12 @@ def all_at_once(
     return outcome
 
 
-def doubt(outcome: Outcome, portion: Portion) -> None:
+def doubt(outcome: Outcome, portion: Portion, error: Exception) -> None:
     """Look for the record at fault: partition by partition, then in halves."""
     counts = Counter(record.place for record in portion.records())
     parts = 2 if len(counts) == 1 else 1
     outcome.undone = dict(portion.firsts)
+    outcome.doubted_for = error
     outcome.doubts = {
         place: Doubt(portion.nexts[place], max(1, count // parts))
         for place, count in counts.items()

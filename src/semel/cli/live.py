@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.app.progress import Counts
@@ -10,6 +11,7 @@ from semel.app.running import Run
 from semel.cli.output import say, say_json
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 Watcher = Callable[[Run], Awaitable[None]]
@@ -37,6 +39,18 @@ def watcher(*, as_json: bool, quiet: bool) -> Watcher:
     if as_json:
         return _watch_in_json
     return _watch_in_table if sys.stdout.isatty() else _watch_in_lines
+
+
+def is_in_table(*, as_json: bool, quiet: bool) -> bool:
+    return watcher(as_json=as_json, quiet=quiet) is _watch_in_table
+
+
+@cache
+def terminal() -> "Console":
+    """Where the table lives: what else is printed here comes above it."""
+    from rich.console import Console
+
+    return Console()
 
 
 class Rates:
@@ -152,7 +166,7 @@ def sentence(line: Line) -> str:
 async def _watch_in_table(run: Run) -> None:
     from rich.live import Live
 
-    with Live(table([]), auto_refresh=False) as live:
+    with Live(table([]), console=terminal(), auto_refresh=False) as live:
         await _watch(run, _TABLE_INTERVAL_S, lambda lines: live.update(table(lines), refresh=True))
 
 

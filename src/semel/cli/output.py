@@ -23,9 +23,25 @@ def say_json(value: object) -> None:
     say(json.dumps(value, ensure_ascii=False))
 
 
-def complain(text: str) -> None:
+def note(text: str) -> None:
     """One sentence on standard error."""
     sys.stderr.write(f"semel: {text}\n")
+    sys.stderr.flush()
+
+
+def note_json(value: object) -> None:
+    """One object in a line of standard error."""
+    sys.stderr.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stderr.flush()
+
+
+def complain(text: str, *, as_json: bool, trace: str = "") -> None:
+    """Why a command failed, with the trace of what was not ours, on standard error."""
+    if as_json:
+        note_json({"error": text, "traceback": trace} if trace else {"error": text})
+    else:
+        sys.stderr.write(trace)
+        note(text)
 
 
 def say_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -84,7 +100,7 @@ def say_outcomes(
             if error is None:
                 say(f"{done} {subject} {name}")
             else:
-                complain(str(error))
+                note(str(error))
     return int(any(outcomes.values()))
 
 

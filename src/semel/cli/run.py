@@ -1,7 +1,6 @@
 """`semel run`: run the listeners of an application, and show how they get on."""
 
 import asyncio
-import sys
 import sysconfig
 import traceback
 from pathlib import Path
@@ -12,9 +11,11 @@ from cyclopts import Parameter
 from semel.app.failure import ListenerFailed
 from semel.app.loading import CannotLoad, load
 from semel.app.signals import run_until_told
+from semel.app.wording import in_words
 from semel.cli.live import watcher
 from semel.cli.main import FAILED
-from semel.cli.output import complain
+from semel.cli.output import complain, note, note_json
+from semel.cli.run_log import shown_log
 from semel.errors import ConfigError, SemelError
 
 _LIBRARY = (str(Path(sysconfig.get_path("stdlib")) / "importlib"),)
@@ -35,7 +36,8 @@ def run(
         bool, Parameter(name="--json", negative="", help="Print a line of JSON every second.")
     ] = False,
     quiet: Annotated[
-        bool, Parameter(name=["-q", "--quiet"], negative="", help="Show nothing.")
+        bool,
+        Parameter(name=["-q", "--quiet"], negative="", help="Show nothing but what goes wrong."),
     ] = False,
 ) -> int:
     """Run an application, given as module:app, until it is told to stop.
@@ -50,27 +52,38 @@ def run(
     except CannotLoad:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported.
-        _show_traceback(error)
-        complain(f"{application} cannot be imported: {type(error).__name__}: {error}")
-        return FAILED
+        sentence = f"{application} cannot be imported: {type(error).__name__}: {in_words(error)}"
+        return _fail(sentence, error, as_json=as_json)
+
+    def notify(sentence: str) -> None:
+        if as_json:
+            note_json({"level": "info", "message": sentence})
+        else:
+            note(sentence)
+
     try:
-        watch = watcher(as_json=as_json, quiet=quiet)
-        asyncio.run(run_until_told(app.running(bootstrap_server), watch))
+        with shown_log(as_json=as_json, quiet=quiet):
+            watch = watcher(as_json=as_json, quiet=quiet)
+            asyncio.run(run_until_told(app.running(bootstrap_server), watch, notify))
     except ListenerFailed as failure:
         reason = failure.__cause__
-        if reason is not None and (failure.is_of_function or not isinstance(reason, SemelError)):
-            _show_traceback(reason)
-        complain(str(failure))
-        return FAILED
+        is_of_application = failure.is_of_function or not isinstance(reason, SemelError)
+        return _fail(str(failure), reason if is_of_application else None, as_json=as_json)
     return 0
 
 
-def _show_traceback(error: BaseException) -> None:
+def _fail(sentence: str, error: BaseException | None, *, as_json: bool) -> int:
+    """With the traceback of what the application's own code has raised."""
+    complain(sentence, as_json=as_json, trace="" if error is None else _traceback(error))
+    return FAILED
+
+
+def _traceback(error: BaseException) -> str:
     """Of the application's own code: how it was called is not what its author looks for."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
-    sys.stderr.write("".join(traceback.format_exception(error.with_traceback(trace))))
+    return "".join(traceback.format_exception(error.with_traceback(trace)))
 
 
 def _is_ours(filename: str) -> bool:
