@@ -5,12 +5,18 @@ from collections.abc import Iterable
 
 SHOWN_MAX = 100
 """Characters of a name or value that a refusal shows."""
+_LIKENESS_MIN = 0.7
+"""Below it a suggestion misleads: of letters that two names share in the same order."""
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    # A client may send a name of megabytes, and the comparison is not linear.
-    name = name[:SHOWN_MAX]
+    return f"there is no {kind} {name[:SHOWN_MAX]!r}{hint_at(name, known)}"
+
+
+def hint_at(name: str, known: Iterable[str]) -> str:
+    """The nearest of the known names as a question; nothing if none is near."""
     as_written = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), as_written, n=1, cutoff=0.0)
-    hint = f"; did you mean {as_written[near[0]]!r}?" if near else ""
-    return f"there is no {kind} {name!r}{hint}"
+    # A client may send a name of megabytes, and the comparison is not linear.
+    name = name[:SHOWN_MAX].lower()
+    near = difflib.get_close_matches(name, as_written, n=1, cutoff=_LIKENESS_MIN)
+    return f"; did you mean {as_written[near[0]]!r}?" if near else ""

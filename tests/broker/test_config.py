@@ -41,6 +41,8 @@ def test_a_file_may_nest_or_quote_and_the_command_line_wins(tmp_path: Path) -> N
     ("text", "sentence"),
     [
         ("num.partition=1", "did you mean 'num.partitions'?"),
+        ("metrics=127.0.0.1:9", "not a setting but an option of its own: --metrics HOST:PORT"),
+        ("log.dirs=/data", "not a setting but an option of its own: --data DIR"),
         ("mesage.max.byte=1", "did you mean 'message.max.bytes'?"),
         ("num.partitions=1.5", "whole number"),
         ("num.partitions=", "whole number"),
@@ -54,6 +56,11 @@ def test_a_bad_setting_is_refused_with_a_hint(text: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         BrokerConfig.from_sources(None, [text])
     assert sentence in str(refusal.value)
+
+
+def test_a_setting_like_no_other_is_refused_without_one() -> None:
+    with pytest.raises(ConfigError, match=r"^there is no setting 'quorum'$"):
+        BrokerConfig.from_sources(None, ["quorum=1"])
 
 
 @pytest.mark.parametrize("content", ["= 1", "num.partitions = [1]", "\xff"])

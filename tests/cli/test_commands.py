@@ -82,9 +82,8 @@ def test_produced_lines_are_read_by_another_client(
 ) -> None:
     run("topic", "create", "cli-out", "-p", "1")
     file = lines(tmp_path / "in", "k1=v1", "no delimiter", "k2=")
-    code, out, _ = run(
-        "produce", "cli-out", file, "-K", "=", "-H", "h=x", "-z", "gzip", "--tombstone"
-    )
+    options = ["-K", "=", "-H", "h=x", "-z", "gzip", "--tombstone", "--allow-missing-key"]
+    code, out, _ = run("produce", "cli-out", file, *options)
     assert (code, out) == (0, "3 records to cli-out partition 0, from offset 0\n")
     consumer = KafkaConsumer(
         bootstrap_servers=semel_broker.bootstrap_servers, consumer_timeout_ms=20_000
@@ -101,6 +100,65 @@ def test_produced_lines_are_read_by_another_client(
         (b"k2", None),
     ]
     assert [list(record.headers) for record in records] == [[("h", b"x")]] * 3
+
+
+def test_a_line_without_the_delimiter_is_refused_with_its_number_behind_those_before_it(
+    run: Run, tmp_path: Path
+) -> None:
+    run("topic", "create", "cli-keys", "-p", "1")
+    first = lines(tmp_path / "first", "a:1", "b:2")
+    second = lines(tmp_path / "second", "c:3", "no key \u20ac" + "x" * 1000, "d:4")
+    code, out, err = run("produce", "cli-keys", first, second, "-K", ":")
+    assert (code, out) == (1, "3 records to cli-keys partition 0, from offset 0\n")
+    assert err.startswith(f"semel: {second}: line 2 has no ':' behind a key: 'no key \u20acxxx")
+    assert err.endswith(
+        "the lines before it are sent, and --allow-missing-key sends such a line as well,"
+        " without a key\n"
+    )
+    assert len(err) < 500
+    _, out, _ = run("consume", "cli-keys", "-e", "-f", "%k=%s ")
+    assert out == "a=1 b=2 c=3 "
+
+
+def test_a_topic_that_does_not_exist_is_refused_and_created_only_if_asked_for(
+    run: Run, tmp_path: Path
+) -> None:
+    run("topic", "create", "cli-deliveries", "-p", "2")
+    file = lines(tmp_path / "in", "x")
+    code, out, err = run("produce", "cli-delivereis", file)
+    assert (code, out, err) == (
+        1,
+        "",
+        "semel: topic cli-delivereis does not exist; did you mean 'cli-deliveries'? "
+        "--create creates it\n",
+    )
+    code, out, err = run("produce", "quite-another", file)
+    assert err == "semel: topic quite-another does not exist; --create creates it\n"
+    assert run("topic", "describe", "cli-delivereis", "quite-another")[0] == 1
+    assert run("produce", "cli-delivereis", file, "--create")[0] == 0
+    assert run("produce", "cli-delivereis", file, "--create")[0] == 0
+    assert run("consume", "cli-delivereis", "-e")[:2] == (0, "x\nx\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["consume", "cli-nunbers", "-e"],
+        ["topic", "describe", "cli-nunbers"],
+        ["topic", "list", "cli-nunbers"],
+        ["topic", "add-partitions", "cli-nunbers", "-n", "1"],
+        ["topic", "alter-config", "cli-nunbers", "-c", "retention.ms=1"],
+        ["group", "seek", "cli-group", "--to", "start", "-t", "cli-nunbers"],
+        ["txn", "hanging", "cli-nunbers"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_names_the_topic_that_may_have_been_meant(
+    run: Run, numbers: str, command: list[str]
+) -> None:
+    code, out, err = run(*command)
+    assert (code, out) == (1, "")
+    assert err == f"semel: topic cli-nunbers does not exist; did you mean {numbers!r}?\n"
 
 
 def test_standard_input_is_read_to_its_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,6 +287,8 @@ USAGE_ERRORS: list[list[str]] = [
     ["produce", "x", "--acks", "2"],
     ["produce", "x", "-k", "a", "-K", ":"],
     ["produce", "x", "-K", ""],
+    ["produce", "x", "--allow-missing-key"],
+    ["produce", "x", "--partitioner", "sideways"],
     ["consume", "x", "-o", "nowhere"],
     ["consume", "x", "-f", "%y"],
     ["consume", "x", "-f", "%s", "--json"],
@@ -298,7 +358,7 @@ def test_refusals_are_one_sentence_and_exit_code_1(run: Run, tmp_path: Path) -> 
     small = lines(tmp_path / "small", "x")
     failures: list[tuple[list[str], str]] = [
         (["consume", "cli-nowhere"], "topic cli-nowhere does not exist"),
-        (["produce", "cli-x", missing], f"{missing}: no such file or directory"),
+        (["produce", "cli-y", missing], f"{missing}: no such file or directory"),
         (["produce", "cli-y", small, "-p", "9"], "topic cli-y has no partition 9: it has 1"),
         (
             ["topic", "list", "-b", "127.0.0.1:1"],
@@ -326,6 +386,13 @@ def test_every_command_has_help(run: Run, command: list[str]) -> None:
     code, out, _ = run(*command, "--help")
     assert code == 0
     assert "Usage: semel" in out
+
+
+def test_help_shows_a_format_as_it_is_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    _, out, _ = run("consume", "--help")
+    assert "%t topic" in out
+    assert "%%" not in out
 
 
 def test_the_version_is_told(run: Run) -> None:

@@ -78,7 +78,7 @@ def test_a_follower_of_a_topic_that_is_deleted_says_so(
 def test_an_interrupted_producer_keeps_what_it_said_it_sent(
     semel_broker: Broker, topic: str
 ) -> None:
-    with started(semel_broker, "produce", "cli-typed", "--json") as process:
+    with started(semel_broker, "produce", "cli-typed", "--create", "--json") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write("typed\n")

@@ -1,7 +1,7 @@
 """Everything an operator may set, under Kafka's name where Kafka has one.
 
-A field `num_partitions` is the setting `num.partitions`. Unknown names and bad values are refused
-with the nearest valid name.
+A field `num_partitions` is the setting `num.partitions`. Unknown names are refused with the nearest
+one that exists, if one is near.
 """
 
 import dataclasses
@@ -14,6 +14,19 @@ from typing import Any, NamedTuple, Self
 
 from semel.errors import ConfigError
 from semel.spelling import SHOWN_MAX, unknown_name
+
+# What is an option of `semel serve` by itself, by the names that one may look for it under.
+_OPTIONS = {
+    "listen": "--listen HOST:PORT",
+    "listeners": "--listen HOST:PORT",
+    "advertise": "--advertise HOST:PORT",
+    "advertised.listeners": "--advertise HOST:PORT",
+    "data": "--data DIR",
+    "log.dir": "--data DIR",
+    "log.dirs": "--data DIR",
+    "ephemeral": "--ephemeral",
+    "metrics": "--metrics HOST:PORT",
+}
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -162,7 +175,7 @@ class BrokerConfig:
         chosen: dict[str, Any] = {}
         for name, value in values.items():
             if name not in known:
-                raise ConfigError(unknown_name("setting", name, known))
+                raise ConfigError(_unknown(name, known))
             chosen[known[name].name] = _parse(known[name], value)
         return cls(**chosen)
 
@@ -172,6 +185,12 @@ class BrokerConfig:
             setting_name(field): text_of(getattr(self, field.name))
             for field in dataclasses.fields(self)
         }
+
+
+def _unknown(name: str, known: Iterable[str]) -> str:
+    if name.lower() in _OPTIONS:
+        return f"{name} is not a setting but an option of its own: {_OPTIONS[name.lower()]}"
+    return unknown_name("setting", name, known)
 
 
 class SettingDescription(NamedTuple):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
@@ -10,6 +10,8 @@ from semel.types import Position
 from semel.wire import apis
 
 if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
     from prometheus_client.core import Metric
 
     from semel.broker.broker import Broker
@@ -202,13 +204,26 @@ def gauge(name: str, about: str, value: float) -> "Metric":
     return family
 
 
+def _only_metrics(metrics: "WSGIApplication") -> "WSGIApplication":
+    """At /metrics and nowhere else: a scraper that was told a wrong path must not find numbers."""
+
+    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/metrics":
+            return metrics(environ, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"The metrics are at /metrics.\n"]
+
+    return answer
+
+
 def serve_metrics(broker: "Broker", host: str, port: int) -> tuple[str, int]:
     """Serve /metrics from a thread of its own; gives the address it listens on."""
-    from prometheus_client import start_http_server
+    from prometheus_client import make_wsgi_app, start_http_server
     from prometheus_client.registry import CollectorRegistry
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(broker))
     server, _ = start_http_server(port, host, registry=registry)
+    server.set_app(_only_metrics(make_wsgi_app(registry)))
     address: tuple[str, int] = server.server_address[:2]  # type: ignore[assignment]
     return address

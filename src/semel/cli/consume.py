@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from semel.cli.find_topics import find_topics
 from semel.cli.place import offsets_of, parse_range
 from semel.cli.record_format import Printer, as_json, printer
 from semel.cli.target import DEFAULT_TARGET, Target
@@ -52,7 +53,7 @@ def consume(
         str | None,
         Parameter(
             name=["-f", "--format"],
-            help="%%t topic, %%p partition, %%o offset, %%T time, %%k key, %%s value, %%h headers.",
+            help="%t topic, %p partition, %o offset, %T time, %k key, %s value, %h headers.",
             allow_leading_hyphen=True,
         ),
     ] = None,
@@ -177,7 +178,7 @@ async def _places(
     cluster: Cluster, names: tuple[str, ...], wanted: frozenset[int]
 ) -> list[TopicPartition]:
     places = []
-    for topic in (await cluster.topics(names)).values():
+    for topic in (await find_topics(cluster, names)).values():
         numbers = {partition.partition for partition in topic.partitions}
         missing = wanted - numbers
         if missing:

@@ -4,6 +4,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
+from semel.cli.find_topics import find_topics
 from semel.cli.output import (
     say,
     say_each,
@@ -107,7 +108,7 @@ def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
 
 
 async def _partitions(cluster: Cluster, names: tuple[str, ...]) -> list[TopicPartition]:
-    topics = await cluster.topics(names)
+    topics = await find_topics(cluster, names)
     return [place for topic in topics.values() for place in topic.places]
 
 

@@ -2,18 +2,44 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 _CHUNK_SIZE = 1024 * 1024
 
 
-async def lines_of_files(files: Iterable[Path]) -> AsyncIterator[list[bytes]]:
+class Lines(NamedTuple):
+    """Some lines that follow each other."""
+
+    lines: Sequence[bytes]
+    file: Path | None
+    """None: they came from standard input."""
+    number: int
+    """Of the first of them, counted from 1."""
+
+    def place_of(self, index: int) -> str:
+        """Where a user finds the line at this index."""
+        line = f"line {self.number + index}"
+        return line if self.file is None else f"{self.file}: {line}"
+
+
+async def numbered_lines(files: Sequence[Path], stream: BinaryIO) -> AsyncIterator[Lines]:
+    """Those of the files, or of the stream if there are none."""
     for file in files:
-        with file.open("rb") as stream:
-            async for lines in lines_of(stream):
-                yield lines
+        with file.open("rb") as opened:
+            async for some in _numbered(opened, file):
+                yield some
+    if not files:
+        async for some in _numbered(stream, None):
+            yield some
+
+
+async def _numbered(stream: BinaryIO, file: Path | None) -> AsyncIterator[Lines]:
+    number = 1
+    async for lines in lines_of(stream):
+        yield Lines(lines, file, number)
+        number += len(lines)
 
 
 async def lines_of(stream: BinaryIO) -> AsyncIterator[list[bytes]]:

@@ -9,22 +9,35 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semel.cli.lines import lines_of, lines_of_files
+from semel.cli.find_topics import with_nearest
+from semel.cli.lines import Lines, numbered_lines
 from semel.cli.output import say, say_json
 from semel.cli.pairs import parse_pairs
 from semel.cli.target import DEFAULT_TARGET, Target
+from semel.client import admin
 from semel.client.cluster import Cluster
 from semel.client.partitioner import KeyHash, parse_key_hash
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.sent import Delivered
 from semel.client.producing.settings import ACKS_ALL, parse_acks
-from semel.errors import ConfigError
+from semel.errors import (
+    ConfigError,
+    SemelError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from semel.records.records import Record, RecordHeader
 from semel.world import SystemClock
 
 _BATCH_SIZE_MAX = 900_000
 _UNKNOWN = -1
 """The offset where no answer was wanted."""
+_SHOWN_MAX = 60
+"""Bytes of a line that its refusal shows."""
+
+
+class LineRefused(SemelError):
+    """A line that is no record; those before it are sent."""
 
 
 class CompressionName(Enum):
@@ -50,6 +63,13 @@ def produce(
             allow_leading_hyphen=True,
         ),
     ] = None,
+    allow_missing_key: Annotated[
+        bool,
+        Parameter(
+            negative="",
+            help="Send a line without the delimiter as a value without key, and do not refuse it.",
+        ),
+    ] = False,
     header: Annotated[
         tuple[str, ...],
         Parameter(name=["-H", "--header"], help="A header as KEY=VALUE; repeatable.", negative=""),
@@ -75,6 +95,9 @@ def produce(
     idempotent: Annotated[
         bool, Parameter(negative="--no-idempotence", help="Store a retried batch once.")
     ] = True,
+    create: Annotated[
+        bool, Parameter(negative="", help="Create the topic if there is none of this name.")
+    ] = False,
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Send one record per line of standard input, or of FILES."""
@@ -82,19 +105,21 @@ def produce(
         raise ConfigError("--key and --key-delimiter exclude each other")
     if key_delimiter == "":
         raise ConfigError("--key-delimiter is empty: nothing would end the key")
+    if allow_missing_key and key_delimiter is None:
+        raise ConfigError("--allow-missing-key is for lines with keys: give --key-delimiter")
     needed_acks = parse_acks(acks)
     key_hash = parse_key_hash(partitioner)
     make = _RecordMaker(
         key=None if key is None else key.encode(),
         key_delimiter=None if key_delimiter is None else key_delimiter.encode(),
+        may_lack_key=allow_missing_key,
         headers=tuple((name, value.encode()) for name, value in parse_pairs(header)),
         is_tombstone=tombstone,
     )
-    lines = lines_of_files(files) if files else lines_of(sys.stdin.buffer)
-
     report = _Report(topic, as_json=target.as_json, at_once=not files and sys.stdin.isatty())
 
     async def work(cluster: Cluster) -> None:
+        await (_create if create else _find)(cluster, topic)
         async with AsyncProducer(
             target.bootstrap_server,
             acks=needed_acks,
@@ -105,14 +130,37 @@ def produce(
             delivery_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
         ) as producer:
-            async for some in lines:
-                # That there is no such topic is said sooner than a producer loses patience.
-                await cluster.topic_to_write(topic)
-                report.add(await _send(producer, topic, make.records(some), partition))
+            async for some in numbered_lines(files, sys.stdin.buffer):
+                # That it is gone is said sooner than a producer loses patience.
+                await _find(cluster, topic)
+                records, refused = make.records(some)
+                report.add(await _send(producer, topic, records, partition))
+                if refused is not None:
+                    raise refused
 
-    target.run(work)
-    report.finish()
+    try:
+        target.run(work)
+    finally:
+        report.finish()
     return 0
+
+
+async def _find(cluster: Cluster, topic: str) -> None:
+    """Refuse a topic that is not there: a cluster that creates on demand would do so for a typo."""
+    try:
+        await cluster.topic_to_write(topic, may_create=False)
+    except UnknownTopicOrPartition as error:
+        refused = await with_nearest(cluster, [topic], error)
+        gap = " " if str(refused).endswith("?") else "; "
+        raise UnknownTopicOrPartition(f"{refused}{gap}--create creates it") from None
+
+
+async def _create(cluster: Cluster, topic: str) -> None:
+    if topic not in (await cluster.describe([topic])).topics:
+        refused = (await admin.create(cluster, [topic]))[topic]
+        if refused is not None and not isinstance(refused, TopicAlreadyExists):
+            raise refused
+        await cluster.topic_to_write(topic)
 
 
 async def _send(
@@ -153,27 +201,41 @@ class _RecordMaker:
         *,
         key: bytes | None,
         key_delimiter: bytes | None,
+        may_lack_key: bool,
         headers: tuple[RecordHeader, ...],
         is_tombstone: bool,
     ) -> None:
         self._key = key
         self._key_delimiter = key_delimiter
+        self._may_lack_key = may_lack_key
         self._headers = headers
         self._is_tombstone = is_tombstone
         self._clock = SystemClock()
 
-    def records(self, lines: list[bytes]) -> list[Record]:
+    def records(self, some: Lines) -> tuple[list[Record], LineRefused | None]:
+        """Those up to the first line that is none, and why it is not."""
         now_ms = self._clock.now_ms()
-        return [self._record(line, now_ms) for line in lines]
+        records: list[Record] = []
+        for index, line in enumerate(some.lines):
+            key, value = self._key, line
+            if self._key_delimiter is not None:
+                before, delimiter, after = line.partition(self._key_delimiter)
+                if delimiter:
+                    key, value = before, after
+                elif not self._may_lack_key:
+                    return records, self._refusal(some.place_of(index), line)
+            is_null = self._is_tombstone and not value
+            records.append(Record(key, None if is_null else value, now_ms, self._headers))
+        return records, None
 
-    def _record(self, line: bytes, now_ms: int) -> Record:
-        key, value = self._key, line
-        if self._key_delimiter is not None:
-            before, delimiter, after = line.partition(self._key_delimiter)
-            if delimiter:
-                key, value = before, after
-        is_null = self._is_tombstone and not value
-        return Record(key, None if is_null else value, now_ms, self._headers)
+    def _refusal(self, place: str, line: bytes) -> LineRefused:
+        assert self._key_delimiter is not None, "any line is a value"
+        delimiter = self._key_delimiter.decode()
+        shown = line[:_SHOWN_MAX].decode(errors="replace")
+        return LineRefused(
+            f"{place} has no {delimiter!r} behind a key: {shown!r}; the lines before it are sent,"
+            " and --allow-missing-key sends such a line as well, without a key"
+        )
 
 
 class _Report:

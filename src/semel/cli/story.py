@@ -8,6 +8,7 @@ The parts that talk to each other are those of the protocol, and so are the ways
     (d)  the coordinator marks the end in the data logs
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
@@ -37,6 +38,7 @@ class Event(NamedTuple):
     flow: str
     """The letter of the way that it goes."""
     at_ms: int | None
+    """By the clock of the coordinator; what others stamped is put between what must surround it."""
     what: str
     words: str
     partition: TopicPartition | None = None
@@ -99,14 +101,14 @@ def stories_of(values: Iterable[StoredValue]) -> list[Story]:
 
 
 def events_of(story: Story) -> Iterator[Event]:
-    """What happened, in the order in which it was decided."""
-    is_told = False
+    """What happened, in the order in which it did."""
+    written = deque(sorted(_written(story), key=_moment))
     before: StoredValue | None = None
     for stored in story.values:
         status = stored.value.status
-        if status in PREPARED | COMPLETED and not is_told:
-            yield from _written(story)
-            is_told = True
+        is_end = status in PREPARED | COMPLETED
+        while written and (is_end or _moment(written[0]) < stored.written_at_ms):
+            yield written.popleft()
         if status in COMPLETED:
             yield from _marked(story)
         cause = _cause(story, stored, before)
@@ -114,10 +116,13 @@ def events_of(story: Story) -> Iterator[Event]:
             yield _asked(stored, before)
         yield _noted(stored, before, cause)
         before = stored
-    if not is_told:
-        yield from _written(story)
+    yield from written
     if story.values[-1].value.status in PREPARED:
         yield from _marked(story)
+
+
+def _moment(event: Event) -> int:
+    return event.at_ms or 0
 
 
 def _asked(stored: StoredValue, before: StoredValue | None) -> Event:
@@ -183,6 +188,11 @@ def _noted(stored: StoredValue, before: StoredValue | None, cause: str) -> Event
 
 
 def _written(story: Story) -> Iterator[Event]:
+    """A record is stamped when it is made, by a clock of the producer's own.
+
+    It is written after its partition has joined, and before the end is decided.
+    """
+    joined_at_ms = _joined_at_ms(story)
     for place in sorted(story.partitions):
         trace = story.traces.get(place)
         written = trace.written if trace else None
@@ -192,10 +202,28 @@ def _written(story: Story) -> Iterator[Event]:
         noun = "record" if written.record_count == 1 else "records"
         span = f"offset {first}" if first == last else f"offsets {first} to {last}"
         words = f"{place}: {written.record_count} {noun}, {span}"
-        yield Event("c", written.first_timestamp_ms, "written", words, place, first, last)
+        at_ms = max(written.first_timestamp_ms, joined_at_ms.get(place, 0))
+        if story.ended is not None:
+            at_ms = min(at_ms, story.ended.written_at_ms)
+        yield Event("c", at_ms, "written", words, place, first, last)
+
+
+def _joined_at_ms(story: Story) -> dict[TopicPartition, int]:
+    """Where that is known: a compacted log has only the end."""
+    joined: dict[TopicPartition, int] = {}
+    for stored in story.values:
+        if stored.value.status is Status.ONGOING:
+            for place in stored.value.partitions:
+                joined.setdefault(place, stored.written_at_ms)
+    return joined
 
 
 def _marked(story: Story) -> Iterator[Event]:
+    """Each is stamped by the leader of its partition, between the decision and its completion."""
+    assert story.ended is not None, "what is marked has been decided"
+    decided_at_ms = story.ended.written_at_ms
+    last = story.values[-1]
+    completed_at_ms = last.written_at_ms if last.value.status in COMPLETED else None
     for place in sorted(story.partitions):
         trace = story.traces.get(place)
         marker = trace.marker if trace else None
@@ -205,4 +233,7 @@ def _marked(story: Story) -> Iterator[Event]:
         what = "commit" if marker.type is MarkerType.COMMIT else "abort"
         words = f"{place}: {what} marker, offset {marker.offset}"
         offset = marker.offset
-        yield Event("d", marker.timestamp_ms, what, words, place, offset, offset)
+        at_ms = max(marker.timestamp_ms, decided_at_ms)
+        if completed_at_ms is not None:
+            at_ms = min(at_ms, completed_at_ms)
+        yield Event("d", at_ms, what, words, place, offset, offset)

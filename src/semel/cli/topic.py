@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
+from semel.cli.find_topics import find_topics
 from semel.cli.output import (
     say,
     say_each,
@@ -98,7 +99,7 @@ def add_partitions(
         raise ConfigError("say either how many to add (--num) or how many in all (--partitions)")
 
     async def work(cluster: Cluster) -> admin.Outcomes:
-        topics = await cluster.topics([name, *names])
+        topics = await find_topics(cluster, [name, *names])
         return await admin.enlarge(
             cluster,
             {
@@ -132,6 +133,7 @@ def alter_config(
         raise ConfigError("say what to set (--config) or to put back (--delete)")
 
     async def work(cluster: Cluster) -> None:
+        await find_topics(cluster, [name])
         await admin.alter_topic_configs(cluster, name, changes)
 
     target.run(work)
@@ -149,7 +151,7 @@ def list_topics(
     """List topics: all, or those named."""
 
     async def work(cluster: Cluster) -> Mapping[str, Topic]:
-        return await cluster.topics(names) if names else (await cluster.describe()).topics
+        return await find_topics(cluster, names) if names else (await cluster.describe()).topics
 
     found = target.run(work)
     topics = sorted(topic for topic in found.values() if internal or names or not topic.is_internal)
@@ -174,7 +176,7 @@ def describe(
     """Show topics: their partitions with offsets, and their settings."""
 
     async def work(cluster: Cluster) -> list[_Described]:
-        topics = await cluster.topics([name, *names])
+        topics = await find_topics(cluster, [name, *names])
         configs = await admin.topic_configs(cluster, topics.keys())
         places = [place for topic in topics.values() for place in topic.places]
         starts, ends = await beginnings_of(cluster, places), await ends_of(cluster, places)

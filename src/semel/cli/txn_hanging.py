@@ -4,6 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from semel.cli.find_topics import find_topics
 from semel.cli.moment import moment_in_words
 from semel.cli.output import say_json, say_table
 from semel.cli.target import DEFAULT_TARGET, Target
@@ -25,7 +26,9 @@ def hanging(
         raise ConfigError("--partition is one of a topic: name the topic")
 
     async def work(cluster: Cluster) -> list[Hanging]:
-        described = await cluster.topics(topics) if topics else (await cluster.describe()).topics
+        described = (
+            await find_topics(cluster, topics) if topics else (await cluster.describe()).topics
+        )
         partitions = [
             place
             for topic in described.values()

@@ -35,6 +35,8 @@ _Reply = TypeVar("_Reply")
 
 # A topic that is being created is unknown for a moment, one that is not stays so.
 _CREATION_MS_MAX = 5_000
+_NEWS_MS_MAX = 1_000
+"""When every broker has heard of a topic that another one has created."""
 
 
 class CoordinatorOf(enum.IntEnum):
@@ -144,8 +146,10 @@ class Cluster:
         described = await self.describe(names)
         return {name: described.topic(name) for name in names}
 
-    async def topic_to_write(self, name: str, timeout_ms: int | None = None) -> Topic:
-        """This topic, created now if it is missing and the cluster creates on demand.
+    async def topic_to_write(
+        self, name: str, timeout_ms: int | None = None, *, may_create: bool = True
+    ) -> Topic:
+        """This topic, created now if it is missing, may be, and the cluster creates on demand.
 
         `timeout_ms` is for a cluster that cannot tell; a topic that stays missing has less.
         """
@@ -154,13 +158,14 @@ class Cluster:
 
         async def attempt() -> Topic | UnknownTopicOrPartition:
             nonlocal refused_from_s
-            described = await self.describe([name], may_create=True)
+            described = await self.describe([name], may_create=may_create)
             try:
                 return described.topic(name)
             except UnknownTopicOrPartition as error:
                 now_s = loop.time()
                 if refused_from_s is None:
-                    refused_from_s = now_s + _CREATION_MS_MAX / 1000
+                    missing_ms_max = _CREATION_MS_MAX if may_create else _NEWS_MS_MAX
+                    refused_from_s = now_s + missing_ms_max / 1000
                 if now_s < refused_from_s:
                     raise
                 return error
