@@ -99,6 +99,7 @@ def consume(
             auto_offset_reset="none",
             request_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
+            security=target.security(),
         ) as consumer:
             printout = _Printout(show, stops, count)
 

@@ -129,6 +129,7 @@ def produce(
             batch_size_max=_BATCH_SIZE_MAX,
             delivery_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
+            security=target.security(),
         ) as producer:
             async for some in numbered_lines(files, sys.stdin.buffer):
                 # That it is gone is said sooner than a producer loses patience.

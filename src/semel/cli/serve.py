@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         default=(),
         help="a setting by Kafka's name, over those in the file; repeatable",
     )
-    add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here")
+    add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here, at /metrics")
     add("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
     return parser
 

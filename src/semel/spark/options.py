@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 from semel.client.address import named_bootstrap_servers, parse_bootstrap_servers
 from semel.client.blocking import ClientOptions
+from semel.client.security_settings import security_from
 from semel.errors import ConfigError
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
-from semel.spark.security_options import security_of
 from semel.spelling import unknown_name
 
 _Default = TypeVar("_Default")
@@ -139,7 +139,7 @@ class Options:
             servers,
             client_id=self.text("kafka.client.id") or "semel-spark",
             timeout_ms=self.number("kafka.request.timeout.ms", 30_000, least=1),
-            security=security_of(self),
+            security=security_from(lambda name: self.text(f"kafka.{name}"), "option kafka."),
         )
 
     def _parsed(

@@ -1,0 +1,80 @@
+"""Commands against clusters that ask for TLS or for a password."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from semel.cli.main import main
+from support.command_line import Run
+from support.secured_server import CERTIFICATE, PASSWORD, USER, secured_server
+from support.tls_proxy import broker_behind_tls
+
+TLS = f"""
+# As Kafka's own commands take it.
+security.protocol=SSL
+ssl.truststore.type=PEM
+ssl.truststore.location={CERTIFICATE}
+client.id=is of no interest here
+"""
+
+
+def test_every_command_speaks_tls(run: Run, tmp_path: Path) -> None:
+    (config := tmp_path / "client.properties").write_text(TLS)
+    (lines := tmp_path / "lines").write_text("one\ntwo\n")
+    with broker_behind_tls() as address:
+        secured = ("-b", address, "--command-config", str(config))
+        assert run("topic", "create", "safe", "-p", "1", *secured)[0] == 0
+        assert run("produce", "safe", str(lines), *secured)[0] == 0
+        assert run("consume", "safe", "-e", *secured) == (0, "one\ntwo\n", "")
+        assert run("group", "list", "--json", *secured) == (0, "[]\n", "")
+        assert run("txn", "list", "--json", *secured) == (0, "[]\n", "")
+        code, out, err = run("topic", "list", "-b", address, "--timeout-ms", "500")
+        assert (code, out) == (1, "")
+        assert err.startswith(f"semel: {address}")
+
+
+@pytest.mark.parametrize(("password", "is_right"), [(PASSWORD, True), ("wrong", False)])
+def test_a_command_signs_in(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], password: str, is_right: bool
+) -> None:
+    (config := tmp_path / "client.properties").write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+        f'  username="{USER}" password="{password}";\n'
+    )
+
+    async def scenario() -> int:
+        async with secured_server(has_tls=False, mechanism="SCRAM-SHA-256") as address:
+            command = ["group", "list", "-b", str(address), "--command-config", str(config)]
+            return await asyncio.to_thread(main, command)
+
+    assert asyncio.run(scenario()) == 1
+    complaint = capfd.readouterr().err
+    # The server knows how to sign in, and nothing of topics.
+    assert ("Metadata" in complaint) is is_right
+    assert ("sasl authentication failed" in complaint) is not is_right
+    assert password not in complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("security.protocol=TLS", "security.protocol is 'tls': it is one of plaintext, ssl"),
+        ("security.protocol=SSL\nssl.truststore.password=x", "ssl.truststore.password cannot be"),
+        ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI", "sasl.mechanism is 'GSSAPI'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_told_with_its_file(
+    run: Run, tmp_path: Path, text: str, sentence: str
+) -> None:
+    (config := tmp_path / "client.properties").write_text(text)
+    code, out, err = run("topic", "list", "--command-config", str(config))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"semel: {config}: {sentence}")
+
+
+def test_a_file_that_is_not_there_is_told(run: Run, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    code, _, err = run("topic", "list", "--command-config", str(missing))
+    assert (code, err) == (2, f"semel: {missing}: no such file or directory\n")
