@@ -1,13 +1,21 @@
 """The pages name tests, files, commands and code: they exist, and do what is said of them."""
 
+import ast
+import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import semel
+from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
+from semel.client.producing.settings import ProducerOptions, ProducerSettings
+from semel.spark.kafka_options import KAFKA_OPTIONS
+from semel.spark.options import SINK, SOURCE
 from semel.testing import Broker
 from support import topics
 
@@ -80,3 +88,194 @@ def test_the_first_commands_of_the_readme_put_one_key_into_one_partition() -> No
         ("42", "three apples"),
         ("42", "two pears"),
     ]
+
+
+PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")))
+
+
+def test_semel_is_installed_from_a_checkout_and_not_by_a_name_that_no_registry_has() -> None:
+    sources = [ROOT / "src", ROOT / "examples", ROOT / "docs"]
+    texts = [
+        file for folder in sources for file in folder.rglob("*.*") if file.suffix in (".py", ".md")
+    ]
+    for file in (*ROOT.glob("*.md"), *texts):
+        for command in re.findall(r"pip install ([^\n`]*)", file.read_text()):
+            assert not re.search(r"(^|[\s'\"])semel\b", command), f"{file}: {command}"
+
+
+def anchors(page: Path) -> set[str]:
+    """As they are made of headings by what shows these pages."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_somewhere() -> None:
+    for page in ROOT.glob("*.md"), (ROOT / "docs").rglob("*.md"):
+        for file in page:
+            for link in re.findall(r"\]\(([^)]+)\)", file.read_text()):
+                if "://" in link:
+                    continue
+                path, _, anchor = link.partition("#")
+                target = (file.parent / path).resolve() if path else file
+                assert target.exists(), f"{file}: {link}"
+                assert not anchor or anchor in anchors(target), f"{file}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_snippet_is_python(page: str) -> None:
+    for snippet in blocks(page, "python"):
+        compile(snippet, page, "exec")
+
+
+# Options
+
+
+def options_of(page: str, title: str = "option") -> dict[str, str]:
+    """Each option that a table of the page has, with the default that stands beside it."""
+    found: dict[str, str] = {}
+    for table in re.findall(r"(?:^\|.*\n)+", (ROOT / page).read_text(), re.MULTILINE):
+        header, _, *rows = table.splitlines()
+        if not header.startswith(f"| {title} "):
+            continue
+        for row in rows:
+            names, defaults, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
+            several = re.findall(r"`([^`]+)`", names)
+            values = defaults.split(", ")
+            if len(values) != len(several):
+                values = [defaults] * len(several)
+            found.update(zip(several, values, strict=True))
+    return found
+
+
+_SIZES = {"KiB": 1 << 10, "MiB": 1 << 20}
+
+
+def value_of(text: str) -> object:
+    """A default as a page writes it."""
+    if text in ("none", ""):
+        return None
+    if match := re.fullmatch(r"(\d+) (KiB|MiB)", text):
+        return int(match[1]) * _SIZES[match[2]]
+    return ast.literal_eval(text.strip("`"))
+
+
+def test_the_options_of_a_producer_are_those_on_its_page() -> None:
+    listed = options_of("docs/producer.md")
+    assert listed.keys() == ProducerOptions.__annotations__.keys() - {
+        "key_serializer",
+        "value_serializer",
+    }
+    defaults = ProducerSettings()._asdict()
+    apart = {"acks", "enable_idempotence", "compression", "partitioner", "client_id", "security"}
+    assert {name: value_of(text) for name, text in listed.items() if name not in apart} == {
+        name: defaults[name] for name in listed if name not in apart
+    }
+
+
+def test_the_options_of_a_consumer_are_those_on_its_page() -> None:
+    listed = options_of("docs/consumer.md")
+    described = {"key_deserializer", "value_deserializer"}
+    assert listed.keys() == ConsumerOptions.__annotations__.keys() - described
+    defaults = ConsumerSettings()._asdict()
+    apart = {"isolation", "assignor", "client_id", "security"}
+    assert {name: value_of(text) for name, text in listed.items() if name not in apart} == {
+        name: defaults[name] for name in listed if name not in apart
+    }
+
+
+def test_the_options_of_a_listener_are_those_on_its_page() -> None:
+    listed = options_of("docs/applications.md", "option of `listener`")
+    declared = inspect.signature(semel.App.listener).parameters
+    own = declared.keys() - {"self", "topics", "name", "consumer_options"}
+    assert listed.keys() == own | {"key_deserializer", "value_deserializer"}
+    for name in own - {"group", "retry_on"}:
+        assert value_of(listed[name]) == declared[name].default, name
+
+
+def test_every_option_of_a_pipeline_that_its_page_lists_exists() -> None:
+    listed = options_of("docs/pipelines.md")
+    assert listed.keys() <= SOURCE | SINK | KAFKA_OPTIONS
+
+
+# Snippets that need something around them
+
+
+@pytest.fixture
+def servers(semel_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", semel_broker.bootstrap_servers)
+    return semel_broker.bootstrap_servers
+
+
+def run_snippet(snippet: str, servers: str, **around: object) -> dict[str, Any]:
+    names: dict[str, Any] = {"semel": semel, **around}
+    exec(re.sub(r"(127\.0\.0\.1|localhost):9092", servers, snippet), names)
+    return names
+
+
+def snippet_with(page: str, words: str) -> str:
+    (found,) = (snippet for snippet in blocks(page, "python") if words in snippet)
+    return found
+
+
+def test_the_transaction_of_the_readme_commits(servers: str) -> None:
+    run_snippet(snippet_with("README.md", "producer.transaction()"), servers)
+    assert [semel.read(topic).num_rows for topic in ("topic1", "topic2")] == [1, 1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/applications.md"])
+def test_the_listener_of_a_page_bills(servers: str, page: str) -> None:
+    source, target = (f"{name}-of-{page.rpartition('/')[2]}" for name in ("orders", "invoices"))
+    topics.fill(servers, source, [b"an order"])
+    snippet = snippet_with(page, "@app.listener").replace('"orders"', f'"{source}"')
+    snippet = snippet.replace('"invoices"', f'"{target}"').replace("orders.dead", f"{source}.dead")
+    billing = run_snippet(snippet, servers, invoice=lambda order: order.value + b" billed")
+    assert billing["app"].run_until_idle()["bill"].records == 1
+    assert topics.values(servers, target) == [b"an order billed"]
+
+
+def test_the_brokers_for_tests_are_there(semel_broker: Broker) -> None:
+    used: list[str] = []
+    names = {"run_my_code": used.append}
+    run_snippet(snippet_with("README.md", "with Broker()"), "", **names)
+    run_snippet(snippet_with("README.md", "def test_orders"), "", **names)["test_orders"](
+        semel_broker
+    )
+    assert used[1] == semel_broker.bootstrap_servers != used[0]
+
+
+def test_the_snippets_about_tables_run(servers: str) -> None:
+    for topic in ("orders", "results", "copy"):
+        topics.fill(servers, topic, [b"1"])
+    for snippet in blocks("docs/tables.md", "python"):
+        # What else takes Arrow is not installed here.
+        ours = "\n".join(
+            line for line in snippet.splitlines() if not re.search("polars|duckdb", line)
+        )
+        table = semel.read("orders", columns=["key", "value"])
+        run_snippet(ours, servers, table=table, orders=table)
+    assert semel.read("copy").num_rows == 2
+
+
+def test_a_consumer_subscribes_and_takes_part_in_a_transaction_as_its_page_shows(
+    servers: str,
+) -> None:
+    topics.fill(servers, "orders", [b"an order"])
+    topics.create(servers, "invoices-of-the-page")
+    with (
+        semel.Consumer(group="of-the-page", enable_auto_commit=False) as consumer,
+        semel.Producer(transactional_id="of-the-page") as producer,
+    ):
+        callbacks = dict.fromkeys(("load", "save", "drop"), lambda places: None)
+        subscribe, transaction = (
+            snippet_with("docs/consumer.md", words)
+            for words in ("on_assigned=", "producer.transaction()")
+        )
+        run_snippet(subscribe, servers, consumer=consumer, **callbacks)
+        while not semel.read("invoices-of-the-page").num_rows:
+            run_snippet(
+                transaction.replace('"invoices"', '"invoices-of-the-page"'),
+                servers,
+                consumer=consumer,
+                producer=producer,
+                invoice=lambda record: record.value,
+            )
