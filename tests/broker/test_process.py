@@ -1,11 +1,13 @@
 """The broker as a process: it starts with one line, ends cleanly, and guards its folder."""
 
+import contextlib
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,12 @@ from support.raw_client import (
 
 DEADLINE_S = 60
 READY = "Semel is ready on 127.0.0.1:"
+LONG_POLL = request_frame(
+    "fetch", 11, encoded("fetch", 11, fetch_request("t", 0, max_wait_ms=60_000))
+)
 
 
-@contextmanager
+@contextlib.contextmanager
 def served(
     arguments: Sequence[str], stdin: int = subprocess.DEVNULL
 ) -> Iterator["subprocess.Popen[str]"]:
@@ -68,6 +73,38 @@ def test_a_signal_ends_it_cleanly_with_clients_connected(
         assert process.stderr.read() == ""
     with Broker(data=data) as again, RawClient(again) as reader:
         assert fetched_values(reader, "t") == [b"kept"]
+
+
+def poll_for_long(broker: Broker, ended: threading.Event) -> None:
+    """On one connection after the other, with more requests behind each poll."""
+    while not ended.is_set():
+        with contextlib.suppress(OSError), RawClient(broker) as client:
+            client.send(LONG_POLL * 3)
+
+
+def test_a_signal_under_long_polls_and_new_requests_leaves_no_trace_in_the_log() -> None:
+    for _ in range(3):
+        ended = threading.Event()
+        with (
+            served(["--ephemeral"]) as process,
+            ThreadPoolExecutor() as threads,
+            contextlib.ExitStack() as clients,
+        ):
+            broker = Broker(port=port_of(process))
+            clients.callback(ended.set)
+            first = clients.enter_context(RawClient(broker))
+            first.create_topic("t")
+            waiting = [clients.enter_context(RawClient(broker)) for _ in range(10)]
+            for client in waiting:
+                client.send(LONG_POLL * 3)
+            for _ in range(4):
+                threads.submit(poll_for_long, broker, ended)
+            assert first.end_offset("t") == 0
+            process.terminate()
+            _, complaints = process.communicate(timeout=DEADLINE_S)
+            assert all(client.is_closed_by_broker for client in waiting)
+        assert process.returncode == 0
+        assert complaints == ""
 
 
 def test_a_client_that_does_not_read_cannot_keep_it_from_ending(tmp_path: Path) -> None:

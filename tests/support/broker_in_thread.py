@@ -68,6 +68,7 @@ class BrokerInThread:
                     self.port = listener.sockets[0].getsockname()[1]
                     self._ready.set()
                     await self._stopped.wait()
+                self.broker.close()
                 _end_tasks()
         except* _StoppedError:
             pass

@@ -78,10 +78,14 @@ class Broker:
         tasks.create_task(Housekeeping(self, self._server).run())
         return self._server
 
-    async def stop(self) -> None:
-        """Let nothing more in, write down what is there, and give the folder free."""
+    def close(self) -> None:
+        """Let nothing more in and end all connections, before the tasks of the broker end."""
         if self._server is not None:
-            self._server.close_all()
+            self._server.close()
+
+    async def stop(self) -> None:
+        """Close, write down what is there, and give the folder free."""
+        self.close()
         await self.lane.journal.close()
 
     def connection(self) -> Connection:
@@ -126,6 +130,7 @@ class Broker:
 
     def _on_failure(self, error: BaseException) -> None:
         assert self._failed is not None
+        self.close()
         if not self._failed.done():
             self._failed.set_exception(error)
 

@@ -166,9 +166,11 @@ class Connection(asyncio.BufferedProtocol):
         """Answer later, in a task that ends with this connection."""
         later = self._server.answer_later(call, answer, self.expect_reply(), self)
         self._waiting = self._server.start_task(later)
-        self._waiting.add_done_callback(self._waited)
+        self._waiting.add_done_callback(lambda _: self._waited(answer))
 
-    def _waited(self, task: asyncio.Task[None]) -> None:
+    def _waited(self, answer: Coroutine[Any, Any, Answer]) -> None:
+        # At the end of the broker a task may be ended before its first step, its answer unasked.
+        answer.close()
         self._waiting = None
         if self._requests:
             self._decide()
@@ -226,7 +228,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def shut(self) -> None:
-        """End the connection after what has been written to it."""
+        """End the connection after what has been written to it; decide nothing more."""
+        self.is_closing = True
         self._transport.close()
 
     def close(self, reason: str) -> None:

@@ -101,6 +101,7 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
             finally:
                 # Not waited for: since Python 3.12 that would be until the last client has gone.
                 listener.close()
+            broker.close()
             _end_tasks()
     except* _Stopped:
         pass

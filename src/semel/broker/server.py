@@ -27,6 +27,7 @@ class Server:
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.request_size_max = broker.config.socket_request_max_bytes
         self._connections: set[Connection] = set()
+        self._is_closed = False
         self._last_connection_number = 0
         self._closings = Closings()
         self._to_write: list[Connection] = []
@@ -44,13 +45,15 @@ class Server:
     # Connections
 
     def connected(self, connection: Connection) -> bool:
-        """Number the connection; False if there are too many already."""
+        """Number the connection; False if it comes too late, or there are too many already."""
         self._last_connection_number += 1
         connection.number = self._last_connection_number
         self._connections.add(connection)
         self._broker.late_requests.opened(connection.number)
         metrics = self._broker.metrics
         metrics.connections_accepted += 1
+        if self._is_closed:
+            return False
         if len(self._connections) > self._broker.config.max_connections:
             metrics.connections_refused += 1
             return False
@@ -105,7 +108,9 @@ class Server:
         for connection in tuple(self._connections):
             connection.close_if_idle(silent_since)
 
-    def close_all(self) -> None:
+    def close(self) -> None:
+        """Decide nothing more. Law: before the tasks end, which a request could not start then."""
+        self._is_closed = True
         for connection in tuple(self._connections):
             connection.shut()
 

@@ -257,6 +257,7 @@ class Machine:
 
 async def _stop(broker: Broker, tasks: ProcessTasks) -> None:
     """What the process does when it is asked to end."""
+    broker.close()
     unfinished = tuple(tasks.unfinished)
     for task in unfinished:
         task.cancel()
