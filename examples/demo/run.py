@@ -54,7 +54,7 @@ class Run:
         self._kills: list[Kill] = []
         self._victims = deque(VICTIMS)
         self._armed_at: int | None = None
-        self._began_ms = SystemClock().now_ms()
+        self._began_ms = SystemClock().monotonic_ms()
 
     def tell(self) -> Story:
         self._folder.mkdir(parents=True)
@@ -134,7 +134,7 @@ class Run:
             self._samples.append(Sample(self._now_s(), orders_in, results_out))
 
     def _now_s(self) -> float:
-        return (SystemClock().now_ms() - self._began_ms) / 1000
+        return (SystemClock().monotonic_ms() - self._began_ms) / 1000
 
     def _progress(self) -> Progress:
         return Progress(

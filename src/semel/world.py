@@ -1,4 +1,4 @@
-"""What the state machines may not touch: the clock and the dice, as protocols.
+"""What the state machines may not touch: the clocks and the dice, as protocols.
 
 The real ones are here and nowhere else; the simulator brings its own.
 """
@@ -9,9 +9,25 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time since 1970 in milliseconds, as Kafka writes it into records."""
+    """The two clocks of a machine."""
 
-    def now_ms(self) -> int: ...
+    def wall_ms(self) -> int:
+        """Since 1970, as Kafka writes it into records. It may be set ahead or back at any time."""
+
+    def monotonic_ms(self) -> int:
+        """Since no matter when. It passes as time does, and is never set."""
+
+
+class Moment:
+    """When something happens: by the time that is counted, and by the time that is shown."""
+
+    __slots__ = ("now_ms", "wall_ms")
+
+    def __init__(self, now_ms: int, wall_ms: int) -> None:
+        self.now_ms = now_ms
+        """The lane's own time, by which everything ends and expires."""
+        self.wall_ms = wall_ms
+        """What records say."""
 
 
 class Randomness(Protocol):
@@ -21,8 +37,11 @@ class Randomness(Protocol):
 
 
 class SystemClock:
-    def now_ms(self) -> int:
+    def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
 
 
 class SystemRandomness:

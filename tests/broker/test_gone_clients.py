@@ -15,6 +15,7 @@ from semel.types import GroupId, MemberId
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.sync_group import SyncGroupRequest
+from semel.world import Moment
 from support import handled
 from support.handled import opened, started
 from support.raw_client import RawClient, decoded_reply, encoded, request_frame
@@ -113,9 +114,9 @@ def test_all_ids_that_a_client_was_given_go_in_one_step(monkeypatch: pytest.Monk
             groups = broker.lane.state.groups
             forget_ids = groups.forget_ids
 
-            def counted(group_id: GroupId, member_ids: set[MemberId], now_ms: int) -> Step:
+            def counted(group_id: GroupId, member_ids: set[MemberId], at: Moment) -> Step:
                 steps.append(len(member_ids))
-                return forget_ids(group_id, member_ids, now_ms)
+                return forget_ids(group_id, member_ids, at)
 
             monkeypatch.setattr(groups, "forget_ids", counted)
             connection = broker.connection()

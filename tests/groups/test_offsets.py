@@ -132,7 +132,7 @@ def test_too_much_metadata_is_refused_for_its_partition_alone() -> None:
     )
     ticket = world.ticket()
     command = CommitOffsets(GROUP, -1, NOBODY, None, offsets)
-    step = world.groups.commit_offsets(command, ticket, world.now_ms)
+    step = world.groups.commit_offsets(command, ticket, world.at)
     world.take(step, world.room(command))
     codes = [p.error_code for p in world.reply(ticket, CommitReply).partitions]
     assert codes == [OffsetMetadataTooLarge.code, NONE, InvalidTopic.code]
@@ -377,6 +377,6 @@ def test_a_great_many_expired_offsets_are_forgotten_in_bounded_steps() -> None:
     world.now_ms += 2 * RETENTION_MS
     steps = []
     while world.groups.list_groups():
-        steps.append(world.take(world.groups.expire(world.now_ms), STEP_BYTES_MAX))
+        steps.append(world.take(world.groups.expire(world.at), STEP_BYTES_MAX))
     assert len(steps) > 2
     assert all(step.records for step in steps)

@@ -49,7 +49,7 @@ def test_many_groups_that_end_together_end_in_bounded_steps() -> None:
     world.now_ms += SESSION_MS
     steps: list[Step] = []
     while sum(len(step.records) for step in steps) < count:
-        steps.append(world.take(world.groups.expire(world.now_ms), STEP_BYTES_MAX))
+        steps.append(world.take(world.groups.expire(world.at), STEP_BYTES_MAX))
         assert steps[-1].records
     assert len(steps) > 1
     assert {listing.state for listing in world.groups.list_groups()} == {"Empty"}

@@ -29,7 +29,10 @@ class SetClock:
     def __init__(self) -> None:
         self.ms = 1_000_000
 
-    def now_ms(self) -> int:
+    def wall_ms(self) -> int:
+        return -self.ms
+
+    def monotonic_ms(self) -> int:
         return self.ms
 
 

@@ -177,7 +177,7 @@ def generations_are_not_written(patch: Patch) -> None:
         add(lane, topic, draft, step._replace(records=kept))
         for record in step.records:
             if isinstance(record, GenerationRecorded):
-                lane.state.groups.apply(record)
+                lane.state.groups.apply(record, draft.at.now_ms)
 
     patch.setattr(group_steps, "add_group_records", forgetful)
 

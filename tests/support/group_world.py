@@ -35,6 +35,7 @@ from semel.groups.room import STEP_BYTES_MAX, Command
 from semel.groups.settings import GroupSettings
 from semel.groups.snapshot import GroupsSnapshot
 from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
+from semel.world import Moment
 
 START_MS = 1_700_000_000_000
 SESSION_MS = 10_000
@@ -45,7 +46,7 @@ RECORD_FRAMING_BYTES_MAX = 32
 """Length, attributes, deltas, sizes of key and value, count of headers, each a varint."""
 
 Expected = TypeVar("Expected", bound=Reply)
-Entry = tuple[bytes, bytes | None, ProducerId]
+Entry = tuple[bytes, bytes | None, ProducerId, int]
 Marker = tuple[ProducerId, bool]
 
 
@@ -71,11 +72,20 @@ class GroupWorld:
         self.dice = Dice(seed)
         self.now_ms = START_MS
         self.groups = Groups(self.settings, self.dice)
-        self.groups.recovered(self.now_ms)
+        self.groups.recovered(self.at)
         self.log: list[Entry | Marker] = []
         self.replies: dict[Ticket, Reply] = {}
         self.records: list[GroupRecord] = []
         self._tickets = 0
+
+    @property
+    def wall_ms(self) -> int:
+        """Of a clock that goes back all the time, as nothing may be judged by it."""
+        return 2 * START_MS - self.now_ms
+
+    @property
+    def at(self) -> Moment:
+        return Moment(self.now_ms, self.wall_ms)
 
     def ticket(self) -> Ticket:
         self._tickets += 1
@@ -89,8 +99,8 @@ class GroupWorld:
             stored = decode(key, value)
             assert stored == record
             assert stored is not None
-            self.log.append((key, value, producer_id))
-            self.groups.apply(stored, producer_id)
+            self.log.append((key, value, producer_id, self.now_ms))
+            self.groups.apply(stored, self.now_ms, producer_id)
             self.records.append(record)
         assert size <= bytes_max
         for ticket, reply in step.replies:
@@ -124,7 +134,7 @@ class GroupWorld:
         )._replace(**changes)
         ticket = self.ticket()
         bytes_max = self.room(command)
-        self.take(self.groups.join(command, ticket, self.now_ms), bytes_max)
+        self.take(self.groups.join(command, ticket, self.at), bytes_max)
         return ticket
 
     def joined(self, ticket: Ticket) -> JoinReply:
@@ -147,7 +157,7 @@ class GroupWorld:
         )._replace(**changes)
         ticket = self.ticket()
         bytes_max = self.room(command)
-        self.take(self.groups.sync(command, ticket, self.now_ms), bytes_max)
+        self.take(self.groups.sync(command, ticket, self.at), bytes_max)
         return ticket
 
     def synced(self, ticket: Ticket) -> SyncReply:
@@ -156,14 +166,14 @@ class GroupWorld:
     def heartbeat(self, member_id: MemberId, generation: int, instance: str | None = None) -> int:
         ticket = self.ticket()
         command = Heartbeat(GROUP, generation, member_id, instance)
-        self.take(self.groups.heartbeat(command, ticket, self.now_ms), 0)
+        self.take(self.groups.heartbeat(command, ticket, self.at), 0)
         return self.reply(ticket, HeartbeatReply).error_code
 
     def leave(self, *members: tuple[str, str | None], group_id: GroupId = GROUP) -> LeaveReply:
         ticket = self.ticket()
         command = Leave(group_id, tuple(MemberIdentity(MemberId(m), i) for m, i in members))
         bytes_max = self.room(command)
-        self.take(self.groups.leave(command, ticket, self.now_ms), bytes_max)
+        self.take(self.groups.leave(command, ticket, self.at), bytes_max)
         return self.reply(ticket, LeaveReply)
 
     def commit(
@@ -180,9 +190,9 @@ class GroupWorld:
         ticket = self.ticket()
         bytes_max = self.room(command)
         if producer_id == NO_PRODUCER_ID:
-            step = self.groups.commit_offsets(command, ticket, self.now_ms)
+            step = self.groups.commit_offsets(command, ticket, self.at)
         else:
-            step = self.groups.commit_offsets_in_transaction(command, ticket, self.now_ms)
+            step = self.groups.commit_offsets_in_transaction(command, ticket, self.at)
         self.take(step, bytes_max, producer_id)
         return self.reply(ticket, CommitReply).partitions[0].error_code
 
@@ -200,21 +210,21 @@ class GroupWorld:
         ticket = self.ticket()
         command = DeleteGroups(group_ids)
         bytes_max = self.room(command)
-        self.take(self.groups.delete_groups(command, ticket, self.now_ms), bytes_max)
+        self.take(self.groups.delete_groups(command, ticket, self.at), bytes_max)
         return [group.error_code for group in self.reply(ticket, DeleteGroupsReply).groups]
 
     def delete_offsets(self, *topics: str) -> DeleteOffsetsReply:
         ticket = self.ticket()
         command = DeleteOffsets(GROUP, tuple(TopicPartition(topic, 0) for topic in topics))
         bytes_max = self.room(command)
-        self.take(self.groups.delete_offsets(command, ticket, self.now_ms), bytes_max)
+        self.take(self.groups.delete_offsets(command, ticket, self.at), bytes_max)
         return self.reply(ticket, DeleteOffsetsReply)
 
     def forget_ids(self, *member_ids: MemberId) -> None:
-        self.take(self.groups.forget_ids(GROUP, member_ids, self.now_ms), STEP_BYTES_MAX)
+        self.take(self.groups.forget_ids(GROUP, member_ids, self.at), STEP_BYTES_MAX)
 
     def forget(self, ticket: Ticket) -> None:
-        self.take(self.groups.forget_ticket(ticket, self.now_ms), STEP_BYTES_MAX)
+        self.take(self.groups.forget_ticket(ticket, self.at), STEP_BYTES_MAX)
 
     # Time and death
 
@@ -223,7 +233,7 @@ class GroupWorld:
         end_ms = self.now_ms + duration_ms
         while (deadline_ms := self.groups.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.take(self.groups.expire(self.now_ms), STEP_BYTES_MAX)
+            self.take(self.groups.expire(self.at), STEP_BYTES_MAX)
         self.now_ms = end_ms
 
     def replayed(self) -> Groups:
@@ -232,15 +242,15 @@ class GroupWorld:
             if len(entry) == 2:
                 groups.apply_marker(*entry)
             else:
-                key, value, producer_id = entry
+                key, value, producer_id, now_ms = entry
                 record = decode(key, value)
                 assert record is not None
-                groups.apply(record, producer_id)
+                groups.apply(record, now_ms, producer_id)
         return groups
 
     def restart(self) -> None:
         self.groups = self.replayed()
-        self.groups.recovered(self.now_ms)
+        self.groups.recovered(self.at)
 
     def restart_from_snapshot(self) -> None:
         snapshot = msgspec.msgpack.decode(
@@ -248,7 +258,7 @@ class GroupWorld:
         )
         self.groups = Groups(self.settings, self.dice)
         self.groups.restore(snapshot)
-        self.groups.recovered(self.now_ms)
+        self.groups.recovered(self.at)
 
     # Longer ways
 

@@ -22,10 +22,16 @@ CONFIG = BrokerConfig(
 
 
 class LoopClock:
-    """The time of the running loop, which is simulated."""
+    """The time of the running loop, which is simulated, and a wall clock that a test may set."""
 
-    def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(asyncio.get_running_loop().time() * 1000)
+    def __init__(self) -> None:
+        self.ahead_ms = 1_700_000_000_000
+
+    def wall_ms(self) -> int:
+        return self.ahead_ms + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return int(asyncio.get_running_loop().time() * 1000)
 
 
 class SeededRandomness:
@@ -43,10 +49,15 @@ class Peer:
     told_spent: tuple[int, int, int] | None = None
 
 
-def opened(device: MemoryDevice, rng: Random, config: BrokerConfig = CONFIG) -> Broker:
+def opened(
+    device: MemoryDevice,
+    rng: Random,
+    config: BrokerConfig = CONFIG,
+    clock: LoopClock | None = None,
+) -> Broker:
     """Recovered, and not yet started."""
     storage = Storage("memory", lambda: (2**40, 2**40))
-    return Broker(config, device, storage, LoopClock(), SeededRandomness(rng))
+    return Broker(config, device, storage, clock or LoopClock(), SeededRandomness(rng))
 
 
 @asynccontextmanager

@@ -89,7 +89,7 @@ def only_what_is_known_to_be_aborted_is_spent(patch: Patch) -> None:
 
 
 def a_rise_of_the_term_aborts_nothing(patch: Patch) -> None:
-    patch.setattr(lane_module, "term_aborts", lambda lane, term, now_ms: [])
+    patch.setattr(lane_module, "term_aborts", lambda lane, term, at: [])
     for module in (epochs, ending):
         patch.setattr(module, "is_spent", lambda current, term: False)
 
@@ -173,7 +173,7 @@ def pending_offsets_are_visible(patch: Patch) -> None:
     patch.setattr(
         Offsets,
         "store",
-        lambda self, record, order, producer_id: store(self, record, order, NO_PRODUCER_ID),
+        lambda self, stored, producer_id: store(self, stored, NO_PRODUCER_ID),
     )
 
 

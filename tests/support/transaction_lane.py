@@ -12,13 +12,13 @@ from semel.log.producers import Producer, SequenceReused, TakenBatch, check_unkn
 from semel.log.transactions import PartitionTransactions
 from semel.transactions import dialect as dialects
 from semel.transactions.commands import (
+    Abort,
     AddPartitions,
     Command,
     Context,
     Decision,
     Doom,
     End,
-    Expire,
     InitProducer,
     Markers,
     RaiseTerm,
@@ -144,13 +144,13 @@ class State:
         self.next_producer_id = ProducerId(0)
         self.term = Term(0)
 
-    def apply(self, frame: list[Item]) -> None:
+    def apply(self, frame: list[Item], now_ms: int) -> None:
         for item in frame:
             match item:
                 case Transaction():
                     value = decode(*encode(item))
                     assert value is not None
-                    self.transactions.apply(value)
+                    self.transactions.apply(value, now_ms)
                 case Markers():
                     for partition in item.partitions:
                         self.partitions[partition].mark(item)
@@ -177,7 +177,7 @@ class Lane:
     def append(self, items: list[Item]) -> None:
         if items:
             self.frames.append(items)
-            self.state.apply(items)
+            self.state.apply(items, self.now_ms)
 
     def flush(self) -> None:
         self.durable = len(self.frames)
@@ -192,7 +192,8 @@ class Lane:
         self.state = State()
         self.late = LateRequests()
         for frame in self.frames:
-            self.state.apply(frame)
+            self.state.apply(frame, self.now_ms)
+        self.state.transactions.recovered(self.now_ms)
         if power_lost:
             term = Term(self.state.term + 1)
             items: list[Item] = [TermRaised(term)]
@@ -219,7 +220,7 @@ class Lane:
         self.now_ms += milliseconds
         for transactional_id in self.state.transactions.overdue(self.now_ms):
             value = self.state.transactions.get(transactional_id)
-            self.append(self._items(decide(value, Expire(), self._context())))
+            self.append(self._items(decide(value, Abort(), self._context())))
 
     def handle(self, request: Request, connection_number: int) -> tuple[Reply | None, int]:
         """The reply and the frame that must be durable before it; None closes the connection."""

@@ -2,6 +2,7 @@
 
 from semel.errors import RequestError
 from semel.transactions.commands import (
+    Abort,
     AddOffsets,
     AddPartitions,
     Command,
@@ -55,8 +56,13 @@ class World:
         self.entries: list[tuple[bytes, bytes | None]] = []
 
     @property
+    def wall_ms(self) -> int:
+        """Of a clock that goes back all the time, as nothing may be decided by it."""
+        return 2 * START_MS - self.now_ms
+
+    @property
     def context(self) -> Context:
-        return Context(self.now_ms, self.term, self.next_producer_id, self.settings)
+        return Context(self.wall_ms, self.term, self.next_producer_id, self.settings)
 
     @property
     def value(self) -> Transaction:
@@ -75,7 +81,7 @@ class World:
             read = decode(*entry)
             assert read == value
             self.entries.append(entry)
-            self.store.apply(read)
+            self.store.apply(read, self.now_ms)
         if decision.taken_producer_id is not None:
             assert decision.taken_producer_id == self.next_producer_id
             self.next_producer_id = ProducerId(self.next_producer_id + 1)
@@ -126,6 +132,11 @@ class World:
         return self.take(Doom(*identity))
 
     # What happens to the broker
+
+    def pass_time(self, duration_ms: int) -> list[Decision]:
+        """What is overdue then is aborted."""
+        self.now_ms += duration_ms
+        return [self.take(Abort()) for _ in self.store.overdue(self.now_ms)]
 
     def raise_term(self) -> None:
         self.term = Term(self.term + 1)

@@ -18,7 +18,6 @@ from semel.transactions.commands import (
     Command,
     Doom,
     End,
-    Expire,
     ForgetPartitions,
     WriteOffsets,
     WriteRecords,
@@ -127,7 +126,7 @@ def test_a_prepared_transaction_takes_nothing_more(status: Status) -> None:
     world = World()
     identity = world.init()
     world.write(identity, P0)
-    world.store.apply(replace(world.value, status=status))
+    world.store.apply(replace(world.value, status=status), world.now_ms)
     commands: list[Command] = [
         AddPartitions(*identity, frozenset({P0})),
         AddOffsets(*identity, 1),
@@ -192,8 +191,7 @@ def test_a_doom_ends_with_a_new_incarnation_or_a_timeout_or_a_term() -> None:
     world = doomed()
     world.transact(world.init())
     world = doomed()
-    world.now_ms += TIMEOUT_MS
-    world.take(Expire())
+    world.pass_time(TIMEOUT_MS)
     assert not world.value.is_doomed
     world = doomed()
     world.raise_term()

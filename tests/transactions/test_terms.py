@@ -9,7 +9,6 @@ from semel.transactions.commands import (
     AddPartitions,
     Command,
     End,
-    Expire,
     Markers,
     RaiseTerm,
     WriteOffsets,
@@ -77,7 +76,7 @@ def test_a_rise_of_the_term_completes_what_was_decided() -> None:
     world = World()
     identity = world.init()
     world.write(identity, P0)
-    world.store.apply(replace(world.value, status=Status.PREPARE_COMMIT))
+    world.store.apply(replace(world.value, status=Status.PREPARE_COMMIT), world.now_ms)
     world.raise_term()
     assert world.value.status is Status.COMPLETE_COMMIT
     assert world.frames[-1].markers == Markers(*identity, True, (P0,))
@@ -207,8 +206,7 @@ def test_the_bump_of_a_timeout_is_of_the_term_that_made_it() -> None:
     world = World()
     identity = world.init()
     world.write(identity, P0)
-    world.now_ms += TIMEOUT_MS
-    world.take(Expire())
+    world.pass_time(TIMEOUT_MS)
     assert world.value.epoch_term == Term(0)
     world.transact((identity[0], epoch(1)))
 
@@ -236,5 +234,5 @@ def test_the_term_of_an_epoch_survives_the_log() -> None:
 def test_a_value_that_does_not_know_its_term_is_spent() -> None:
     world = World()
     identity = world.init()
-    world.store.apply(replace(world.value, epoch_term=NO_TERM))
+    world.store.apply(replace(world.value, epoch_term=NO_TERM), world.now_ms)
     assert world.refusal(WriteRecords(*identity, frozenset({P0}), TV2)) is TransactionAbortable

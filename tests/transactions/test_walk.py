@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from semel.errors import RequestError
 from semel.transactions.commands import (
+    Abort,
     AddOffsets,
     AddPartitions,
     Command,
     Decision,
     Doom,
     End,
-    Expire,
     ExpireId,
     ForgetPartitions,
     InitProducer,
@@ -76,7 +76,7 @@ class Walk:
                 WriteOffsets(producer_id, epoch, rng.randrange(2), dialect),
                 End(producer_id, epoch, rng.random() < 0.5, dialect),
                 End(producer_id, epoch, rng.random() < 0.5, dialect),
-                Expire(),
+                Abort(),
                 rng.choice((Doom(producer_id, epoch), ForgetPartitions(partitions), ExpireId())),
             )
         )
@@ -84,8 +84,6 @@ class Walk:
     def step(self) -> None:
         world, rng = self.world, self.rng
         world.now_ms += rng.choice((1, 1, 1_000, TIMEOUT_MS // 2))
-        if rng.random() < 0.005:
-            world.now_ms += world.settings.id_expiration_ms
         before = world.store.get(ID)
         if rng.random() < 0.02 and before is not None and not before.is_open:
             self.wear_out(before)
@@ -174,7 +172,7 @@ class Walk:
         for entry in self.world.entries[-8:]:
             value = decode(*entry)
             assert value is not None
-            replayed.apply(value)
+            replayed.apply(value, self.world.now_ms)
         assert replayed.get(ID) == self.world.store.get(ID)
 
 
@@ -211,7 +209,7 @@ COMMANDS = (
     WriteOffsets,
     End,
     Doom,
-    Expire,
+    Abort,
     ForgetPartitions,
     ExpireId,
 )

@@ -154,7 +154,6 @@ def lane_settings(config: BrokerConfig) -> LaneSettings:
         offsets_partition_count=config.offsets_topic_num_partitions,
         transactions=TransactionSettings(
             timeout_ms_max=config.transaction_max_timeout_ms,
-            id_expiration_ms=config.transactional_id_expiration_ms,
         ),
         transactions_partition_count=config.transaction_state_log_num_partitions,
     )

@@ -50,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._inbox = Inbox(server.scratch, server.request_size_max)
+        self._offered_size = 0
         self._requests: deque[memoryview] = deque()
         self._replies: deque[Reply] = deque()
         self.unsent_bytes = 0
@@ -90,10 +91,14 @@ class Connection(asyncio.BufferedProtocol):
         self._server.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._inbox.buffer()
+        buffer = self._inbox.buffer()
+        self._offered_size = len(buffer)
+        return buffer
 
     def buffer_updated(self, count: int) -> None:
         self.active_at = self._server.loop.time()
+        if count == self._offered_size:
+            self._server.full_read_count += 1
         try:
             self._requests += self._inbox.received(count)
         except ProtocolError as error:

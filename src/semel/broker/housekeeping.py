@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from semel.broker import log
 from semel.errors import JournalFull
 from semel.lane.changes import expire_producers
+from semel.lane.clock import WATCHED_MS
 from semel.lane.transaction_steps import take_transaction_step
-from semel.transactions.commands import Expire, ExpireId
+from semel.transactions.commands import Abort, ExpireId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
     from semel.broker.server import Server
 
-ROUND_MS = 1_000
+ROUND_MS = WATCHED_MS // 2
 """The longest pause between two looks at the clock."""
 
 CHECKPOINT_FRAMES = 50_000
@@ -36,20 +37,35 @@ class Housekeeping:
         self._next_round_s = server.loop.time()
 
     async def run(self) -> None:
-        room = self._broker.waiting_room
-        changed = room.changed
+        is_done = True
         while True:
-            pause_ms = self._pause_ms()
-            room.next_look_ms = self._broker.lane.clock.now_ms() + pause_ms
-            try:
-                async with asyncio.timeout(pause_ms / 1000):
-                    await changed.wait()
-            except TimeoutError:
-                pass
-            changed.clear()
-            if not self._tidy():
+            if is_done:
+                await self._pause()
+            else:
                 # What is due stays due, and must not be tried without a pause.
                 await asyncio.sleep(ROUND_MS / 1000)
+            is_done = await self._look()
+
+    async def _look(self) -> bool:
+        """Do what is due; False if some of it could not be done.
+
+        Due is what was so before the sockets were read: whoever has spoken until then is heard
+        before anyone is judged silent, also by a process that was stopped for a while.
+        """
+        now_ms = self._broker.lane.clock.look()
+        await self._server.read_what_waits()
+        return self._tidy(now_ms)
+
+    async def _pause(self) -> None:
+        room = self._broker.waiting_room
+        pause_ms = self._pause_ms()
+        room.next_look_ms = self._broker.lane.clock.now_ms() + pause_ms
+        try:
+            async with asyncio.timeout(pause_ms / 1000):
+                await room.changed.wait()
+        except TimeoutError:
+            pass
+        room.changed.clear()
 
     def _pause_ms(self) -> int:
         state = self._broker.lane.state
@@ -71,13 +87,13 @@ class Housekeeping:
         if now_s < self._next_round_s:
             return
         self._next_round_s = now_s + ROUND_MS / 1000
+        yield self._note_jump
         yield self._take_checkpoint
         yield self._close_idle_connections
         yield self._tell_of_closed_connections
 
-    def _tidy(self) -> bool:
+    def _tidy(self, now_ms: int) -> bool:
         """Do what is due, each duty whatever became of the others; False if one was not done."""
-        now_ms = self._broker.lane.clock.now_ms()
         is_done = True
         for duty in self._duties():
             try:
@@ -93,7 +109,7 @@ class Housekeeping:
     def _end_sessions(self, now_ms: int) -> None:
         deadline_ms = self._broker.lane.state.groups.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
-            self._broker.waiting_room.expire()
+            self._broker.waiting_room.expire(now_ms)
 
     def _expire_producers(self, now_ms: int) -> None:
         config = self._broker.config
@@ -105,9 +121,7 @@ class Housekeeping:
     def _end_overdue_transactions(self, now_ms: int) -> None:
         broker = self._broker
         for transactional_id in broker.lane.state.transactions.overdue(now_ms):
-            decision, _ = take_transaction_step(
-                broker.lane, transactional_id, Expire(), urgent=True
-            )
+            decision, _ = take_transaction_step(broker.lane, transactional_id, Abort(), urgent=True)
             if decision.values:
                 broker.metrics.transactions_timed_out += 1
 
@@ -123,6 +137,9 @@ class Housekeeping:
             take_transaction_step(lane, transactional_id, ExpireId(), urgent=True)
         if len(expired) < IDS_EXPIRED_MAX:
             self._ids_checked_at_ms = now_ms
+
+    def _note_jump(self, now_ms: int) -> None:
+        self._broker.lane.note_jump()
 
     def _take_checkpoint(self, now_ms: int) -> None:
         """Many small frames take long to replay although they fill no segment."""

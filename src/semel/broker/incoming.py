@@ -65,7 +65,7 @@ def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> In
     header = record_batch.admit(batch)
     if not topic.is_log_append_time:
         return Incoming(partition, header, header.checksum, batch)
-    now_ms = broker.lane.clock.now_ms()
-    stamped = memoryview(record_batch.with_log_append_time(batch, now_ms))
+    wall_ms = broker.lane.clock.moment().wall_ms
+    stamped = memoryview(record_batch.with_log_append_time(batch, wall_ms))
     header = record_batch.read(stamped)
-    return Incoming(partition, header, record_batch.fingerprint(header, stamped), stamped, now_ms)
+    return Incoming(partition, header, record_batch.fingerprint(header, stamped), stamped, wall_ms)

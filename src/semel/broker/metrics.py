@@ -156,12 +156,12 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
     )
     opened = lane.state.transactions.open()
     yield gauge("semel_transactions_open", "Transactions that are open.", len(opened))
-    now_ms = lane.clock.now_ms()
-    oldest_ms = min((each.started_at_ms for each in opened), default=now_ms)
+    wall_ms = lane.clock.wall_ms()
+    oldest_ms = min((each.started_at_ms for each in opened), default=wall_ms)
     yield gauge(
         "semel_transaction_age_seconds_max",
         "Age of the transaction that has been open for longest.",
-        max(0, now_ms - oldest_ms) / 1000,
+        max(0, wall_ms - oldest_ms) / 1000,
     )
     # Read while the broker moves both, so that one may be newer than the other.
     lags = {

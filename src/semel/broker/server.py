@@ -5,7 +5,7 @@ Replies that become ready in one tick of the loop leave in one write per connect
 
 import asyncio
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from semel.broker.answer import Answer, Call
 from semel.broker.closings import Closings
@@ -16,6 +16,13 @@ from semel.errors import JournalFailed, ProtocolError
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+
+READING_PASSES: Final = 5
+"""Of the loop. What waits at the door takes so many: it is found, accepted, connected, found to
+have sent something, and read."""
+
+READING_PASSES_MAX: Final = READING_PASSES + 6 * 2**20 // SCRATCH_SIZE
+"""So much the kernel holds for a connection, as Linux comes; what is read behind that is newer."""
 
 
 class Server:
@@ -28,6 +35,8 @@ class Server:
         self.request_size_max = broker.config.socket_request_max_bytes
         self._connections: set[Connection] = set()
         self._is_closed = False
+        self.full_read_count = 0
+        """Reads that may have left something behind."""
         self._last_connection_number = 0
         self._closings = Closings()
         self._to_write: list[Connection] = []
@@ -115,6 +124,18 @@ class Server:
             connection.shut()
 
     # Requests
+
+    async def read_what_waits(self) -> None:
+        """Return when all that clients had sent before is read."""
+        empty_pass_count = 0
+        for _ in range(READING_PASSES_MAX):
+            full_read_count = self.full_read_count
+            await asyncio.sleep(0)
+            empty_pass_count += 1
+            if self.full_read_count != full_read_count:
+                empty_pass_count = 0
+            elif empty_pass_count == READING_PASSES:
+                return
 
     def dispatch(self, frame: memoryview, connection: Connection) -> None:
         """Decide one request now; its reply leaves when the journal and its turn allow."""

@@ -129,7 +129,7 @@ class _Write:
     def _prepare(self, command: WriteRecords | Doom) -> TransactionStep:
         lane = self._broker.lane
         current = lane.state.transactions.get(self._transactional_id)
-        return prepare(lane, current, command, lane.clock.now_ms())
+        return prepare(lane, current, command, lane.clock.moment())
 
     def _admit(self, producer_id: ProducerId, epoch: ProducerEpoch) -> None:
         """Tell retries and refusals from new batches, partition by partition."""

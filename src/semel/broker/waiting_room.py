@@ -23,6 +23,7 @@ from semel.groups.commands import (
 from semel.lane.group_steps import take_group_step
 from semel.lane.lane import Lane
 from semel.types import GroupId, MemberId, Position
+from semel.world import Moment
 
 Kind = TypeVar("Kind", bound=Reply)
 
@@ -48,7 +49,7 @@ class WaitingRoom:
         self.next_look_ms = 0
         """When housekeeping looks at the deadlines next if nothing has changed."""
         groups = lane.state.groups
-        self._decide: dict[type, Callable[[Any, Ticket, int], Step]] = {
+        self._decide: dict[type, Callable[[Any, Ticket, Moment], Step]] = {
             Join: groups.join,
             Sync: groups.sync,
             Heartbeat: groups.heartbeat,
@@ -73,7 +74,7 @@ class WaitingRoom:
         ticket = Ticket(self._last_ticket)
         try:
             step, position = take_group_step(
-                self._lane, lambda now_ms: decide(command, ticket, now_ms), size_max
+                self._lane, lambda at: decide(command, ticket, at), size_max
             )
         except JournalFull as error:
             raise CoordinatorNotAvailable(str(error)) from error
@@ -106,11 +107,12 @@ class WaitingRoom:
         assert isinstance(replied, Replied), f"{type(command).__name__} was left waiting"
         return cast(Kind, replied.reply), replied.position
 
-    def expire(self) -> None:
-        """Do what has become due: sessions, rebalances, offsets."""
-        self._unasked(self._lane.state.groups.expire)
+    def expire(self, due_ms: int) -> None:
+        """Do what was due then: sessions, rebalances, offsets."""
+        groups = self._lane.state.groups
+        self._unasked(lambda at: groups.expire(Moment(due_ms, at.wall_ms)))
 
-    def _unasked(self, decide: Callable[[int], Step]) -> None:
+    def _unasked(self, decide: Callable[[Moment], Step]) -> None:
         step, position = take_group_step(self._lane, decide, room.STEP_BYTES_MAX, urgent=True)
         self._hand_out(step, position, None)
 
@@ -137,7 +139,7 @@ class WaitingRoom:
             self._waiting.pop(ticket, None)
             self._forget(partial(self._lane.state.groups.forget_ticket, ticket))
 
-    def _forget(self, decide: Callable[[int], Step]) -> None:
+    def _forget(self, decide: Callable[[Moment], Step]) -> None:
         try:
             self._unasked(decide)
         except JournalFull:

@@ -76,7 +76,7 @@ def consume(
     if count is not None and count < 1:
         raise ConfigError("--count must be at least 1")
     show = as_json if target.as_json else printer(record_format or _FORMAT_DEFAULT)
-    begin, stop = parse_range(offset, SystemClock().now_ms())
+    begin, stop = parse_range(offset, SystemClock().wall_ms())
     wanted = _numbers(partitions)
     level = Isolation[isolation.name]
     names = (topic, *topics)

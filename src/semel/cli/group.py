@@ -77,7 +77,7 @@ def seek(
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Move the committed offsets of a group that has no members at the moment."""
-    place = parse_place(to, SystemClock().now_ms())
+    place = parse_place(to, SystemClock().wall_ms())
 
     async def work(cluster: Cluster) -> list[tuple[str, int, int | None, int]]:
         before = await groups.committed_offsets(cluster, group)

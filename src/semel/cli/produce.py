@@ -215,7 +215,7 @@ class _RecordMaker:
 
     def records(self, some: Lines) -> tuple[list[Record], LineRefused | None]:
         """Those up to the first line that is none, and why it is not."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.wall_ms()
         records: list[Record] = []
         for index, line in enumerate(some.lines):
             key, value = self._key, line

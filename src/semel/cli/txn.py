@@ -94,7 +94,7 @@ async def _list(cluster: Cluster, states: set[str]) -> list[_Listed]:
     listings = await transactions.list_all(cluster, states=states)
     is_open = [listing for listing in listings if listing.is_open]
     described = await transactions.describe_listed(cluster, is_open)
-    now_ms = SystemClock().now_ms()
+    now_ms = SystemClock().wall_ms()
     return [
         _Listed(listing, _age_ms(described.get(listing.transactional_id), now_ms))
         for listing in listings
@@ -130,7 +130,7 @@ async def _describe(cluster: Cluster, transactional_id: str) -> _Described:
     for producer in await transactions.active_producers(cluster, there):
         if producer.producer_id == description.producer_id:
             first_offsets[producer.partition] = producer.first_offset
-    return _Described(description, _age_ms(description, SystemClock().now_ms()), first_offsets)
+    return _Described(description, _age_ms(description, SystemClock().wall_ms()), first_offsets)
 
 
 def _say_described(one: _Described) -> None:

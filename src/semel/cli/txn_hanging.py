@@ -37,7 +37,7 @@ def hanging(
         ]
         if topics and not partitions:
             raise UnknownTopicOrPartition(f"there is no partition {partition} in these topics")
-        return await find_hanging(cluster, partitions, SystemClock().now_ms())
+        return await find_hanging(cluster, partitions, SystemClock().wall_ms())
 
     found = target.run(work)
     if target.as_json:

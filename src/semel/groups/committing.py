@@ -70,7 +70,7 @@ def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
     has_own_retention = command.retention_ms != DEFAULT_RETENTION_MS
     expire_timestamp_ms = NO_TIMESTAMP
     if has_own_retention:
-        expire_timestamp_ms = min(turn.now_ms + command.retention_ms, TIMESTAMP_MS_MAX)
+        expire_timestamp_ms = min(turn.wall_ms + command.retention_ms, TIMESTAMP_MS_MAX)
     partitions = []
     for asked in command.offsets:
         error_code = _refusal_code(asked, turn.settings)
@@ -87,7 +87,7 @@ def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
                     # The stored format has room for a leader epoch or an expiry, not for both.
                     NO_LEADER_EPOCH if has_own_retention else asked.leader_epoch,
                     asked.metadata,
-                    turn.now_ms,
+                    turn.wall_ms,
                     expire_timestamp_ms,
                 )
             )

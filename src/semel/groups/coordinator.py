@@ -54,7 +54,7 @@ from semel.groups.snapshot import GroupsSnapshot
 from semel.groups.states import State
 from semel.groups.turn import Turn
 from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
-from semel.world import Randomness
+from semel.world import Moment, Randomness
 
 
 class Groups:
@@ -69,8 +69,8 @@ class Groups:
 
     # Members
 
-    def join(self, command: Join, ticket: Ticket, now_ms: int) -> Step:
-        turn = Turn(self._settings, now_ms)
+    def join(self, command: Join, ticket: Ticket, at: Moment) -> Step:
+        turn = Turn(self._settings, at)
         try:
             joining.check(command, self._settings)
             group = self._group_to_join(command)
@@ -82,8 +82,8 @@ class Groups:
         self._keep(group)
         return self._close(turn)
 
-    def sync(self, command: Sync, ticket: Ticket, now_ms: int) -> Step:
-        turn = Turn(self._settings, now_ms)
+    def sync(self, command: Sync, ticket: Ticket, at: Moment) -> Step:
+        turn = Turn(self._settings, at)
         try:
             group = self._group_with_members(command.group_id)
             rebalance.sync(group, command, ticket, turn)
@@ -93,19 +93,19 @@ class Groups:
         self._keep(group)
         return self._close(turn)
 
-    def heartbeat(self, command: Heartbeat, ticket: Ticket, now_ms: int) -> Step:
+    def heartbeat(self, command: Heartbeat, ticket: Ticket, at: Moment) -> Step:
         try:
             group = self._group_with_members(command.group_id)
             member = group.member(command.member_id, command.group_instance_id)
             group.check_generation(command.generation)
         except RequestError as refusal:
             return _answered(ticket, HeartbeatReply(refusal.code))
-        member.renew(now_ms)
+        member.renew(at.now_ms)
         preparing = group.state is State.PREPARING_REBALANCE
         return _answered(ticket, HeartbeatReply(RebalanceInProgress.code if preparing else NONE))
 
-    def leave(self, command: Leave, ticket: Ticket, now_ms: int) -> Step:
-        turn = Turn(self._settings, now_ms)
+    def leave(self, command: Leave, ticket: Ticket, at: Moment) -> Step:
+        turn = Turn(self._settings, at)
         try:
             group = self._group_with_members(command.group_id)
         except InvalidGroupId as refusal:
@@ -118,9 +118,9 @@ class Groups:
         self._keep(group)
         return self._close(turn)
 
-    def forget_ticket(self, ticket: Ticket, now_ms: int) -> Step:
+    def forget_ticket(self, ticket: Ticket, at: Moment) -> Step:
         """The connection that waits for this reply is gone."""
-        turn = Turn(self._settings, now_ms)
+        turn = Turn(self._settings, at)
         group = self._groups.get(self._waiting.pop(ticket, GroupId("")))
         if group is None:
             return turn.step()
@@ -128,9 +128,9 @@ class Groups:
         self._keep(group)
         return self._close(turn)
 
-    def forget_ids(self, group_id: GroupId, member_ids: Collection[MemberId], now_ms: int) -> Step:
+    def forget_ids(self, group_id: GroupId, member_ids: Collection[MemberId], at: Moment) -> Step:
         """Nobody will join under these, which were given out with MEMBER_ID_REQUIRED."""
-        turn = Turn(self._settings, now_ms)
+        turn = Turn(self._settings, at)
         group = self._groups.get(group_id)
         if group is not None:
             for member_id in member_ids:
@@ -141,25 +141,25 @@ class Groups:
 
     # Offsets
 
-    def commit_offsets(self, command: CommitOffsets, ticket: Ticket, now_ms: int) -> Step:
+    def commit_offsets(self, command: CommitOffsets, ticket: Ticket, at: Moment) -> Step:
         group = self._groups.get(command.group_id)
-        step = self._commit(group, command, ticket, now_ms, in_transaction=False)
+        step = self._commit(group, command, ticket, at, in_transaction=False)
         if group is not None and step.records and command.member_id in group.members:
-            group.members[command.member_id].renew(now_ms)
+            group.members[command.member_id].renew(at.now_ms)
         return step
 
     def commit_offsets_in_transaction(
-        self, command: CommitOffsets, ticket: Ticket, now_ms: int
+        self, command: CommitOffsets, ticket: Ticket, at: Moment
     ) -> Step:
         """The records belong to the producer's transaction: apply them with its producer id."""
         group = self._groups.get(command.group_id)
-        return self._commit(group, command, ticket, now_ms, in_transaction=True)
+        return self._commit(group, command, ticket, at, in_transaction=True)
 
     def fetch_offsets(self, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
         return committing.fetch(self._groups.get(command.group_id), command)
 
-    def delete_offsets(self, command: DeleteOffsets, ticket: Ticket, now_ms: int) -> Step:
-        turn = Turn(self._settings, now_ms)
+    def delete_offsets(self, command: DeleteOffsets, ticket: Ticket, at: Moment) -> Step:
+        turn = Turn(self._settings, at)
         try:
             _check_group_id(command.group_id)
             committing.delete(self._groups.get(command.group_id), command, ticket, turn)
@@ -180,8 +180,8 @@ class Groups:
 
     # Whole groups
 
-    def delete_groups(self, command: DeleteGroups, ticket: Ticket, now_ms: int) -> Step:
-        turn = Turn(self._settings, now_ms)
+    def delete_groups(self, command: DeleteGroups, ticket: Ticket, at: Moment) -> Step:
+        turn = Turn(self._settings, at)
         administering.delete(self._lasting, command, ticket, turn)
         return self._close(turn)
 
@@ -194,14 +194,14 @@ class Groups:
 
     # Time
 
-    def expire(self, now_ms: int) -> Step:
+    def expire(self, at: Moment) -> Step:
         """Do what is due; its records take at most `room.STEP_BYTES_MAX`.
 
         If that was not enough, `next_deadline_ms` stays in the past.
         """
-        turn = Turn(self._settings, now_ms)
+        turn = Turn(self._settings, at)
         bytes_left = room.STEP_BYTES_MAX
-        while (group_id := self._deadlines.due(now_ms)) is not None:
+        while (group_id := self._deadlines.due(turn.now_ms)) is not None:
             group = self._groups.get(group_id)
             if group is None:
                 self._deadlines.take(group_id)
@@ -226,9 +226,11 @@ class Groups:
 
     # What lasts
 
-    def apply(self, record: GroupRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+    def apply(
+        self, record: GroupRecord, now_ms: int, producer_id: ProducerId = NO_PRODUCER_ID
+    ) -> None:
         """Records must come in the order of the log, live and at recovery alike."""
-        self._lasting.apply(record, producer_id)
+        self._lasting.apply(record, now_ms, producer_id)
 
     def apply_marker(self, producer_id: ProducerId, committed: bool) -> None:
         """The transaction of this producer has ended; its pending offsets become final or go."""
@@ -240,12 +242,12 @@ class Groups:
     def restore(self, snapshot: GroupsSnapshot) -> None:
         self._lasting.restore(snapshot)
 
-    def recovered(self, now_ms: int) -> None:
+    def recovered(self, at: Moment) -> None:
         """All records are applied: members of recorded generations are known again."""
-        turn = Turn(self._settings, now_ms)
+        turn = Turn(self._settings, at)
         self._close(turn)
         for group in self._groups.values():
-            group.recover(now_ms)
+            group.recover(at.now_ms)
             if len(group.members) > self._settings.member_count_max:
                 rebalance.begin(group, turn)
             self._schedule(group)
@@ -278,10 +280,10 @@ class Groups:
         group: Group | None,
         command: CommitOffsets,
         ticket: Ticket,
-        now_ms: int,
+        at: Moment,
         in_transaction: bool,
     ) -> Step:
-        turn = Turn(self._settings, now_ms)
+        turn = Turn(self._settings, at)
         try:
             if in_transaction or command.group_id:
                 _check_group_id(command.group_id)

@@ -1,7 +1,7 @@
 """One consumer group: what lasts, what is volatile, and what may be read from both.
 
-Law: `recorded` and `offsets` change only when a record is applied. All else is lost with the
-process and rebuilt from `recorded`.
+Law: `recorded`, `recorded_ms` and `offsets` change only when a record is applied. All else is
+lost with the process and rebuilt from `recorded`.
 """
 
 from semel.deadlines import Deadlines
@@ -9,7 +9,7 @@ from semel.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 from semel.groups.commands import DescribedMember, GroupDescription, GroupListing, Ticket
 from semel.groups.members import Awaited, Member, common_protocols
 from semel.groups.offsets import Offsets
-from semel.groups.records import GenerationRecorded
+from semel.groups.records import NO_TIMESTAMP, GenerationRecorded
 from semel.groups.states import FOLLOWERS, State
 from semel.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from semel.types import GroupId, MemberId
@@ -32,6 +32,7 @@ class Group:
         "protocol",
         "protocol_type",
         "recorded",
+        "recorded_ms",
         "state",
         "sync_deadline_ms",
         "unsynced",
@@ -40,6 +41,8 @@ class Group:
     def __init__(self, group_id: GroupId) -> None:
         self.group_id = group_id
         self.recorded: GenerationRecorded | None = None
+        self.recorded_ms = NO_TIMESTAMP
+        """When that was, by the time in which retention is counted."""
         self.offsets = Offsets()
         self.clear()
 
@@ -184,14 +187,14 @@ class Group:
                 topics |= subscribed
         return frozenset(topics)
 
-    def record(self, now_ms: int) -> GenerationRecorded:
+    def record(self, wall_ms: int) -> GenerationRecorded:
         return GenerationRecorded(
             self.group_id,
             self.protocol_type or "",
             self.generation,
             self.protocol,
             self.leader,
-            now_ms,
+            wall_ms,
             tuple(member.recorded(self.protocol) for member in self.members.values()),
         )
 

@@ -149,7 +149,7 @@ def _replace_static(
         _rejoin(group, member, command, ticket, turn)
         return
     member.renew(turn.now_ms)
-    turn.write(group.record(turn.now_ms))
+    turn.write(group.record(turn.wall_ms))
     if command.can_skip_assignment:
         reply = generation_reply(group, member_id)
         reply = reply._replace(skip_assignment=group.leader == member_id)

@@ -14,6 +14,8 @@ class StoredOffset(NamedTuple):
     record: OffsetCommitted
     order: int
     """Rises with the place in the log."""
+    stored_ms: int
+    """When that was, by the time in which retention is counted."""
 
 
 class Offsets:
@@ -24,12 +26,12 @@ class Offsets:
     def __bool__(self) -> bool:
         return bool(self.committed or self.pending)
 
-    def store(self, record: OffsetCommitted, order: int, producer_id: ProducerId) -> None:
-        stored = StoredOffset(record, order)
+    def store(self, stored: StoredOffset, producer_id: ProducerId) -> None:
+        partition = stored.record.topic_partition
         if producer_id == NO_PRODUCER_ID:
-            self.committed[record.topic_partition] = stored
+            self.committed[partition] = stored
         else:
-            self.pending.setdefault(producer_id, {})[record.topic_partition] = stored
+            self.pending.setdefault(producer_id, {})[partition] = stored
 
     def forget(self, partition: TopicPartition) -> None:
         """Also what is pending: it stands earlier in the log, so its marker must not revive it."""
@@ -64,15 +66,16 @@ class Offsets:
         """Partitions whose offset has outlived its retention.
 
         It counts from the commit, or from `since_ms`, when the group lost its last member, if
-        that was later; an expiry given with the commit overrides both. Topics that are `kept` are
-        still read.
+        that was later; a retention given with the commit overrides both. Topics that are `kept`
+        are still read.
         """
-        for partition, (record, _) in self.committed.items():
+        for partition, (record, _, stored_ms) in self.committed.items():
             if kept(partition.topic) or self.is_pending(partition):
                 continue
             if record.expire_timestamp_ms != NO_TIMESTAMP:
-                expires_at_ms = record.expire_timestamp_ms
+                own_retention_ms = record.expire_timestamp_ms - record.commit_timestamp_ms
+                expires_at_ms = stored_ms + own_retention_ms
             else:
-                expires_at_ms = max(record.commit_timestamp_ms, since_ms) + retention_ms
+                expires_at_ms = max(stored_ms, since_ms) + retention_ms
             if expires_at_ms <= now_ms:
                 yield partition

@@ -99,7 +99,7 @@ def _complete(group: Group, turn: Turn) -> None:
         group.protocol = None
         group.leader = None
         group.move_to(State.EMPTY)
-        turn.write(group.record(turn.now_ms))
+        turn.write(group.record(turn.wall_ms))
         return
     group.protocol = elected_protocol(group.members.values())
     group.move_to(State.COMPLETING_REBALANCE)
@@ -158,7 +158,7 @@ def sync(group: Group, command: Sync, ticket: Ticket, turn: Turn) -> None:
         for assigned in group.members.values():
             assigned.assignment = assignments.get(assigned.member_id, b"")
         group.move_to(State.STABLE)
-        turn.write(group.record(turn.now_ms))
+        turn.write(group.record(turn.wall_ms))
     for waiting in group.members.values():
         if waiting.awaits is Awaited.SYNC:
             turn.answer(

@@ -24,7 +24,7 @@ def retire(group: Group, bytes_max: int, turn: Turn) -> int:
         return 0
     since_ms = NO_TIMESTAMP
     if group.state is State.EMPTY and group.recorded is not None:
-        since_ms = group.recorded.state_timestamp_ms
+        since_ms = group.recorded_ms
     used_bytes = 0
     forgotten_count = 0
     group_id_bytes = len(group.group_id.encode())

@@ -1,14 +1,16 @@
-"""One step while it is being decided: its time, its limits, and what it leads to so far."""
+"""One step while it is being decided: its moment, its limits, and what it leads to so far."""
 
 from semel.groups.commands import Reply, Step, Ticket
 from semel.groups.records import GroupRecord
 from semel.groups.settings import GroupSettings
+from semel.world import Moment
 
 
 class Turn:
-    def __init__(self, settings: GroupSettings, now_ms: int) -> None:
+    def __init__(self, settings: GroupSettings, at: Moment) -> None:
         self.settings = settings
-        self.now_ms = now_ms
+        self.now_ms = at.now_ms
+        self.wall_ms = at.wall_ms
         self.records: list[GroupRecord] = []
         self.replies: list[tuple[Ticket, Reply]] = []
 

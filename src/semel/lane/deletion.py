@@ -16,7 +16,6 @@ def delete_topic(lane: Lane, topic: Topic) -> Position:
 
     A transaction that still named a partition which is gone could never be given its markers.
     """
-    now_ms = lane.clock.now_ms()
     partitions = frozenset(partition.topic_partition for partition in topic.partitions)
     forgotten = lane.state.groups.forget_partitions(partitions)
     size = FACT_SIZE_MAX
@@ -25,12 +24,13 @@ def delete_topic(lane: Lane, topic: Topic) -> Position:
     for record in forgotten.records:
         key, value = group_records.encode(record)
         size += len(key) + len(value or b"") + RECORD_OVERHEAD
+    at = lane.clock.moment()
     leaving = [
-        prepare(lane, transaction, ForgetPartitions(partitions), now_ms)
+        prepare(lane, transaction, ForgetPartitions(partitions), at)
         for transaction in lane.state.transactions.open()
         if transaction.partitions & partitions
     ]
-    draft = lane.draft(size + sum(step.size for step in leaving), urgent=True, now_ms=now_ms)
+    draft = lane.draft(size + sum(step.size for step in leaving), urgent=True, at=at)
     if forgotten.records:
         add_group_records(lane, offsets_topic(lane), draft, forgotten)
     for step in leaving:

@@ -10,6 +10,7 @@ from semel.lane import facts, frame
 from semel.log.partition import Partition
 from semel.records.batch import PREFIX_SIZE, BatchHeader, stamp
 from semel.types import Buffer, Offset, Position, ProducerEpoch, ProducerId
+from semel.world import Moment
 
 if TYPE_CHECKING:
     from semel.lane.lane import Lane
@@ -19,27 +20,27 @@ JOINED_SIZE_MAX: Final = 512
 
 
 class Draft:
-    __slots__ = ("_batches", "_lane", "_parts", "_size", "_small", "now_ms")
+    __slots__ = ("_batches", "_lane", "_parts", "_size", "_small", "at")
 
-    def __init__(self, lane: "Lane", now_ms: int) -> None:
+    def __init__(self, lane: "Lane", at: Moment) -> None:
         self._lane = lane
         self._parts: list[Buffer] = []
         # Small pieces are joined: each part costs the checksum and the write a call of its own.
-        self._small = bytearray(frame.pack_time(now_ms))
-        self._size = frame.TIME_SIZE
+        self._small = bytearray(frame.pack_head(frame.LAYOUT, at.now_ms, at.wall_ms))
+        self._size = frame.HEAD_SIZE
         self._batches: list[tuple[Partition, int, int, int, int]] = []
-        self.now_ms = now_ms
+        self.at = at
 
     @property
     def is_empty(self) -> bool:
-        return self._size == frame.TIME_SIZE
+        return self._size == frame.HEAD_SIZE
 
     def add_batch(
         self, partition: Partition, header: BatchHeader, fingerprint: int, batch: memoryview
     ) -> Offset:
         """Take an admitted batch as the partition's next; gives the offset of its first record."""
         self._lane.is_in_step = True
-        base_offset = partition.append(header, fingerprint, self._lane.state.term, self.now_ms)
+        base_offset = partition.append(header, fingerprint, self._lane.state.term, self.at.now_ms)
         self._add(partition, header, base_offset, batch)
         return base_offset
 
@@ -53,7 +54,7 @@ class Draft:
             ProducerEpoch(header.producer_epoch),
             committed,
             self._lane.state.term,
-            self.now_ms,
+            self.at.now_ms,
         )
         self._add(partition, header, offset, batch)
 
@@ -82,10 +83,14 @@ class Draft:
 
     def append(self) -> Position:
         """Fix the order. What was decided here may leave the lane once this position is durable."""
+        return self._lane.journal.end if self.is_empty else self.append_moment()
+
+    def append_moment(self) -> Position:
+        """As `append`, also of a frame that says nothing but when it was made."""
         lane = self._lane
         journal = lane.journal
-        if self.is_empty:
-            return journal.end
+        last = lane.state.last_moment
+        assert last is None or last.now_ms <= self.at.now_ms, "time goes back"
         if self._small:
             self._parts.append(self._small)
         start = journal.append(self._parts, self._size)
@@ -93,5 +98,6 @@ class Draft:
         for partition, base_offset, at, size, max_timestamp_ms in self._batches:
             journal.index.add(partition.number, base_offset, start + at, size, max_timestamp_ms)
             lane.unsettled.append((end, partition, partition.log_end_offset))
+        lane.state.last_moment = self.at
         lane.is_in_step = False
         return end

@@ -15,6 +15,7 @@ from semel.records import batch as record_batch
 from semel.records.partitioning import partition_for
 from semel.records.records import Record, encode_batch
 from semel.types import Position
+from semel.world import Moment
 
 BATCH_OVERHEAD = frame.ENTRY_SIZE + record_batch.HEADER_SIZE
 """Bytes. What a batch takes in a frame beside its records."""
@@ -24,7 +25,7 @@ RECORD_OVERHEAD = 32
 
 
 def take_group_step(
-    lane: Lane, decide: Callable[[int], Step], size_max: int, *, urgent: bool = False
+    lane: Lane, decide: Callable[[Moment], Step], size_max: int, *, urgent: bool = False
 ) -> tuple[Step, Position]:
     """Decide at the present time, append what was decided, apply it, all in one step.
 
@@ -34,13 +35,13 @@ def take_group_step(
     if size_max == 0:
         # A heartbeat needs no room, and must be answered also when the disk is full: sessions
         # would end otherwise.
-        step = decide(lane.clock.now_ms())
+        step = decide(lane.clock.moment())
         assert not step.records, "a step that writes nothing has records"
         return step, lane.journal.end
     topic = offsets_topic(lane)
     size_max += batches_overhead(topic, size_max // RECORD_BYTES_MIN)
     draft = lane.draft(size_max, urgent=urgent)
-    step = decide(draft.now_ms)
+    step = decide(draft.at)
     add_group_records(lane, topic, draft, step)
     return step, draft.append()
 
@@ -54,10 +55,10 @@ def add_group_records(lane: Lane, topic: Topic, draft: Draft, step: Step) -> Non
     for record in step.records:
         key, value = group_records.encode(record)
         index = partition_for(record.group_id, len(topic.partitions))
-        by_partition[index].append(Record(key, value, draft.now_ms))
+        by_partition[index].append(Record(key, value, draft.at.wall_ms))
     for index, records in by_partition.items():
         batch = memoryview(encode_batch(records))
         header = record_batch.read(batch)
         draft.add_batch(topic.partitions[index], header, header.checksum, batch)
     for record in step.records:
-        lane.state.groups.apply(record)
+        lane.state.groups.apply(record, draft.at.now_ms)

@@ -12,9 +12,10 @@ from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.transactions.snapshot import TransactionsSnapshot
 from semel.types import Offset, ProducerEpoch, ProducerId, Term
+from semel.world import Moment
 
-FORMAT = 2
-FORMATS_READ = (1, FORMAT)
+FORMAT = 3
+FORMATS_READ = (1, 2, FORMAT)
 
 
 class _Image(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -56,6 +57,8 @@ class LaneImage(_Image, frozen=True):
     topics: list[TopicImage]
     groups: GroupsSnapshot
     transactions: TransactionsSnapshot
+    last_moment: tuple[int, int] | None = None
+    """Of the last frame, the lane's time and the wall clock; not there up to format 2."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -63,6 +66,7 @@ _decode = msgspec.msgpack.Decoder(LaneImage).decode
 
 
 def take(state: LaneState) -> bytes:
+    last = state.last_moment
     return _encode(
         LaneImage(
             format=FORMAT,
@@ -74,6 +78,7 @@ def take(state: LaneState) -> bytes:
             topics=[_topic_image(topic) for topic in state.topics.values()],
             groups=state.groups.snapshot(),
             transactions=state.transactions.snapshot(),
+            last_moment=None if last is None else (last.now_ms, last.wall_ms),
         )
     )
 
@@ -93,6 +98,8 @@ def restore(image: bytes, state: LaneState) -> None:
     state.term = Term(read.term)
     state.identity = read.identity
     state.cluster_id = read.cluster_id
+    if read.last_moment is not None:
+        state.last_moment = Moment(*read.last_moment)
     for topic_image in read.topics:
         topic = Topic(topic_image.name, topic_image.topic_id, topic_image.config)
         state.add_topic(topic)

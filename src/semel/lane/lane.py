@@ -17,6 +17,7 @@ from semel.groups.settings import GroupSettings
 from semel.journal.device import UNKNOWN, DiskIdentity
 from semel.journal.journal import Journal
 from semel.lane import facts, frame, image
+from semel.lane.clock import LaneClock
 from semel.lane.draft import Draft
 from semel.lane.recovery import recover
 from semel.lane.state import LaneState
@@ -25,7 +26,7 @@ from semel.log.partition import Partition
 from semel.transactions.commands import TransactionSettings
 from semel.transactions.store import Transactions
 from semel.types import Offset, Position, Term
-from semel.world import Clock, Randomness
+from semel.world import Clock, Moment, Randomness
 
 CLUSTER_ID_SIZE = 16
 FACT_SIZE_MAX = 64 * 2**10
@@ -50,7 +51,6 @@ class Lane:
     ) -> None:
         self.journal = journal
         self.settings = settings
-        self.clock = clock
         self.randomness = randomness
         self.unsettled: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
@@ -58,6 +58,7 @@ class Lane:
         """Something is applied that no frame in the journal says yet. Law: only within a step."""
         self.state = LaneState(Groups(settings.groups, randomness), Transactions())
         recover(self.state, journal)
+        self.clock = LaneClock(clock, self.state.last_moment)
 
     async def start(self, on_failure: Callable[[BaseException], None]) -> None:
         """Say in the journal who has opened it, and return when that is durable.
@@ -76,24 +77,27 @@ class Lane:
             and journal.identity.proves_same(state.identity)
         )
         term = state.term if is_certain else Term(state.term + 1)
-        now_ms = self.clock.now_ms()
+        at = self.clock.moment()
         # Open transactions may have lost writes that were acknowledged before they were durable.
         # They are aborted in the very frame that raises the term; if that would be too long, in
         # frames before it that do not yet claim to know the disk. One who finds only some of them
         # cannot be certain either, and aborts the rest.
-        aborts = [] if is_certain else term_aborts(self, term, now_ms)
+        aborts = [] if is_certain else term_aborts(self, term, at)
         *first_parts, last_part = _parts(aborts)
         for part in first_parts:
-            self._open(facts.Opened(term, UNPROVEN), part, now_ms)
-        end = self._open(facts.Opened(term, journal.identity), last_part, now_ms)
+            self._open(facts.Opened(term, UNPROVEN), part, at)
+        end = self._open(facts.Opened(term, journal.identity), last_part, at)
         await self.durable(end)
-        state.groups.recovered(self.clock.now_ms())
+        self.clock.look()
+        at = self.clock.moment()
+        state.groups.recovered(at)
+        state.transactions.recovered(at.now_ms)
 
     def _open(
-        self, opened: facts.Opened, aborts: Sequence[TransactionStep], now_ms: int
+        self, opened: facts.Opened, aborts: Sequence[TransactionStep], at: Moment
     ) -> Position:
         size = FACT_SIZE_MAX + sum(abort.size for abort in aborts)
-        draft = self.draft(size, urgent=True, now_ms=now_ms)
+        draft = self.draft(size, urgent=True, at=at)
         if not self.state.cluster_id:
             draft.add_fact(facts.ClusterNamed(self.randomness.token_bytes(CLUSTER_ID_SIZE)))
         draft.add_fact(opened)
@@ -103,15 +107,24 @@ class Lane:
 
     # Deciding
 
-    def draft(self, size: int, *, urgent: bool = False, now_ms: int | None = None) -> Draft:
+    def draft(self, size: int, *, urgent: bool = False, at: Moment | None = None) -> Draft:
         """Begin a step that appends at most `size` bytes of batches and facts.
 
         Raises JournalFull, and then nothing has changed. What frees room or ends a transaction
         is urgent and may use the headroom that others must leave.
         """
         self.end_if_torn(None)
-        self.journal.reserve(size + frame.TIME_SIZE, urgent)
-        return Draft(self, self.clock.now_ms() if now_ms is None else now_ms)
+        self.journal.reserve(size + frame.HEAD_SIZE, urgent)
+        return Draft(self, self.clock.moment() if at is None else at)
+
+    def note_jump(self) -> None:
+        """Write down where the wall clock is, if it was set ahead since the last frame.
+
+        The next process would take that for a rest.
+        """
+        last = self.state.last_moment
+        if last is not None and self.clock.has_jumped(last):
+            self.draft(0, urgent=True).append_moment()
 
     def end_if_torn(self, error: Exception | None) -> None:
         """End the journal, and with it the broker, if a step was left before its frame was whole.

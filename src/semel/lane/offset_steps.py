@@ -25,19 +25,17 @@ def take_offsets_step(
 
     Raises the transaction's refusal or JournalFull; the group's refusals are in the reply.
     """
-    now_ms = lane.clock.now_ms()
     topic = offsets_topic(lane)
+    at = lane.clock.moment()
     partition = topic.partitions[joining.partition_index]
     current = lane.state.transactions.get(transactional_id)
-    step = prepare(lane, current, joining, now_ms)
+    step = prepare(lane, current, joining, at)
     size = lane.state.groups.bytes_max(command) + BATCH_OVERHEAD
-    draft = lane.draft(step.size + size, now_ms=now_ms)
-    decided = lane.state.groups.commit_offsets_in_transaction(command, _OWN, now_ms)
+    draft = lane.draft(step.size + size, at=at)
+    decided = lane.state.groups.commit_offsets_in_transaction(command, _OWN, at)
     if decided.records:
         step.add_to(draft)
-        records = [
-            Record(*group_records.encode(record), draft.now_ms) for record in decided.records
-        ]
+        records = [Record(*group_records.encode(record), at.wall_ms) for record in decided.records]
         batch = memoryview(
             encode_batch(
                 records,
@@ -50,7 +48,7 @@ def take_offsets_step(
         header = record_batch.read(batch)
         draft.add_batch(partition, header, header.checksum, batch)
         for record in decided.records:
-            lane.state.groups.apply(record, joining.producer_id)
+            lane.state.groups.apply(record, at.now_ms, joining.producer_id)
     draft.append()
     ((_, reply),) = decided.replies
     assert isinstance(reply, CommitReply)

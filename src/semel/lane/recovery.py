@@ -24,14 +24,15 @@ def recover(state: LaneState, journal: Journal) -> None:
     if journal.checkpoint is not None:
         image.restore(journal.checkpoint, state)
     for position, payload in journal.replay():
-        now_ms = frame.read_time(payload, position)
-        for entry in frame.read_entries(payload, position):
+        at, start = frame.read_head(payload, position)
+        for entry in frame.read_entries(payload, start, position):
             if entry.kind == frame.FACT:
                 _replay_fact(state, journal, _fact(entry))
             elif entry.kind == frame.BATCH:
-                _replay_batch(state, journal, entry, now_ms)
+                _replay_batch(state, journal, entry, at.now_ms)
             else:
                 raise CorruptJournal(f"entry at byte {entry.body_position}: kind {entry.kind}")
+        state.last_moment = at
     for partition in state.partitions.values():
         partition.settle(partition.log_end_offset)
 
@@ -64,7 +65,7 @@ def _replay_batch(state: LaneState, journal: Journal, entry: frame.Entry, now_ms
         base_offset = partition.append(
             header, record_batch.fingerprint(header, entry.body), Term(header.leader_epoch), now_ms
         )
-        _replay_coordinators(state, partition, header, entry)
+        _replay_coordinators(state, partition, header, entry, now_ms)
     if base_offset != header.base_offset:
         raise CorruptJournal(
             f"batch at byte {entry.body_position}: offset {header.base_offset} of "
@@ -99,7 +100,7 @@ def _replay_marker(
 
 
 def _replay_coordinators(
-    state: LaneState, partition: Partition, header: BatchHeader, entry: frame.Entry
+    state: LaneState, partition: Partition, header: BatchHeader, entry: frame.Entry, now_ms: int
 ) -> None:
     """Batches of the internal topics are what the coordinators know."""
     topic = partition.topic_partition.topic
@@ -107,9 +108,9 @@ def _replay_coordinators(
         for record in decode_batch(entry.body):
             about_group = group_records.decode(record.key or b"", record.value)
             if about_group is not None:
-                state.groups.apply(about_group, ProducerId(header.producer_id))
+                state.groups.apply(about_group, now_ms, ProducerId(header.producer_id))
     elif topic == TRANSACTIONS_TOPIC:
         for record in decode_batch(entry.body):
             transaction = transaction_records.decode(record.key or b"", record.value)
             if transaction is not None:
-                state.transactions.apply(transaction)
+                state.transactions.apply(transaction, now_ms)

@@ -13,12 +13,15 @@ from semel.lane.topics import Topic
 from semel.log.partition import Partition
 from semel.transactions.store import Transactions
 from semel.types import Offset, ProducerId, Term, TopicPartition
+from semel.world import Moment
 
 
 class LaneState:
     def __init__(self, groups: Groups, transactions: Transactions) -> None:
         self.term = Term(-1)  # No process has opened the journal yet.
         self.identity: DiskIdentity | None = None
+        self.last_moment: Moment | None = None
+        """When the last frame was made; None if nothing says so."""
         self.cluster_id = b""
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}

@@ -32,6 +32,7 @@ from semel.types import (
     Term,
     TransactionalId,
 )
+from semel.world import Moment
 
 if TYPE_CHECKING:
     from semel.lane.draft import Draft
@@ -49,11 +50,11 @@ class TransactionStep:
 
     __slots__ = ("_lane", "_records", "decision", "size")
 
-    def __init__(self, lane: "Lane", decision: Decision, now_ms: int) -> None:
+    def __init__(self, lane: "Lane", decision: Decision, at: Moment) -> None:
         self._lane = lane
         self.decision = decision
         self._records = [
-            Record(*transaction_records.encode(value), now_ms) for value in decision.values
+            Record(*transaction_records.encode(value), at.wall_ms) for value in decision.values
         ]
         marker_count = len(decision.markers.partitions) if decision.markers else 0
         value_size = sum(
@@ -80,12 +81,12 @@ class TransactionStep:
         header = record_batch.read(batch)
         draft.add_batch(partition, header, header.checksum, batch)
         for value in decision.values:
-            self._lane.state.transactions.apply(value)
+            self._lane.state.transactions.apply(value, draft.at.now_ms)
 
 
-def context(lane: "Lane", now_ms: int, term: Term | None = None) -> Context:
+def context(lane: "Lane", at: Moment, term: Term | None = None) -> Context:
     return Context(
-        now_ms,
+        at.wall_ms,
         lane.state.term if term is None else term,
         lane.state.next_producer_id,
         lane.settings.transactions,
@@ -93,10 +94,10 @@ def context(lane: "Lane", now_ms: int, term: Term | None = None) -> Context:
 
 
 def prepare(
-    lane: "Lane", current: Transaction | None, command: Command, now_ms: int
+    lane: "Lane", current: Transaction | None, command: Command, at: Moment
 ) -> TransactionStep:
     """Decide, changing nothing. Raises a refusal."""
-    return TransactionStep(lane, decide(current, command, context(lane, now_ms)), now_ms)
+    return TransactionStep(lane, decide(current, command, context(lane, at)), at)
 
 
 def take_transaction_step(
@@ -106,12 +107,12 @@ def take_transaction_step(
 
     Raises a refusal or JournalFull, and then nothing has changed.
     """
-    now_ms = lane.clock.now_ms()
+    at = lane.clock.moment()
     current = lane.state.transactions.get(transactional_id)
-    step = prepare(lane, current, command, now_ms)
+    step = prepare(lane, current, command, at)
     if not step.decision.values:
         return step.decision, lane.journal.end
-    draft = lane.draft(step.size, urgent=urgent, now_ms=now_ms)
+    draft = lane.draft(step.size, urgent=urgent, at=at)
     step.add_to(draft)
     return step.decision, draft.append()
 
@@ -126,11 +127,11 @@ def abort_hanging(
     return draft.append()
 
 
-def term_aborts(lane: "Lane", term: Term, now_ms: int) -> list[TransactionStep]:
+def term_aborts(lane: "Lane", term: Term, at: Moment) -> list[TransactionStep]:
     """The ends of all transactions that are open when the term rises."""
-    raised = context(lane, now_ms, term)
+    raised = context(lane, at, term)
     return [
-        TransactionStep(lane, decide(current, RaiseTerm(), raised), now_ms)
+        TransactionStep(lane, decide(current, RaiseTerm(), raised), at)
         for current in lane.state.transactions.open()
     ]
 
@@ -146,7 +147,7 @@ def _add_markers(lane: "Lane", draft: "Draft", markers: Markers) -> None:
                 markers.producer_id,
                 markers.producer_epoch,
                 lane.state.term,
-                draft.now_ms,
+                draft.at.wall_ms,
             ),
             leader_epoch=lane.state.term,
         )

@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(ends)
         if self._waits_for_more(begun, ends):
             return start
-        self._batch_planned_ms = self._clock.now_ms()
+        self._batch_planned_ms = self._clock.monotonic_ms()
         return to_json(self._limited(begun, ends))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -126,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if self._batch_planned_ms is None:
             return False
-        waited_ms = self._clock.now_ms() - self._batch_planned_ms
+        waited_ms = self._clock.monotonic_ms() - self._batch_planned_ms
         return count_between(begun, ends) < limits.offsets_min and waited_ms < limits.delay_ms_max
 
     def _limited(self, begun: Offsets, ends: Offsets) -> Offsets:

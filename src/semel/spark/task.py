@@ -67,7 +67,7 @@ def encode_task(
     assert context is not None, "this runs in a task"
     encoder = Encoder(
         place,
-        SystemClock().now_ms(),
+        SystemClock().wall_ms(),
         context.partitionId(),
         lambda topic: partition_count(settings.client, topic),
     )

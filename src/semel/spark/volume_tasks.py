@@ -60,7 +60,7 @@ class Writing(NamedTuple):
         client = self.settings.client
         encoder = Encoder(
             self.place,
-            SystemClock().now_ms(),
+            SystemClock().wall_ms(),
             attempt.task_number,
             lambda topic: partition_count(client, topic),
         )

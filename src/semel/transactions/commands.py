@@ -21,11 +21,11 @@ class TransactionSettings(NamedTuple):
     """Named after Kafka's `transaction.*` and `transactional.id.*` settings."""
 
     timeout_ms_max: int = 15 * 60_000
-    id_expiration_ms: int = 7 * 24 * 3_600_000
 
 
 class Context(NamedTuple):
-    now_ms: int
+    wall_ms: int
+    """What values say of when they were written. Nothing is decided by it."""
     term: Term
     next_producer_id: ProducerId
     """One that was never given; a decision that takes it says so."""
@@ -92,12 +92,8 @@ class Doom(NamedTuple):
     producer_epoch: ProducerEpoch
 
 
-class Expire(NamedTuple):
-    """The timer has rung; without effect if the transaction is no longer overdue."""
-
-
 class Abort(NamedTuple):
-    """An operator's: as if the timer had rung."""
+    """The timer has rung, or an operator has said so."""
 
 
 class RaiseTerm(NamedTuple):
@@ -111,7 +107,7 @@ class ForgetPartitions(NamedTuple):
 
 
 class ExpireId(NamedTuple):
-    """Without effect unless the id has been idle for long enough."""
+    """The id has been idle for long enough; without effect while a transaction is open."""
 
 
 Command = (
@@ -122,7 +118,6 @@ Command = (
     | WriteOffsets
     | End
     | Doom
-    | Expire
     | Abort
     | RaiseTerm
     | ForgetPartitions

@@ -19,7 +19,6 @@ from semel.transactions.commands import (
     Decision,
     Doom,
     End,
-    Expire,
     ExpireId,
     ForgetPartitions,
     InitProducer,
@@ -62,8 +61,6 @@ def _decide(  # noqa: PLR0911  One case per command.
             return ending.end(current, command, context)
         case Doom():
             return ending.doom(current, command, context)
-        case Expire():
-            return ending.expire(current, context)
         case Abort():
             return ending.abort(current, context)
         case RaiseTerm():
@@ -84,14 +81,12 @@ def _forget_partitions(
         replace(
             current,
             partitions=current.partitions - command.partitions,
-            last_update_ms=context.now_ms,
+            last_update_ms=context.wall_ms,
         ),
     )
 
 
 def _expire_id(current: Transaction | None, context: Context) -> Decision:
     if current is None or current.is_open:
-        return unchanged(current)
-    if context.now_ms - current.last_update_ms < context.settings.id_expiration_ms:
         return unchanged(current)
     return changed(context, dead(current.transactional_id))

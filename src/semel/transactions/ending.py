@@ -105,18 +105,11 @@ def _finished(
     return changed(context, prepared, completed, markers=markers)
 
 
-def expire(current: Transaction | None, context: Context) -> Decision:
+def abort(current: Transaction | None, context: Context) -> Decision:
     """Abort and fence: the bumped epoch is what tells the client, also one that commits just now.
 
     Its holder may ask for the new epoch by naming the old one (KIP-588).
     """
-    if current is None or current.deadline_ms is None or context.now_ms < current.deadline_ms:
-        return unchanged(current)
-    return abort(current, context)
-
-
-def abort(current: Transaction | None, context: Context) -> Decision:
-    """Abort what is ongoing, and fence its producer."""
     if current is None or current.status is not Status.ONGOING:
         return unchanged(current)
     prepared, aborted, markers = finish(current, context, commit=False, bump=True)
@@ -140,7 +133,7 @@ def doom(current: Transaction | None, command: Doom, context: Context) -> Decisi
     refusal = sequences_reused(current)
     if current.status is not Status.ONGOING or current.is_doomed:
         raise refusal
-    marked = replace(current, is_doomed=True, last_update_ms=context.now_ms)
+    marked = replace(current, is_doomed=True, last_update_ms=context.wall_ms)
     return changed(context, marked, refusal=refusal)
 
 

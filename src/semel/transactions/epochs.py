@@ -129,7 +129,7 @@ def complete(prepared: Transaction, context: Context) -> Transaction:
         prepared,
         status=Status.COMPLETE_COMMIT if committed else Status.COMPLETE_ABORT,
         partitions=frozenset(),
-        last_update_ms=context.now_ms,
+        last_update_ms=context.wall_ms,
         is_doomed=False,
     )
     if prepared.next_producer_id == NO_PRODUCER_ID:

@@ -100,7 +100,7 @@ def _created(command: InitProducer, context: Context) -> Transaction:
         producer_epoch=ProducerEpoch(0),
         timeout_ms=command.timeout_ms,
         status=Status.EMPTY,
-        last_update_ms=context.now_ms,
+        last_update_ms=context.wall_ms,
         epoch_term=context.term,
     )
 
@@ -114,5 +114,5 @@ def _emptied(
         last_producer_epoch=last,
         timeout_ms=command.timeout_ms,
         started_at_ms=NO_TIME_MS,
-        last_update_ms=context.now_ms,
+        last_update_ms=context.wall_ms,
     )

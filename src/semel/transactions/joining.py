@@ -44,8 +44,8 @@ def _join(
             current,
             status=Status.ONGOING,
             partitions=current.partitions | partitions if is_ongoing else partitions,
-            started_at_ms=current.started_at_ms if is_ongoing else context.now_ms,
-            last_update_ms=context.now_ms,
+            started_at_ms=current.started_at_ms if is_ongoing else context.wall_ms,
+            last_update_ms=context.wall_ms,
             client_version=int(dialect),
         ),
     )

@@ -49,8 +49,8 @@ def finish(
         current,
         status=Status.PREPARE_COMMIT if commit else Status.PREPARE_ABORT,
         # One that ends before anything was written began when it ended.
-        started_at_ms=current.started_at_ms if current.is_open else context.now_ms,
-        last_update_ms=context.now_ms,
+        started_at_ms=current.started_at_ms if current.is_open else context.wall_ms,
+        last_update_ms=context.wall_ms,
         is_doomed=False,
     )
     if bump:

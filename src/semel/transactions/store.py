@@ -1,7 +1,10 @@
 """The transactional ids of a lane as their values leave them.
 
-`apply` is the only change. What else is kept here is an index over the values: by producer id,
-those that are open, and when the next of them is overdue.
+`apply` is the only change that lasts. What else is kept here is an index over the values: by
+producer id, those that are open, and when the next of them is overdue.
+
+Law: what ends by time does so by the lane's time and never by what a value says of its times,
+which are those of a clock that can be set. Timers are volatile and start anew with the process.
 """
 
 from collections.abc import Iterator
@@ -18,6 +21,10 @@ class Transactions:
         self._by_id: dict[TransactionalId, Transaction] = {}
         self._by_producer_id: dict[ProducerId, Transaction] = {}
         self._open: dict[TransactionalId, Transaction] = {}
+        self._changed_ms: dict[TransactionalId, int] = {}
+        """When each was given its value."""
+        self._deadline_ms: dict[TransactionalId, int] = {}
+        """Of those that are ONGOING."""
         self._deadlines = Deadlines[TransactionalId]()
 
     def __len__(self) -> int:
@@ -36,7 +43,7 @@ class Transactions:
         """Those that are ongoing or prepared, the longest unchanged ones not necessarily first."""
         return tuple(self._open.values())
 
-    def apply(self, value: Transaction) -> None:
+    def apply(self, value: Transaction, now_ms: int) -> None:
         """Believe one record of the log: the newest value of a transactional id wins."""
         transactional_id = value.transactional_id
         before = self._by_id.get(transactional_id)
@@ -45,23 +52,38 @@ class Transactions:
         if value.status is Status.DEAD:
             self._by_id.pop(transactional_id, None)
             self._open.pop(transactional_id, None)
+            self._changed_ms.pop(transactional_id, None)
             return
         self._by_id[transactional_id] = value
+        self._changed_ms[transactional_id] = now_ms
         self._by_producer_id[value.producer_id] = value
         if value.is_open:
             self._open[transactional_id] = value
         else:
             self._open.pop(transactional_id, None)
-        deadline_ms = value.deadline_ms
-        if deadline_ms is not None:
-            self._deadlines.schedule(transactional_id, deadline_ms)
+        if value.status is not Status.ONGOING:
+            self._deadline_ms.pop(transactional_id, None)
+        elif transactional_id not in self._deadline_ms:
+            self._start_timer(value, now_ms)
+
+    def _start_timer(self, value: Transaction, now_ms: int) -> None:
+        deadline_ms = now_ms + value.timeout_ms
+        self._deadline_ms[value.transactional_id] = deadline_ms
+        self._deadlines.schedule(value.transactional_id, deadline_ms)
+
+    def recovered(self, now_ms: int) -> None:
+        """All values are applied: each transaction that is open gets its full timeout again."""
+        self._deadline_ms.clear()
+        self._deadlines = Deadlines[TransactionalId]()
+        for value in self._open.values():
+            if value.status is Status.ONGOING:
+                self._start_timer(value, now_ms)
 
     def overdue(self, now_ms: int) -> list[TransactionalId]:
         """Those whose timer has rung; they are named again until they have ended."""
         named = []
         for transactional_id in self._deadlines.take_due(now_ms):
-            value = self._open.get(transactional_id)
-            deadline_ms = None if value is None else value.deadline_ms
+            deadline_ms = self._deadline_ms.get(transactional_id)
             if deadline_ms is None:
                 continue
             self._deadlines.schedule(transactional_id, deadline_ms)
@@ -76,16 +98,24 @@ class Transactions:
     def idle_since(self, before_ms: int) -> Iterator[TransactionalId]:
         """Ids without an open transaction that nothing has changed since; looks at all of them."""
         for transactional_id, value in self._by_id.items():
-            if value.last_update_ms <= before_ms and not value.is_open:
+            if self._changed_ms[transactional_id] <= before_ms and not value.is_open:
                 yield transactional_id
 
     def snapshot(self) -> TransactionsSnapshot:
-        return TransactionsSnapshot(tuple(self._by_id.values()))
+        return TransactionsSnapshot(
+            tuple(self._by_id.values()),
+            tuple(self._changed_ms[transactional_id] for transactional_id in self._by_id),
+        )
 
     def restore(self, snapshot: TransactionsSnapshot) -> None:
         self._by_id.clear()
         self._by_producer_id.clear()
         self._open.clear()
+        self._changed_ms.clear()
+        self._deadline_ms.clear()
         self._deadlines = Deadlines[TransactionalId]()
-        for value in snapshot.values:
-            self.apply(value)
+        changed_ms = snapshot.changed_ms
+        if changed_ms is None:
+            changed_ms = tuple(value.last_update_ms for value in snapshot.values)
+        for value, now_ms in zip(snapshot.values, changed_ms, strict=True):
+            self.apply(value, now_ms)

@@ -38,6 +38,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     """Those with data, and those of `__consumer_offsets` with pending offsets."""
     started_at_ms: int = NO_TIME_MS
     last_update_ms: int = NO_TIME_MS
+    """What is shown, as `started_at_ms`: by which clock anything ends is the store's to know."""
     client_version: int = 0
     """The dialect of the request that opened or ended it, as `transaction.version` counts."""
     epoch_term: Term = NO_TERM
@@ -52,13 +53,6 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     @property
     def is_prepared(self) -> bool:
         return self.status in PREPARED
-
-    @property
-    def deadline_ms(self) -> int | None:
-        """When it is to be aborted; only a transaction that is ONGOING has a deadline."""
-        if self.status is not Status.ONGOING:
-            return None
-        return self.started_at_ms + self.timeout_ms
 
 
 def dead(transactional_id: TransactionalId) -> Transaction:

@@ -75,6 +75,7 @@ class Machine:
         self._loop = loop
         self._context = copy_context()
         self.device = SimulatedDisk(Random(f"device {seed}"))
+        self.clock = SimulatedClock(loop)
         self.start_count = 0
         self.request_count = 0
         self.duplicate_count = 0
@@ -116,12 +117,13 @@ class Machine:
         process = Process(f"broker {self.start_count}")
         self._processes.append(process)
         self._running = process
-        clock = SimulatedClock(self._loop, self._rng.randint(-50, 50))
+        # Clocks are set a little at every start.
+        self.clock.error_ms += self._rng.randint(-50, 50)
         randomness = SeededRandomness(f"{self._seed} {self.start_count}")
         storage = Storage("simulated", lambda: (DISK_BYTES, DISK_BYTES // 2))
         try:
             self.broker = process.call(
-                lambda: Broker(CONFIG, self.device, storage, clock, randomness)
+                lambda: Broker(CONFIG, self.device, storage, self.clock, randomness)
             )
         except Killed:
             self._die(Cause.KILLED, "while opening")

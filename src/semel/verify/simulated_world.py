@@ -1,4 +1,4 @@
-"""The clock and the dice of a simulated machine."""
+"""The clocks and the dice of a simulated machine."""
 
 import asyncio
 from random import Random
@@ -7,14 +7,18 @@ START_MS = 1_700_000_000_000
 
 
 class SimulatedClock:
-    """Wall-clock time over the loop's; a machine's clock may be off from that of another start."""
+    """The loop's time, and a wall clock that someone may set."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, error_ms: int = 0) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._error_ms = error_ms
+        self.error_ms = 0
+        """How far the wall clock is ahead."""
 
-    def now_ms(self) -> int:
-        return START_MS + self._error_ms + int(self._loop.time() * 1000)
+    def wall_ms(self) -> int:
+        return START_MS + self.error_ms + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return int(self._loop.time() * 1000)
 
 
 class SeededRandomness:

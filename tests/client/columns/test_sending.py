@@ -95,7 +95,7 @@ class BrokenClock:
         self._has_begun = has_begun
         self._look_count = 0
 
-    def now_ms(self) -> int:
+    def wall_ms(self) -> int:
         self._look_count += 1
         if self._look_count > 1:
             assert self._has_begun.wait(60)

@@ -33,6 +33,8 @@ def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
         partition = partition_of(broker.lane, topic, index)
     except RequestError as error:
         return PartitionResponse(index, error.code, str(error) or None)
+    clock = broker.lane.clock
+    ahead_ms = clock.wall_ms() - clock.now_ms()
     states = []
     for producer_id, producer in partition.producers.items():
         first_offset = partition.transactions.first_offset(ProducerId(producer_id))
@@ -41,7 +43,7 @@ def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
                 producer_id,
                 producer.epoch,
                 producer.taken[-1].last_sequence if producer.taken else -1,
-                producer.active_at_ms,
+                producer.active_at_ms + ahead_ms,
                 broker.lane.state.term,
                 -1 if first_offset is None else first_offset,
             )

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 def list_transactions(broker: "Broker", request: ListTransactionsRequest, call: Call) -> Answer:
     known = {status.label for status in Status}
     unknown = [state for state in request.state_filters if state not in known]
-    now_ms = broker.lane.clock.now_ms()
+    wall_ms = broker.lane.clock.wall_ms()
     listed = [
         TransactionState(each.transactional_id, each.producer_id, each.status.label)
         for each in broker.lane.state.transactions
-        if _is_wanted(each, request, now_ms)
+        if _is_wanted(each, request, wall_ms)
     ]
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
     return Answer(response, broker.lane.journal.end)
 
 
-def _is_wanted(each: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
+def _is_wanted(each: Transaction, request: ListTransactionsRequest, wall_ms: int) -> bool:
     if request.state_filters and each.status.label not in request.state_filters:
         return False
     if request.producer_id_filters and each.producer_id not in request.producer_id_filters:
         return False
     if request.duration_filter < 0:
         return True
-    return each.is_open and now_ms - each.started_at_ms > request.duration_filter
+    return each.is_open and wall_ms - each.started_at_ms > request.duration_filter

@@ -103,7 +103,7 @@ class Sending:
             columns["value"],
             columns.get("timestamp"),
             columns.get("headers"),
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.wall_ms(),
         )
         places = self._places(rows.keys, columns.get("partition"), partition_count)
         return [

@@ -55,7 +55,7 @@ class AsyncProducer:
         self._core, self._intake = make_intake(options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._now_ms = SystemClock().now_ms
+        self._now_ms = SystemClock().wall_ms
         self._machinery: Machinery | None = None
         self._running: asyncio.Task[None] | None = None
         self._waiting_for_room: list[asyncio.Future[None]] = []

@@ -71,7 +71,7 @@ class Producer:
         self._core, self._intake = make_intake(options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._now_ms = SystemClock().now_ms
+        self._now_ms = SystemClock().wall_ms
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._is_closed = False

@@ -1,0 +1,55 @@
+"""The lane's own time: what has passed, whatever the clocks of the machine were set to meanwhile.
+
+While the broker runs it follows the monotonic clock. Over a rest only the wall clock goes on, so
+a rest counts for as long as that says: from what the last frame has noted to what it shows now.
+"""
+
+from typing import Final
+
+from semel.world import Clock, Moment
+
+WATCHED_MS: Final = 2_000
+"""For so long time counts after someone has looked at it. Whoever is to look does so more often,
+so that a process which looks later was held up: stopped, or on a machine that was. What it did not
+hear meanwhile is nobody's silence."""
+
+JUMP_MS_MIN: Final = 1_000
+"""A wall clock that is set ahead by less is not worth a frame: nothing expires by seconds."""
+
+
+class LaneClock:
+    def __init__(self, clock: Clock, last: Moment | None) -> None:
+        """`last` is the time of the last frame; None if it is not known."""
+        self._clock = clock
+        wall_ms = clock.wall_ms()
+        if last is None:
+            last = Moment(wall_ms, wall_ms)
+        # A clock that shows less than it did tells nothing about the rest. Counted as none, it
+        # keeps what might have expired, and forgets nothing that has not.
+        self._looked_ms = last.now_ms + max(0, wall_ms - last.wall_ms)
+        self._looked_monotonic_ms = clock.monotonic_ms()
+        self._shown_ms = max(wall_ms, last.wall_ms)
+
+    def now_ms(self) -> int:
+        passed_ms = self._clock.monotonic_ms() - self._looked_monotonic_ms
+        return self._looked_ms + min(passed_ms, WATCHED_MS)
+
+    def wall_ms(self) -> int:
+        """What the wall clock shows, but never less than in a frame before."""
+        return max(self._clock.wall_ms(), self._shown_ms)
+
+    def moment(self) -> Moment:
+        self._shown_ms = self.wall_ms()
+        return Moment(self.now_ms(), self._shown_ms)
+
+    def look(self) -> int:
+        """Now; and time is watched from here on."""
+        monotonic_ms = self._clock.monotonic_ms()
+        self._looked_ms += min(monotonic_ms - self._looked_monotonic_ms, WATCHED_MS)
+        self._looked_monotonic_ms = monotonic_ms
+        return self._looked_ms
+
+    def has_jumped(self, last: Moment) -> bool:
+        """Whether the next process would count more since `last` than has passed."""
+        passed_ms = self.now_ms() - last.now_ms
+        return self.wall_ms() - last.wall_ms - passed_ms >= JUMP_MS_MIN

@@ -1,0 +1,37 @@
+"""The head of a frame's payload, in the layout that is written and in the one before."""
+
+import struct
+
+import pytest
+
+from semel.errors import CorruptJournal
+from semel.lane import frame
+from semel.types import Position
+
+AT = Position(4_096)
+
+
+def test_both_layouts_tell_when_the_frame_was_made_and_where_its_entries_begin() -> None:
+    entries = frame.pack_entry(frame.FACT, 0, 3) + b"any"
+    newer = frame.pack_head(frame.LAYOUT, 5_000, 6_000) + entries
+    older = struct.pack(">q", 5_000) + entries
+    for payload, wall_ms in ((newer, 6_000), (older, 5_000)):
+        moment, start = frame.read_head(memoryview(payload), AT)
+        assert (moment.now_ms, moment.wall_ms) == (5_000, wall_ms)
+        (entry,) = frame.read_entries(memoryview(payload), start, AT)
+        assert bytes(entry.body) == b"any"
+        assert entry.body_position == AT + len(payload) - 3
+
+
+@pytest.mark.parametrize(
+    ("payload", "words"),
+    [
+        (b"", "cut at 0 bytes"),
+        (bytes(7), "cut at 7 bytes"),
+        (bytes([frame.LAYOUT]) + bytes(15), "cut at 16 bytes"),
+        (bytes([frame.LAYOUT + 1]) + bytes(40), f"layout {frame.LAYOUT + 1}"),
+    ],
+)
+def test_a_head_that_cannot_be_read_is_refused_with_its_place(payload: bytes, words: str) -> None:
+    with pytest.raises(CorruptJournal, match=f"byte {AT}.*{words}"):
+        frame.read_head(memoryview(payload), AT)
