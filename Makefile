@@ -11,7 +11,7 @@ WORKERS ?= 2
 # Sets and dictionaries keep their strings in the same order, so that a run is like the one before.
 export PYTHONHASHSEED ?= 0
 MINUTES ?= 5
-EXAMPLES ?= 1000
+EXAMPLES ?= 500
 SEED ?=
 
 .PHONY: help demo test test-compiled fuzz chaos peers check format bench bench-peers sim messages clean

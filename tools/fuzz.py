@@ -16,7 +16,7 @@ NO_TESTS = 5
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=5, help="begin rounds for so long")
-    parser.add_argument("--examples", type=int, default=1000, help="cases of a property and round")
+    parser.add_argument("--examples", type=int, default=500, help="cases of a property and round")
     parser.add_argument("--seed", type=int, help="repeat the round of this seed alone")
     parser.add_argument("tests", nargs="*", default=["tests"], help="files or folders of tests")
     options = parser.parse_args(arguments)
