@@ -7,6 +7,9 @@ from random import Random
 import pytest
 
 from semel.broker.broker import Broker
+from semel.broker.connection import Connection
+from semel.broker.inbox import SCRATCH_SIZE
+from semel.broker.server import Server
 from semel.errors import NONE, UnknownMemberId
 from semel.journal.memory import MemoryDevice
 from semel.lane.clock import WATCHED_MS
@@ -95,6 +98,45 @@ def test_a_stall_is_nobodys_silence(seed: int) -> None:
             assert await beat(broker, silent) == UnknownMemberId.code
 
     run(rng, main())
+
+
+def test_all_that_a_socket_can_hold_is_read_and_no_more_is_waited_for() -> None:
+    rng = Random(1)
+
+    async def main() -> None:
+        broker = opened(MemoryDevice(rng), rng)
+        async with asyncio.TaskGroup() as tasks, started(broker):
+            server = Server(broker, tasks)
+            connection = Connection(server)
+            sizes: list[int] = []
+
+            async def send_a_large_request(count: int) -> None:
+                """Each pass of the loop reads as much as there is room for."""
+                unfinished = (10**7).to_bytes(4, "big")
+                for _ in range(count):
+                    buffer = connection.get_buffer(-1)
+                    if not sizes:
+                        buffer[: len(unfinished)] = unfinished
+                    sizes.append(len(buffer))
+                    connection.buffer_updated(len(buffer))
+                    await asyncio.sleep(0)
+
+            sending = tasks.create_task(send_a_large_request(12))
+            await server.read_what_waits()
+            assert sending.done()
+            assert sum(sizes) > 10 * SCRATCH_SIZE
+            sending = tasks.create_task(fill_for_ever(server))
+            await server.read_what_waits()
+            assert not sending.done()
+            sending.cancel()
+
+    run(rng, main())
+
+
+async def fill_for_ever(server: Server) -> None:
+    while True:
+        server.full_read_count += 1
+        await asyncio.sleep(0)
 
 
 def test_a_stopped_process_expels_nobody_and_aborts_nothing_whose_request_waits() -> None:
