@@ -1,5 +1,6 @@
 """Pipelines on a local Spark: each micro-batch once, whatever is run again."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -250,6 +251,18 @@ def test_a_column_names_topics_that_are_created_then(
 def test_a_mistake_in_an_option_is_seen_at_load(spark: Session) -> None:
     with pytest.raises(Exception, match="did you mean 'subscribe'"):
         spark.readStream.format("semel").option("subscribed", "t").load()
+
+
+def test_a_broker_that_is_down_is_told_by_its_address(
+    spark: Session, orders: str, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    sink = queries.stream(spark, orders).writeStream.format("semel").option("topic", "t")
+    sink = sink.option("kafka.bootstrap.servers", address)
+    with pytest.raises(StreamingQueryException, match=address) as told:
+        queries.finish(sink.option("kafka.request.timeout.ms", "500"), tmp_path)
+    assert "Pickling" not in str(told.value)
 
 
 def test_consumed_offsets_are_shown_by_a_group(

@@ -1,6 +1,7 @@
 """The default sink as Spark calls it, without Spark: columns, places, sizes, messages."""
 
 import pickle
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from semel.client.blocking import ClientOptions, shared
 from semel.client.group_offsets import group_offsets
-from semel.errors import ConfigError
+from semel.errors import ConfigError, NetworkException
 from semel.spark import committing
 from semel.spark.source import SemelSource
 from semel.spark.task import BatchTooLarge
@@ -283,6 +284,15 @@ def test_all_tasks_of_a_batch_count_the_partitions_alike(semel_broker: Broker, t
     late = pickle.loads(sent).write(iter([batch]))
     places = [[place for place, _ in message.batches] for message in (early, late)]
     assert places[0] == places[1]
+
+
+def test_a_broker_that_is_down_is_told_by_its_address_before_anything_is_pickled() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+    options = {"kafka.bootstrap.servers": address, "kafka.request.timeout.ms": "100"}
+    data_source = SemelSource({**options, "topic": "t"})
+    with pytest.raises(NetworkException, match=address):
+        data_source.streamWriter(schema(value="string"), False)
 
 
 def test_a_batch_job_is_one_transaction(semel_broker: Broker, topic: str) -> None:

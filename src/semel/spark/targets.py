@@ -36,7 +36,11 @@ async def partition_counts(
     named = {settings.topic} if topics is None else set(topics)
     if settings.checks_marker:
         named.add(settings.marker_place.topic)
-    found = {name: await cluster.topic_to_write(name) for name in named if name is not None}
+    # A query lives through the restart of a broker: as long as one request may take.
+    patience_ms = cluster.timeout_ms
+    found = {
+        name: await cluster.topic_to_write(name, patience_ms) for name in named if name is not None
+    }
     if settings.topic is None and topics is None:
         found |= (await cluster.retry(cluster.describe)).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not topic.is_internal}

@@ -19,7 +19,7 @@ from semel.errors import ConfigError
 from semel.spark.checkpoint import consumed_offsets
 from semel.spark.committing import commit_batch
 from semel.spark.marker import NO_QUERY, Marker
-from semel.spark.rows import Place, check_columns
+from semel.spark.rows import check_columns
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import placed
 from semel.spark.task import EncodedRows, check_size, encode_task
@@ -34,16 +34,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, settings: SinkSettings, schema: StructType) -> None:
         check_columns(schema, settings.topic)
         self._settings = settings
-        self._place: Place | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        # Pickled for the tasks alone: this is the one moment at which all of them get the same
-        # number of partitions, and the commit needs none.
-        self._place = self._place or placed(self._settings)
-        return self.__dict__
+        # Here and not in the tasks, so that all of them count the partitions alike.
+        self._place = placed(settings)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        assert self._place is not None, "tasks get the writer pickled"
         return encode_task(self._settings, self._place, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
