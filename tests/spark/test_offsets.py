@@ -1,15 +1,19 @@
 """How many offsets a micro-batch and a task get."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.spark.offsets import (
     OffsetRange,
+    Reached,
     count_between,
     from_json,
     limited,
     limited_by_size,
+    reached_from_json,
     split,
     to_json,
 )
@@ -31,12 +35,19 @@ def between(
 
 @given(counts)
 def test_offsets_survive_the_json_of_a_checkpoint(offsets: Counts) -> None:
-    assert from_json(to_json(offsets)) == offsets
+    ids = {"a": "AAAAAAAAAAAAAAAAAAAAAQ", "b": "-_AAAAAAAAAAAAAAAAAAAA"}
+    for topic_ids in ({}, ids):
+        written = json.loads(json.dumps(to_json(Reached(offsets, topic_ids))))
+        assert from_json(written) == offsets
+        kept = {topic: id_ for topic, id_ in topic_ids.items() if any(topic in p for p in offsets)}
+        assert reached_from_json(written) == (offsets, kept)
 
 
 def test_the_json_is_that_of_sparks_kafka_source() -> None:
     offsets = {TopicPartition("t", 10): 3, TopicPartition("t", 2): 4, TopicPartition("s", 0): 5}
-    assert to_json(offsets) == {"s": {"0": 5}, "t": {"2": 4, "10": 3}}
+    plain = {"s": {"0": 5}, "t": {"2": 4, "10": 3}}
+    assert to_json(Reached(offsets, {})) == plain
+    assert to_json(Reached(offsets, {"t": "an-id"})) == {**plain, "t@an-id": {}}
 
 
 @pytest.mark.parametrize("text", [[], 3, {"t": 3}, {"t": {"x": 3}}, {"t": {"0": "three"}}])

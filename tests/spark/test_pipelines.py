@@ -121,6 +121,46 @@ def test_a_query_restarted_with_another_parallelism_goes_on(
     assert values(spark, name) == [*VALUES, b"more"]
 
 
+@pytest.mark.parametrize("is_volume", [False, True])
+def test_a_checkpoint_that_names_no_topic_ids_is_continued(
+    spark: Session, orders: str, name: str, tmp_path: Path, is_volume: bool
+) -> None:
+    def run() -> None:
+        writer = queries.stream(spark, orders, **BATCHES).writeStream
+        if is_volume:
+            writer = writer.foreachBatch(semel.spark.exactly_once(topic=name))
+        else:
+            writer = writer.format("semel").option("topic", name)
+        queries.finish(writer, tmp_path)
+
+    run()
+    assert queries.forget_topic_ids(tmp_path) == 3
+    queries.forget_commits(tmp_path, 2)
+    topics.fill(spark.bootstrap_servers, orders, [b"more"])
+    run()
+    assert values(spark, name) == [*VALUES, b"more"]
+
+
+def test_a_topic_made_again_while_the_query_rests_is_told_and_read_if_asked_for(
+    spark: Session, name: str, tmp_path: Path
+) -> None:
+    servers, orders = spark.bootstrap_servers, f"{name}-in"
+
+    def run(count: int, **options: str) -> None:
+        topics.create(servers, orders)
+        topics.fill(servers, orders, VALUES[:count])
+        sink = queries.stream(spark, orders, **options).writeStream.format("semel")
+        queries.finish(sink.option("topic", name), tmp_path)
+
+    run(10)
+    topics.delete(servers, orders)
+    with pytest.raises(StreamingQueryException, match="deleted and created again"):
+        run(12)
+    topics.delete(servers, orders)
+    run(12, failOnDataLoss="false")
+    assert values(spark, name) == sorted(VALUES[:10] + VALUES[:12])
+
+
 def test_a_deleted_checkpoint_means_everything_again_and_never_a_gap(
     spark: Session, orders: str, name: str, tmp_path: Path
 ) -> None:

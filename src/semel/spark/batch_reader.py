@@ -25,25 +25,27 @@ class BatchReader(DataSourceReader):
         self._end = end
 
     def partitions(self) -> Sequence[InputPartition]:
-        ranges = look_up(self._settings, self._ranges)
-        return [RangePartition(each) for each in split(ranges, self._settings.partitions_min)]
+        ranges, topic_ids = look_up(self._settings, self._ranges)
+        parts = split(ranges, self._settings.partitions_min)
+        return [RangePartition(each, topic_ids.get(each.partition.topic)) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, RangePartition):
             # Where there is nothing to read, Spark makes up a partition of its own.
             return iter(())
-        return read_range(self._settings, partition.range)
+        return read_range(self._settings, partition)
 
-    async def _ranges(self, cluster: Cluster) -> list[OffsetRange]:
+    async def _ranges(self, cluster: Cluster) -> tuple[list[OffsetRange], dict[str, str]]:
         settings = self._settings
-        partitions = await settings.subscription.find(cluster)
+        partitions, topic_ids = await settings.subscription.find(cluster)
         starts = await offsets_of(cluster, self._start, partitions, settings.isolation)
         ends = await offsets_of(cluster, self._end, partitions, settings.isolation)
         earliest = await beginnings_of(cluster, partitions)
-        return [
+        ranges = [
             self._readable(OffsetRange(partition, starts[partition], ends[partition]), earliest)
             for partition in partitions
         ]
+        return ranges, topic_ids
 
     def _readable(self, wanted: OffsetRange, earliest: dict[TopicPartition, int]) -> OffsetRange:
         if wanted.end < wanted.start:

@@ -1,7 +1,7 @@
 """Records that are gone before they were read: refused, or passed over with a word in the log."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from semel.errors import SemelError
 from semel.spark.offsets import OffsetRange, Offsets
@@ -23,13 +23,33 @@ def report(reason: str, *, fails: bool) -> None:
     _log.warning("%s; the query goes on without them", reason)
 
 
-def gone_partitions(start: Offsets, existing: Offsets) -> str | None:
-    """A sentence on the partitions that the query was reading and that do not exist any more."""
-    gone = sorted(set(start) - set(existing))
-    if not gone:
-        return None
-    names = ", ".join(f"{partition} (read up to offset {start[partition]})" for partition in gone)
-    return f"records were deleted with their partitions {names}"
+def deleted_partitions(start: Offsets, deleted: Collection[TopicPartition]) -> str:
+    """A sentence on partitions that the query was reading and that do not exist any more."""
+    return f"partitions were deleted with what was unread in them: {_read_up_to(start, deleted)}"
+
+
+def remade_topic(topic: str, start: Offsets) -> str:
+    """A sentence on a topic that is another one than the query was reading."""
+    read = _read_up_to(start, [partition for partition in start if partition.topic == topic])
+    return (
+        f"topic {topic} was deleted and created again, and the records are gone that were unread "
+        f"in the first one: {read}"
+    )
+
+
+def remade_within_a_batch(wanted: OffsetRange) -> str:
+    """A sentence on a topic that was another one when this range was planned."""
+    partition, start, end = wanted
+    return (
+        f"topic {partition.topic} was deleted and created again, and with it the records of "
+        f"{partition} from offset {start} to {end - 1}, which this micro-batch was to read"
+    )
+
+
+def _read_up_to(start: Offsets, partitions: Iterable[TopicPartition]) -> str:
+    return ", ".join(
+        f"{partition} (read up to offset {start[partition]})" for partition in sorted(partitions)
+    )
 
 
 def readable_range(

@@ -1,6 +1,8 @@
 """Offsets of a query as Spark keeps them, and how many of them one micro-batch and one task get.
 
-The JSON is that of Spark's own Kafka source, so that a checkpoint made by it can be continued.
+The JSON is that of Spark's own Kafka source, so that a checkpoint made by it can be continued. The
+ids of the topics are in it as topics without partitions, named `topic@id`: no topic may have such a
+name, and whoever knows nothing of ids finds no offset there.
 """
 
 import math
@@ -12,6 +14,24 @@ from typing import Any, NamedTuple
 from semel.types import TopicPartition
 
 Offsets = Mapping[TopicPartition, int]
+
+_BEFORE_ID = "@"
+
+
+class Reached(NamedTuple):
+    """How far a query reads, and in which topics: one that is created again has another id."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, str]
+    """As Kafka's tools show them; nothing of topics whose id is not known."""
+
+    def remade(self, later: "Reached") -> set[str]:
+        """The topics that are others by then, under the same name."""
+        return {
+            topic
+            for topic, topic_id in self.topic_ids.items()
+            if later.topic_ids.get(topic, topic_id) != topic_id
+        }
 
 
 class OffsetRange(NamedTuple):
@@ -26,11 +46,19 @@ class OffsetRange(NamedTuple):
         return self.end - self.start
 
 
-def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+def to_json(reached: Reached) -> dict[str, dict[str, int]]:
     topics: dict[str, dict[str, int]] = {}
-    for partition, offset in sorted(offsets.items()):
+    for partition, offset in sorted(reached.offsets.items()):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    for topic in list(topics):
+        if topic in reached.topic_ids:
+            topics[f"{topic}{_BEFORE_ID}{reached.topic_ids[topic]}"] = {}
     return topics
+
+
+def reached_from_json(topics: Any) -> Reached:
+    named = (topic.partition(_BEFORE_ID) for topic in topics)
+    return Reached(from_json(topics), {topic: id_ for topic, mark, id_ in named if mark})
 
 
 def from_json(topics: Any) -> dict[TopicPartition, int]:

@@ -10,6 +10,7 @@ from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.spark import data_loss
 from semel.spark.offsets import OffsetRange
 from semel.spark.source_settings import SourceSettings
+from semel.spark.subscription import Subscription
 from semel.spark.worker_process import settle
 
 # Spark's own readers cut at ten thousand rows; larger batches cost less per row, and some tens
@@ -18,20 +19,39 @@ _ROWS_MAX = 32_768
 
 
 class RangePartition(InputPartition):
-    def __init__(self, offsets: OffsetRange) -> None:
+    def __init__(self, offsets: OffsetRange, topic_id: str | None) -> None:
         super().__init__(tuple(offsets))
         self.range = offsets
+        self.topic_id = topic_id
+        """Of the topic that was planned; None if it is not known."""
 
     def __repr__(self) -> str:
         return f"{self.range.partition} from {self.range.start} to {self.range.end}"
 
 
-def read_range(settings: SourceSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+def read_range(settings: SourceSettings, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
     settle()
+    remade = data_loss.remade_within_a_batch(wanted.range)
+    if _is_remade(settings, wanted):
+        data_loss.report(remade, fails=settings.fails_on_data_loss)
+        return
     try:
-        yield from _read(settings, wanted)
+        yield from _read(settings, wanted.range)
     except RecordsLost as lost:
         data_loss.report(str(lost), fails=True)
+    if _is_remade(settings, wanted):
+        # Records of either topic may have been handed out, so that all of them are taken back.
+        data_loss.report(remade, fails=True)
+
+
+def _is_remade(settings: SourceSettings, wanted: RangePartition) -> bool:
+    """A broker is asked for records by the name of their topic, whichever has it by then."""
+    if wanted.topic_id is None:
+        return False
+    partition = wanted.range.partition
+    connected = shared(settings.task_client)
+    found = connected.run(Subscription(topics=(partition.topic,)).find_remaining(connected.cluster))
+    return found.topic_ids.get(partition.topic, wanted.topic_id) != wanted.topic_id
 
 
 def _read(settings: SourceSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:

@@ -1,6 +1,7 @@
 """The streaming source: plans micro-batches at the driver, hands their ranges to tasks."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,18 +24,22 @@ from semel.spark.lookup import look_up
 from semel.spark.offsets import (
     OffsetRange,
     Offsets,
+    Reached,
     count_between,
-    from_json,
     limited,
     limited_by_size,
+    reached_from_json,
     split,
     to_json,
 )
 from semel.spark.reading import RangePartition, read_range
 from semel.spark.record_sizes import sizes_per_offset
 from semel.spark.source_settings import SourceSettings
+from semel.spark.subscription import Subscription
 from semel.types import TopicPartition
 from semel.world import Clock, SystemClock
+
+_log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -44,17 +49,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settings = settings
         self._start = start
         self._clock = clock or SystemClock()
-        self._target: Offsets | None = None
+        self._target: Reached | None = None
         """Where Trigger.AvailableNow ends."""
         self._batch_planned_ms: int | None = None
-        self._latest: Offsets | None = None
+        self._latest: Reached | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below.
-        async def find(cluster: Cluster) -> Offsets:
-            partitions = await self._settings.subscription.find(cluster)
-            return await offsets_of(cluster, self._start, partitions, self._settings.isolation)
+        async def find(cluster: Cluster) -> Reached:
+            found = await self._settings.subscription.find(cluster)
+            isolation = self._settings.isolation
+            offsets = await offsets_of(cluster, self._start, found.partitions, isolation)
+            return Reached(offsets, found.topic_ids)
 
-        return to_json(self._look_up(find))
+        return to_json(look_up(self._settings, find))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Spark knows no combined limit, so that one of them stands for all."""
@@ -68,56 +75,88 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._look_up(self._ends)
+        self._target = look_up(self._settings, self._ends)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Up to the last stable offset, so that no task waits for an open transaction."""
-        begun = from_json(start)
-        ends = self._target if self._target is not None else self._look_up(self._ends)
-        self._latest = ends
-        if (gone := data_loss.gone_partitions(begun, ends)) is not None:
-            data_loss.report(gone, fails=self._settings.fails_on_data_loss)
-        begun = self._with_new_partitions(begun, ends)
+        begun = reached_from_json(start)
+        latest = self._target or look_up(self._settings, self._ends)
+        self._latest = latest
+        kept = self._kept(begun, latest)
+        ends = latest.offsets
+        begin = self._with_new_partitions(kept, ends)
         if isinstance(limit, ReadAllAvailable):
-            return to_json(ends)
-        if self._waits_for_more(begun, ends):
+            return to_json(latest)
+        # What is no longer read has been told, and is to be told once.
+        if len(kept) == len(begun.offsets) and self._waits_for_more(begin, ends):
             return start
         self._batch_planned_ms = self._clock.monotonic_ms()
-        return to_json(self._limited(begun, ends))
+        return to_json(latest._replace(offsets=self._limited(begin, ends)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return None if self._latest is None else to_json(self._latest)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begun, ends = from_json(start), from_json(end)
-        if begun == ends:
+        begun, planned = reached_from_json(start), reached_from_json(end)
+        remade = begun.remade(planned)
+        if begun.offsets == planned.offsets and not remade:
             return []
-        earliest = self._look_up(self._beginnings)
+        existing = look_up(self._settings, lambda cluster: _beginnings(cluster, planned.offsets))
+        gone = planned.remade(existing)
         ranges = []
-        for partition, offset in sorted(ends.items()):
-            if partition not in earliest:
-                data_loss.report(
-                    f"the records of {partition} up to offset {offset - 1} were deleted with it",
-                    fails=self._settings.fails_on_data_loss,
+        for partition, offset in sorted(planned.offsets.items()):
+            if partition not in existing.offsets:
+                self._report(
+                    f"the records of {partition} up to offset {offset - 1} were deleted with it"
                 )
                 continue
-            # Partitions that were added since the last batch are read from their beginning.
-            wanted = OffsetRange(partition, begun.get(partition, earliest[partition]), offset)
-            readable, lost = data_loss.readable_range(wanted, earliest)
+            # What has come since the last batch is read from its beginning.
+            begin = None if partition.topic in remade else begun.offsets.get(partition)
+            first = existing.offsets[partition]
+            wanted = OffsetRange(partition, first if begin is None else begin, offset)
+            if partition.topic in gone:
+                if wanted.size > 0:
+                    self._report(data_loss.remade_within_a_batch(wanted))
+                continue
+            readable, lost = data_loss.readable_range(wanted, existing.offsets)
             if lost is not None:
-                data_loss.report(lost, fails=self._settings.fails_on_data_loss)
+                self._report(lost)
             ranges.append(readable)
-        return [RangePartition(each) for each in split(ranges, self._settings.partitions_min)]
+        parts = split(ranges, self._settings.partitions_min)
+        return [RangePartition(each, planned.topic_ids.get(each.partition.topic)) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
-        return read_range(self._settings, partition.range)
+        return read_range(self._settings, partition)
+
+    def _kept(self, begun: Reached, latest: Reached) -> dict[TopicPartition, int]:
+        """Where the query goes on in what it was reading, without what it reads no longer."""
+        missing = begun.offsets.keys() - latest.offsets.keys()
+        deleted = {each for each in missing if self._settings.subscription.includes(each)}
+        if left := missing - deleted:
+            _log.warning(
+                "%s: no longer among what this query reads, which goes on without",
+                ", ".join(map(str, sorted(left))),
+            )
+        if deleted:
+            self._report(data_loss.deleted_partitions(begun.offsets, deleted))
+        remade = begun.remade(latest)
+        for topic in sorted(remade):
+            self._report(data_loss.remade_topic(topic, begun.offsets))
+        return {
+            partition: offset
+            for partition, offset in begun.offsets.items()
+            if partition not in missing and partition.topic not in remade
+        }
 
     def _with_new_partitions(self, begun: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
         new = [partition for partition in ends if partition not in begun]
         if not new:
             return dict(begun)
-        return {**begun, **self._look_up(lambda cluster: beginnings_of(cluster, new))}
+        return {**begun, **look_up(self._settings, lambda cluster: beginnings_of(cluster, new))}
+
+    def _report(self, loss: str) -> None:
+        data_loss.report(loss, fails=self._settings.fails_on_data_loss)
 
     def _waits_for_more(self, begun: Offsets, ends: Offsets) -> bool:
         """Whether too little is there, and little time has passed since the last batch."""
@@ -139,13 +178,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = limited_by_size(begun, ends, limits.size_max, sizes)
         return ends
 
-    async def _ends(self, cluster: Cluster) -> Offsets:
-        partitions = await self._settings.subscription.find_remaining(cluster)
-        return await ends_of(cluster, partitions, self._settings.isolation)
+    async def _ends(self, cluster: Cluster) -> Reached:
+        found = await self._settings.subscription.find_remaining(cluster)
+        offsets = await ends_of(cluster, found.partitions, self._settings.isolation)
+        return Reached(offsets, found.topic_ids)
 
-    async def _beginnings(self, cluster: Cluster) -> Offsets:
-        partitions = await self._settings.subscription.find_remaining(cluster)
-        return await beginnings_of(cluster, partitions)
 
-    def _look_up(self, find: Callable[[Cluster], Awaitable[Offsets]]) -> Offsets:
-        return look_up(self._settings, find)
+async def _beginnings(cluster: Cluster, planned: Offsets) -> Reached:
+    """Of what is left of a batch, also if the query would not plan it now."""
+    found = await Subscription(partitions=tuple(planned)).find_remaining(cluster)
+    return Reached(await beginnings_of(cluster, found.partitions), found.topic_ids)

@@ -1,7 +1,8 @@
 """Which partitions a query reads: topics by name, by pattern, or partitions one by one."""
 
+import base64
 import re
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from semel.client.cluster import Cluster
@@ -13,6 +14,15 @@ from semel.types import TopicPartition
 _WAYS = ("subscribe", "subscribePattern", "assign")
 
 
+_NO_ID = bytes(16)
+
+
+class Found(NamedTuple):
+    partitions: list[TopicPartition]
+    topic_ids: dict[str, str]
+    """As Kafka's tools show them; nothing where the cluster has none."""
+
+
 class Subscription(NamedTuple):
     """One of the three is set."""
 
@@ -20,50 +30,56 @@ class Subscription(NamedTuple):
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] | None = None
 
-    async def find(self, cluster: Cluster) -> list[TopicPartition]:
-        """The partitions that exist now; of those that are named, all have to."""
-        return await self._find(cluster.describe)
+    def includes(self, partition: TopicPartition) -> bool:
+        """Whether it is read, if it exists."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, partition.topic) is not None
+        return partition.topic in (self.topics or ()) or partition in (self.partitions or ())
 
-    async def find_remaining(self, cluster: Cluster) -> list[TopicPartition]:
+    async def find(self, cluster: Cluster) -> Found:
+        """The partitions that exist now; of those that are named, all have to."""
+        described = await cluster.describe(self._names())
+        for partition in self.partitions or ():
+            described.leader_of(partition)
+        return self._found_in(described, may_miss=False)
+
+    async def find_remaining(self, cluster: Cluster) -> Found:
         """As `find`, without what was deleted since the query began.
 
         The cluster has been there, so that it is waited for: an address at which nobody answers
         from the beginning is told at once.
         """
 
-        async def describe(names: Collection[str] | None) -> ClusterMetadata:
-            return await cluster.retry(lambda: cluster.describe(names))
+        async def attempt() -> Found:
+            return self._found_in(await cluster.describe(self._names()), may_miss=True)
 
-        try:
-            return await self._find(describe)
-        except UnknownTopicOrPartition:
-            existing = set(_all_of((await describe(self._names())).topics.values()))
-            if self.partitions is not None:
-                existing &= set(self.partitions)
-            return sorted(existing)
+        return await cluster.retry(attempt)
 
-    async def _find(
-        self, describe: Callable[[Collection[str] | None], Awaitable[ClusterMetadata]]
-    ) -> list[TopicPartition]:
-        if self.pattern is not None:
-            described = await describe(None)
-            named = re.compile(self.pattern)
-            return _all_of(
+    def _found_in(self, described: ClusterMetadata, *, may_miss: bool) -> Found:
+        names = self._names()
+        if names is None:
+            return _found(
                 topic
                 for topic in described.topics.values()
-                if not topic.is_internal and named.fullmatch(topic.name)
+                if not topic.is_internal and re.fullmatch(self.pattern or "", topic.name)
             )
-        names = self._names()
-        described = await describe(names)
+        topics = []
         for name in names:
-            described.topic(name)
-        if self.topics is not None:
-            return _all_of(described.topics[name] for name in self.topics)
-        for partition in self.partitions or ():
-            described.leader_of(partition)
-        return list(self.partitions or ())
+            try:
+                topics.append(described.topic(name))
+            except UnknownTopicOrPartition:
+                if not may_miss:
+                    raise
+        found = _found(topics)
+        if self.partitions is None:
+            return found
+        existing = set(found.partitions)
+        return found._replace(partitions=[each for each in self.partitions if each in existing])
 
-    def _names(self) -> Collection[str]:
+    def _names(self) -> Collection[str] | None:
+        """Of the topics to ask for; None is all of them."""
+        if self.pattern is not None:
+            return None
         return self.topics or {partition.topic for partition in self.partitions or ()}
 
 
@@ -106,5 +122,11 @@ def _assigned(options: Options) -> tuple[TopicPartition, ...]:
     return partitions
 
 
-def _all_of(topics: Iterable[Topic]) -> list[TopicPartition]:
-    return [place for topic in topics for place in topic.places]
+def _found(topics: Iterable[Topic]) -> Found:
+    known = list(topics)
+    ids = {topic.name: _text(topic.topic_id) for topic in known if topic.topic_id != _NO_ID}
+    return Found([partition for topic in known for partition in topic.places], ids)
+
+
+def _text(topic_id: bytes) -> str:
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
