@@ -289,6 +289,19 @@ def test_consumed_offsets_are_part_of_the_transaction(semel_broker: Broker, topi
     assert sink.offsets_of(f"lag-{topic}") == {TopicPartition(topic, 1): 17}
 
 
+def test_the_groups_of_a_sink_have_the_prefix_that_access_lists_know(
+    semel_broker: Broker, topic: str
+) -> None:
+    sink = Sink(semel_broker, topic, groupIdPrefix=f"team-{topic}")
+    for run in (FIRST_RUN, SECOND_RUN):
+        sink.write(0, [b"a"], run=run, consumed={TopicPartition(topic, 1): 17})
+        forget_everything()
+    assert sink.values() == [b"a"]
+    assert sink.offsets_of(f"team-{topic}-sink-id-{topic}") == {TopicPartition(topic, 0): 1}
+    assert sink.offsets_of(f"team-{topic}-id-{topic}") == {TopicPartition(topic, 1): 17}
+    assert sink.offsets_of(f"semel-sink-id-{topic}") == {}
+
+
 def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
     semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,9 +324,9 @@ def test_a_run_looks_the_marker_up_once(
 ) -> None:
     looked_up = []
 
-    async def noted(cluster: Cluster, transactional_id: str, place: TopicPartition) -> Any:
+    async def noted(cluster: Cluster, settings: SinkSettings, transactional_id: str) -> Any:
         looked_up.append(transactional_id)
-        return await stored_marker(cluster, transactional_id, place)
+        return await stored_marker(cluster, settings, transactional_id)
 
     monkeypatch.setattr(committing, "stored_marker", noted)
     sink = Sink(semel_broker, topic)

@@ -11,7 +11,6 @@ from semel.spark.marker import (
     Verdict,
     digest_of,
     judge,
-    marker_group,
     marker_metadata,
     read_marker,
 )
@@ -87,7 +86,6 @@ def test_a_retry_that_finds_its_own_batch_had_succeeded_before() -> None:
 def test_a_marker_survives_being_stored_as_an_offset() -> None:
     marker = batch(41)._replace(consumed="0123")
     assert read_marker(42, marker_metadata(marker)) == marker
-    assert marker_group("id") == "semel-sink-id"
 
 
 @pytest.mark.parametrize("metadata", [None, "", "x", "[]", "{}", "3"])

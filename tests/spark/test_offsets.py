@@ -84,16 +84,27 @@ def test_a_limit_of_bytes_is_kept_by_the_expected_sizes(
     assert all((short[place] > start[place]) == (size > 0) for place, size in sizes.items())
 
 
-@given(counts, st.integers(0, 50))
-def test_split_ranges_cover_every_offset_once(sizes: Counts, count_min: int) -> None:
+@given(counts, st.integers(0, 50), st.none() | st.integers(1, 5000))
+def test_split_ranges_cover_every_offset_once_and_none_is_too_large(
+    sizes: Counts, count_min: int, size_max: int | None
+) -> None:
     start, end = between(sizes)
-    parts = split([OffsetRange(place, start[place], end[place]) for place in sizes], count_min)
-    assert all(part.size > 0 for part in parts)
+    whole = [OffsetRange(place, start[place], end[place]) for place in sizes]
+    parts = split(whole, count_min, size_max)
+    assert all(0 < part.size <= (size_max or part.size) for part in parts)
     for place in sizes:
         own = [part for part in parts if part.partition == place]
         bounds = [start[place], *(part.end for part in own)]
         assert [part.start for part in own] == bounds[:-1]
         assert bounds[-1] == end[place]
+
+
+def test_ranges_are_cut_as_sparks_kafka_source_cuts_them() -> None:
+    whole = [OffsetRange(PLACES[0], 0, 10), OffsetRange(PLACES[1], 0, 3)]
+    assert [part.size for part in split(whole, size_max=4)] == [3, 3, 4, 3]
+    # The greater number wins, where both are asked for.
+    assert len(split(whole, 2, 4)) == 4
+    assert len(split(whole, 13, 4)) == 13
 
 
 def test_large_ranges_are_cut_into_as_many_parts_as_wanted() -> None:

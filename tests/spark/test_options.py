@@ -2,10 +2,12 @@
 
 import pytest
 
+import semel.spark
 from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE
 from semel.client.offsets import Isolation
 from semel.errors import ConfigError
 from semel.records.compression import Compression
+from semel.spark import options
 from semel.spark.bounds import (
     EARLIEST,
     LATEST,
@@ -16,6 +18,7 @@ from semel.spark.bounds import (
     stream_start,
 )
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
+from semel.spark.source import SemelSource
 from semel.spark.source_settings import SourceSettings, source_options, source_settings
 from semel.types import TopicPartition
 
@@ -48,23 +51,29 @@ def test_names_may_be_written_in_any_case_as_spark_hands_them_over_in_lower_case
     assert source(minpartitions="7").partitions_min == 7
 
 
+EVERY_OPTION = {
+    "maxOffsetsPerTrigger": "100",
+    "minOffsetsPerTrigger": "10",
+    "maxTriggerDelay": "5m",
+    "maxBytesPerTrigger": "3m",
+    "minPartitions": "4",
+    "maxRecordsPerPartition": "50",
+    "failOnDataLoss": "false",
+    "fetchOffset.numRetries": "5",
+    "fetchOffset.retryIntervalMs": "20",
+    "kafkaConsumer.pollTimeoutMs": "1000",
+    "includeHeaders": "true",
+    "groupIdPrefix": "mine",
+    "kafka.group.id": "ours",
+    "kafka.isolation.level": "read_uncommitted",
+    "kafka.request.timeout.ms": "2000",
+    "kafka.client.id": "me",
+}
+NO_GROUP = {"groupIdPrefix", "kafka.group.id"}
+
+
 def test_every_option_of_a_source_is_read() -> None:
-    settings = source(
-        maxOffsetsPerTrigger="100",
-        minOffsetsPerTrigger="10",
-        maxTriggerDelay="5m",
-        maxBytesPerTrigger="3m",
-        failOnDataLoss="false",
-        fetchOffset__numRetries="5",
-        fetchOffset__retryIntervalMs="20",
-        kafkaConsumer__pollTimeoutMs="1000",
-        includeHeaders="true",
-        groupIdPrefix="mine",
-        kafka__group__id="ours",
-        kafka__isolation__level="read_uncommitted",
-        kafka__request__timeout__ms="2000",
-        kafka__client__id="me",
-    )
+    settings = source(**EVERY_OPTION)
     assert settings.limits == (100, 10, 300_000, 3 << 20)
     assert not settings.fails_on_data_loss
     assert (settings.lookup_retries, settings.lookup_pause_ms) == (5, 20)
@@ -72,6 +81,7 @@ def test_every_option_of_a_source_is_read() -> None:
     assert settings.client.client_id == "me"
     assert settings.columns[-1] == "headers"
     assert settings.isolation is Isolation.READ_UNCOMMITTED
+    assert (settings.partitions_min, settings.partition_size_max) == (4, 50)
 
 
 @pytest.mark.parametrize(
@@ -111,14 +121,47 @@ def test_options_that_contradict_the_source_are_refused_by_name(name: str) -> No
         source_options({**SERVERS, name: "x"})
 
 
-def test_settings_of_kafkas_java_client_are_taken_and_have_no_effect() -> None:
-    tuned = source(
-        kafka__max__poll__records="5",
-        kafka__session__timeout__ms="10",
-        kafka__group__id="jobs",
-        groupIdPrefix="spark",
+def test_what_has_no_effect_is_taken_and_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "_told", set())
+    given = {
+        "kafka.max.poll.records": "5",
+        "kafka.group.id": "jobs",
+        "groupIdPrefix": "spark",
+        # Of the sink's, of another protocol, and second to a time.
+        "kafka.compression.type": "zstd",
+        "kafka.ssl.truststore.location": "/a.pem",
+        "startingTimestamp": "1000",
+        "startingOffsets": "earliest",
+        # Of Spark's own, and one that is used.
+        "checkpointLocation": "/checkpoint",
+        "kafka.client.id": "me",
+    }
+    for _ in range(2):
+        data_source = SemelSource({**SERVERS, "subscribe": "t", **given})
+        data_source.streamReader(data_source.schema())
+    (line,) = caplog.messages
+    assert line == (
+        "without effect here: option groupIdPrefix, kafka.compression.type, kafka.group.id, "
+        "kafka.max.poll.records, kafka.ssl.truststore.location, startingOffsets; "
+        "groupIdPrefix: a source reads without a consumer group; "
+        "kafka.group.id: a source reads without a consumer group, and a sink has offsetsGroup and "
+        "groupIdPrefix"
     )
-    assert tuned == source()
+    caplog.clear()
+    semel.spark.exactly_once(topic="t", options={**SERVERS, "kafka.acks": "all"})
+    assert caplog.messages == ["without effect here: option kafka.acks"]
+
+
+def test_where_every_option_has_an_effect_nothing_is_told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(options, "_told", set())
+    read = {name: value for name, value in EVERY_OPTION.items() if name not in NO_GROUP}
+    data_source = SemelSource({**SERVERS, "subscribe": "t", **read})
+    data_source.streamReader(data_source.schema())
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize(
@@ -126,6 +169,7 @@ def test_settings_of_kafkas_java_client_are_taken_and_have_no_effect() -> None:
     [
         ("minPartitions", "-1"),
         ("minPartitions", "many"),
+        ("maxRecordsPerPartition", "0"),
         ("maxOffsetsPerTrigger", "0"),
         ("maxBytesPerTrigger", "10x"),
         ("maxTriggerDelay", "soon"),
@@ -226,6 +270,16 @@ def test_options_of_a_sink() -> None:
     assert given.compression is Compression.ZSTD
     assert given.transaction_timeout_ms == 9000
     assert given.encoded_size_max == 1 << 30
+
+
+def test_groups_of_a_sink() -> None:
+    plain, named = sink(), sink(groupIdPrefix="team")
+    assert (plain.marker_group_of("id"), plain.offsets_group_of("id")) == ("semel-sink-id", "id")
+    assert (named.marker_group_of("id"), named.offsets_group_of("id")) == (
+        "team-sink-id",
+        "team-id",
+    )
+    assert sink(groupIdPrefix="team", offsetsGroup="lag").offsets_group_of("id") == "lag"
 
 
 def test_a_sink_whose_topics_come_from_a_column_has_a_topic_for_its_marker() -> None:

@@ -304,6 +304,16 @@ def test_ranges_are_cut_for_as_many_tasks_as_wanted(semel_broker: Broker, topic:
     assert read(source, start, end) == numbered(1000)
 
 
+def test_no_task_has_more_records_than_wanted(semel_broker: Broker, topic: str) -> None:
+    topics.fill(semel_broker.bootstrap_servers, topic, numbered(1000))
+    source = reader(semel_broker, subscribe=topic, maxRecordsPerPartition="300", **EARLIEST)
+    start = source.initialOffset()
+    end = latest(source, start)
+    sizes = [sum(one.num_rows for one in source.read(p)) for p in source.partitions(start, end)]
+    assert sizes == [250] * 4
+    assert read(source, start, end) == numbered(1000)
+
+
 def test_records_that_were_deleted_unread_are_an_error_that_says_which(
     semel_broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,7 +12,7 @@ from semel.spark import data_loss
 from semel.spark.bounds import Bound
 from semel.spark.log_ends import offsets_of
 from semel.spark.lookup import look_up
-from semel.spark.offsets import OffsetRange, split
+from semel.spark.offsets import OffsetRange
 from semel.spark.reading import RangePartition, read_range
 from semel.spark.source_settings import SourceSettings
 from semel.types import TopicPartition
@@ -26,7 +26,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         ranges, topic_ids = look_up(self._settings, self._ranges)
-        parts = split(ranges, self._settings.partitions_min)
+        parts = self._settings.split(ranges)
         return [RangePartition(each, topic_ids.get(each.partition.topic)) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,6 @@ from semel.spark.marker import (
     Marker,
     Verdict,
     judge,
-    marker_group,
     marker_metadata,
     two_sinks,
 )
@@ -86,7 +85,7 @@ class BatchTransaction:
                 "cluster has let the group %s expire",
                 self.transactional_id,
                 self._batch.batch_id,
-                marker_group(self.transactional_id),
+                self._settings.marker_group_of(self.transactional_id),
             )
         verdict = judge(
             found,
@@ -126,8 +125,7 @@ class BatchTransaction:
         # it is not, nothing of this batch is taken.
         if self._known is not None and self._known.committed is not None:
             return self._known.committed
-        place = self._settings.marker_place
-        return await stored_marker(self._cluster, self.transactional_id, place)
+        return await stored_marker(self._cluster, self._settings, self.transactional_id)
 
     async def finish(
         self,
@@ -141,7 +139,7 @@ class BatchTransaction:
         if self._settings.checks_marker:
             marker = GroupOffset(self._batch.batch_id + 1, marker_metadata(self._batch))
             place = self._settings.marker_place
-            group = GroupMetadata(marker_group(self.transactional_id))
+            group = GroupMetadata(self._settings.marker_group_of(self.transactional_id))
             jobs.append(self.session.send_offsets(group, {place: marker}))
         if consumed:
             jobs.append(self._publish(consumed))
@@ -150,7 +148,7 @@ class BatchTransaction:
         self._remember(self._batch)
 
     async def _publish(self, consumed: Offsets) -> None:
-        group = GroupMetadata(self._settings.offsets_group or self.transactional_id)
+        group = GroupMetadata(self._settings.offsets_group_of(self.transactional_id))
         existing = await _existing(self._cluster, consumed)
         if existing:
             await self.session.send_offsets(group, existing)
@@ -162,8 +160,7 @@ class BatchTransaction:
             return error
         batch = self._batch
         if self._settings.checks_marker:
-            place = self._settings.marker_place
-            found = await stored_marker(self._cluster, self.transactional_id, place)
+            found = await stored_marker(self._cluster, self._settings, self.transactional_id)
             # Raises where another query or a later batch stands there.
             judge(found, batch, self.transactional_id, is_retry=True)
         return Fenced(

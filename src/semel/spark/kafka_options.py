@@ -1,7 +1,7 @@
 """Kafka's own settings as `kafka.` options: those that mean something here, and those that do not.
 
 A job written for Spark's Kafka source may carry any of them. What only tunes Kafka's Java client
-is taken and has no effect; what contradicts how this source and sink work is refused by name.
+is taken, and said to have no effect; what contradicts how source and sink work is refused by name.
 """
 
 USED = frozenset(

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from semel.errors import SemelError
 from semel.spark.offsets import Offsets
 
-_GROUP_PREFIX = "semel-sink-"
 _DIGEST_SIZE = 16
 
 NO_QUERY = "batch"
@@ -56,11 +55,6 @@ class Marker(NamedTuple):
 class Verdict(enum.Enum):
     WRITE = "write"
     SKIP = "skip"
-
-
-def marker_group(transactional_id: str) -> str:
-    """Never a name that users take for a group of their own."""
-    return _GROUP_PREFIX + transactional_id
 
 
 def marker_metadata(marker: Marker) -> str:

@@ -3,16 +3,16 @@
 from semel.client.cluster import Cluster
 from semel.client.group_offsets import STABLE_VERSION_MIN, group_offsets
 from semel.errors import UnsupportedVersion
-from semel.spark.marker import Marker, marker_group, read_marker
-from semel.types import TopicPartition
+from semel.spark.marker import Marker, read_marker
+from semel.spark.sink_settings import SinkSettings
 from semel.wire.messages import offset_fetch
 
 
 async def stored_marker(
-    cluster: Cluster, transactional_id: str, place: TopicPartition
+    cluster: Cluster, settings: SinkSettings, transactional_id: str
 ) -> Marker | None:
     """The marker as the last committed transaction left it."""
-    group = marker_group(transactional_id)
+    group, place = settings.marker_group_of(transactional_id), settings.marker_place
 
     async def version() -> int:
         return await cluster.version_of(await cluster.coordinator_of(group), offset_fetch)

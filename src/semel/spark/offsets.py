@@ -109,15 +109,27 @@ def limited_by_size(
     }
 
 
-def split(ranges: Iterable[OffsetRange], count_min: int) -> list[OffsetRange]:
-    """The ranges that hold anything, the large ones cut until there are about `count_min`."""
-    whole = [each for each in ranges if each.size > 0]
-    if count_min <= len(whole):
-        return whole
-    total = sum(each.size for each in whole)
-    parts = []
-    for each in whole:
-        count = min(each.size, max(1, round(each.size / total * count_min)))
-        bounds = [each.start + each.size * number // count for number in range(count + 1)]
-        parts += [OffsetRange(each.partition, begin, end) for begin, end in pairwise(bounds)]
-    return parts
+def split(
+    ranges: Iterable[OffsetRange], count_min: int = 0, size_max: int | None = None
+) -> list[OffsetRange]:
+    """The ranges that hold anything, none larger than `size_max`, and about `count_min` at least.
+
+    To have as many, the large ones are cut.
+    """
+    parts: list[OffsetRange] = []
+    for each in ranges:
+        if each.size > 0:
+            parts += _cut(each, 1 if size_max is None else -(-each.size // size_max))
+    if count_min <= len(parts):
+        return parts
+    total = sum(each.size for each in parts)
+    smaller: list[OffsetRange] = []
+    for each in parts:
+        count = max(1, round(each.size / total * count_min))
+        smaller += _cut(each, min(each.size, count))
+    return smaller
+
+
+def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    bounds = [whole.start + whole.size * number // count for number in range(count + 1)]
+    return [OffsetRange(whole.partition, begin, end) for begin, end in pairwise(bounds)]

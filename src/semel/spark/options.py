@@ -1,6 +1,7 @@
 """Options of the source and the sink: which there are, what they mean, and the nearest name."""
 
 import json
+import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -11,6 +12,8 @@ from semel.client.security_settings import security_from
 from semel.errors import ConfigError
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
 from semel.spelling import unknown_name
+
+_log = logging.getLogger(__name__)
 
 _Default = TypeVar("_Default")
 _Value = TypeVar("_Value")
@@ -32,6 +35,7 @@ SOURCE = frozenset(
         "maxTriggerDelay",
         "maxBytesPerTrigger",
         "minPartitions",
+        "maxRecordsPerPartition",
         "failOnDataLoss",
         "fetchOffset.numRetries",
         "fetchOffset.retryIntervalMs",
@@ -54,12 +58,24 @@ SINK = frozenset(
         "maxEncodedBytes",
         "offsetsGroup",
         "publishOffsets",
+        "groupIdPrefix",
         "includeHeaders",
     }
 )
 
 # Spark hands its own options to every source and sink.
 _OF_SPARK = frozenset({"checkpointLocation", "queryName", "path", "asyncProgressTrackingEnabled"})
+
+_REASONS = {
+    "kafka.group.id": (
+        "kafka.group.id: a source reads without a consumer group, and a sink has offsetsGroup and "
+        "groupIdPrefix"
+    ),
+    "groupIdPrefix": "groupIdPrefix: a source reads without a consumer group",
+}
+
+_told: set[tuple[str, ...]] = set()
+"""In this process."""
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -80,6 +96,7 @@ class Options:
     def __init__(self, given: Mapping[str, str], known: Collection[str]) -> None:
         self._given = {name.lower(): str(value) for name, value in given.items()}
         self._names = {name.lower(): name for name in (*known, *_OF_SPARK, *KAFKA_OPTIONS)}
+        self._read = {name.lower() for name in _OF_SPARK}
         for name in self._given:
             self._check(name)
 
@@ -97,7 +114,18 @@ class Options:
         return name.lower() in self._given
 
     def text(self, name: str) -> str | None:
+        self._read.add(name.lower())
         return self._given.get(name.lower())
+
+    def tell_unread(self) -> None:
+        """Name what was given in vain, once all has been read that means something here."""
+        names = tuple(sorted(self._names[name] for name in self._given.keys() - self._read))
+        # A sink is made anew for each micro-batch, in a process that is kept.
+        if not names or names in _told:
+            return
+        _told.add(names)
+        reasons = [_REASONS[name] for name in names if name in _REASONS]
+        _log.warning("without effect here: option %s", "; ".join([", ".join(names), *reasons]))
 
     def flag(self, name: str, default: bool) -> bool:
         return self._parsed(name, default, _parse_flag)

@@ -36,6 +36,8 @@ class SinkSettings(NamedTuple):
     publishes_offsets: bool
     offsets_group: str | None
     checkpoint: str | None
+    group_prefix: str | None
+    """Of the groups that a sink names by itself: access lists may know a prefix."""
 
     @property
     def marker_place(self) -> TopicPartition:
@@ -45,6 +47,16 @@ class SinkSettings(NamedTuple):
 
     def transactional_id_of(self, query_id: str) -> str:
         return self.transactional_id or f"semel-{query_id}-{self.name}"
+
+    def marker_group_of(self, transactional_id: str) -> str:
+        """Never a name that users take for a group of their own."""
+        return f"{self.group_prefix or 'semel'}-sink-{transactional_id}"
+
+    def offsets_group_of(self, transactional_id: str) -> str:
+        """Where tools that show lag look for it."""
+        if self.offsets_group is not None:
+            return self.offsets_group
+        return f"{self.group_prefix}-{transactional_id}" if self.group_prefix else transactional_id
 
 
 def sink_options(given: Mapping[str, str]) -> Options:
@@ -73,6 +85,7 @@ def sink_settings(options: Options, *, is_for_volume: bool = False) -> SinkSetti
         publishes_offsets=options.flag("publishOffsets", True),
         offsets_group=options.text("offsetsGroup"),
         checkpoint=options.text("checkpointLocation"),
+        group_prefix=options.text("groupIdPrefix"),
     )
     if settings.topic == "":
         raise ConfigError("option topic is empty")

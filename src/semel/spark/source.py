@@ -69,12 +69,16 @@ class SemelSource(DataSource):
         for name in _LIMITS_OF_STREAMS:
             if name in options:
                 _log.warning("option %s is for streams: a batch query reads all at once", name)
-        return BatchReader(settings, batch_start(options), batch_end(options))
+        start, end = batch_start(options), batch_end(options)
+        options.tell_unread()
+        return BatchReader(settings, start, end)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = source_options(self.options)
         settings = source_settings(options)._replace(columns=_named_columns(schema))
-        return StreamReader(settings, stream_start(options))
+        start = stream_start(options)
+        options.tell_unread()
+        return StreamReader(settings, start)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         options = sink_options(self.options)
@@ -83,7 +87,9 @@ class SemelSource(DataSource):
         batch_id = options.number_or_none("batchId", least=0)
         if batch_id is not None and "transactionalId" not in options:
             raise ConfigError("option batchId needs transactionalId: a number of whose batches?")
-        return BatchWriter(sink_settings(options), schema, batch_id)
+        settings = sink_settings(options)
+        options.tell_unread()
+        return BatchWriter(settings, schema, batch_id)
 
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
@@ -91,7 +97,9 @@ class SemelSource(DataSource):
         options = sink_options(self.options)
         if "batchId" in options:
             raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
-        return StreamWriter(sink_settings(options), schema)
+        settings = sink_settings(options)
+        options.tell_unread()
+        return StreamWriter(settings, schema)
 
 
 def _named_columns(schema: StructType) -> tuple[str, ...]:

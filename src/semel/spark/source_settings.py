@@ -1,13 +1,14 @@
 """What the options of a source say, in one value that travels to the tasks."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from semel.client.blocking import ClientOptions
 from semel.client.columns.schema import COLUMNS
 from semel.client.offsets import Isolation
 from semel.errors import ConfigError
+from semel.spark.offsets import OffsetRange, split
 from semel.spark.options import SOURCE, Options
 from semel.spark.subscription import Subscription, subscription
 
@@ -38,11 +39,17 @@ class SourceSettings(NamedTuple):
     isolation: Isolation
     limits: RateLimits
     partitions_min: int
+    partition_size_max: int | None
+    """Offsets that one task reads at most."""
     fails_on_data_loss: bool
     lookup_retries: int
     lookup_pause_ms: int
     fetch_size: int
     columns: tuple[str, ...]
+
+    def split(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """For tasks."""
+        return split(ranges, self.partitions_min, self.partition_size_max)
 
 
 def source_options(given: Mapping[str, str]) -> Options:
@@ -61,6 +68,7 @@ def source_settings(options: Options) -> SourceSettings:
         isolation=_ISOLATIONS[name],
         limits=_rate_limits(options),
         partitions_min=options.number("minPartitions", 0),
+        partition_size_max=options.number_or_none("maxRecordsPerPartition"),
         fails_on_data_loss=options.flag("failOnDataLoss", True),
         lookup_retries=options.number("fetchOffset.numRetries", 3),
         lookup_pause_ms=options.number("fetchOffset.retryIntervalMs", 10),

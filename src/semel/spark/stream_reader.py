@@ -29,7 +29,6 @@ from semel.spark.offsets import (
     limited,
     limited_by_size,
     reached_from_json,
-    split,
     to_json,
 )
 from semel.spark.reading import RangePartition, read_range
@@ -122,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if lost is not None:
                 self._report(lost)
             ranges.append(readable)
-        parts = split(ranges, self._settings.partitions_min)
+        parts = self._settings.split(ranges)
         return [RangePartition(each, planned.topic_ids.get(each.partition.topic)) for each in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

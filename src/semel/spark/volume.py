@@ -85,7 +85,9 @@ def exactly_once(
         raise ConfigError("option batchId is for batch jobs: a stream numbers its batches")
     if not 0 <= driver_port <= PORT_MAX:
         raise ConfigError(f"driver_port is {driver_port}: it has to be 0 to {PORT_MAX}")
-    return ExactlyOnce(transform, sink_settings(read, is_for_volume=True), retries, driver_port)
+    settings = sink_settings(read, is_for_volume=True)
+    read.tell_unread()
+    return ExactlyOnce(transform, settings, retries, driver_port)
 
 
 class ExactlyOnce:
