@@ -1,4 +1,4 @@
-"""Spark's standalone cluster on this machine: a master and workers, each a process of its own."""
+"""Spark's servers on this machine, each a process of its own: master and workers, or Connect."""
 
 import os
 import queue
@@ -59,6 +59,30 @@ class _Server:
         self._listener.join()
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+
+@contextmanager
+def connect_server(*settings: str) -> Iterator[str]:
+    """The address of a Connect server, for clients of any process."""
+    place = (
+        "spark.driver.host=127.0.0.1",
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark.ui.enabled=false",
+        "spark.sql.shuffle.partitions=2",
+        "spark.connect.grpc.binding.address=127.0.0.1",
+        "spark.connect.grpc.binding.port=0",
+    )
+    server = _Server(
+        "org.apache.spark.deploy.SparkSubmit",
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
+        *("--master", "local[2]"),
+        *(word for setting in (*place, *settings) for word in ("--conf", setting)),
+    )
+    try:
+        line = server.wait_for("Spark Connect server started at:")
+        yield f"sc://{line.rpartition(' ')[2].strip()}"
+    finally:
+        server.stop()
 
 
 @contextmanager

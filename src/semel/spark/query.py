@@ -1,73 +1,71 @@
-"""What the driver knows of a running query: whose batch it is, what it reads, where it runs."""
+"""What a function of `foreachBatch` asks of the query it works for, and of where that runs."""
 
-import logging
-from typing import Any
+from typing import Any, Protocol
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError
-from semel.spark.checkpoint import offsets_in
-from semel.spark.task import QUERY_ID, RUN_ID, Origin, origin_from
+from semel.spark.connect_query import Home
+from semel.spark.offsets import Offsets
+from semel.spark.task import Origin
 from semel.spark.turn_service import DriverAddress
-from semel.types import TopicPartition
-
-_log = logging.getLogger(__name__)
 
 PORT_MAX = 65_535
 _PORT_RETRIES_DEFAULT = "16"
 
+SPARK_FAILURES: tuple[type[Exception], ...]
+"""What a job that fails is told by."""
+try:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-def origin_of_query(spark: SparkSession) -> Origin:
-    context = spark.sparkContext
-    origin = origin_from({name: context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID)})
-    if not origin.query_id:
-        raise ConfigError("exactly_once works within writeStream.foreachBatch only")
-    return origin
-
-
-def consumed_by(spark: SparkSession, batch_id: int) -> dict[TopicPartition, int] | None:
-    """Where this batch ends in the topics it reads; None if the query does not tell."""
-    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
-    try:
-        execution = _execution(spark, query_id)
-        offsets = execution.offsetLog().get(batch_id).get().offsets()
-        lines = [offsets.apply(number) for number in range(offsets.size())]
-        return offsets_in([line.get().json() for line in lines if line.isDefined()])
-    except (Py4JError, LookupError) as error:
-        # These are names within Spark, which may change: rows go on without the offsets.
-        _log.warning("consumed offsets are left out of batch %d: %s", batch_id, error)
-        return None
+    SPARK_FAILURES = (PySparkException, Py4JError)
+except ImportError:  # A client of Spark Connect needs no Java.
+    SPARK_FAILURES = (PySparkException,)
 
 
-def is_stopped(spark: SparkSession) -> bool:
-    """Whether somebody has called `stop()`, so that what failed was cancelled."""
-    try:
-        execution = _execution(spark, spark.sparkContext.getLocalProperty(QUERY_ID))
-        return not execution.isActive()
-    except (Py4JError, LookupError):
-        return False
+class RunningQuery(Protocol):
+    @property
+    def origin(self) -> Origin: ...
+
+    def consumed(self, batch_id: int) -> Offsets | None:
+        """Where this batch ends in the topics it reads; None if that is not known."""
+
+    def is_stopped(self) -> bool:
+        """Whether somebody has called `stop()`, so that what failed was cancelled."""
 
 
-def _execution(spark: SparkSession, query_id: str | None) -> Any:
-    """`foreachBatch` hands out a copy of the session, which does not know its queries."""
-    assert spark._jvm is not None
-    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession
-    for found in (sessions.getDefaultSession(), sessions.getActiveSession()):
-        if found.isDefined():
-            query = found.get().streams().get(query_id)
-            if query is not None:
-                return query.streamingQuery()
-    raise LookupError("the query is not one of the default session")
+def running_query(spark: Any, home: Home | None, checkpoint: str | None) -> RunningQuery:
+    """The query that has given a frame of this session to a function.
+
+    On a Connect server the function has to know its `home`, and may be told the checkpoint.
+    """
+    if isinstance(spark, SparkSession):
+        from semel.spark.classic_query import ClassicQuery
+
+        return ClassicQuery(spark)
+    if home is None:
+        raise ConfigError(
+            "exactly_once works within writeStream.foreachBatch only, and on Spark Connect it has "
+            "to be made outside of the function that calls it"
+        )
+    return home.query(spark, checkpoint)
+
+
+def refuse_speculation(spark: SparkSession) -> None:
+    if spark.conf.get("spark.speculation", "false") == "true":
+        raise ConfigError(
+            "spark.speculation is on: of two copies of a task only one may write, and the "
+            "other would fail the job; switch it off, or use writeStream.format('semel')"
+        )
 
 
 def driver_address(spark: SparkSession, first_port: int) -> DriverAddress:
     """Any free port for 0, else as many as Spark tries for its own."""
-    conf = spark.sparkContext.getConf()
-    host = conf.get("spark.driver.host")
+    host = spark.conf.get("spark.driver.host")
     assert host is not None, "Spark sets it when it starts"
-    bind_host = conf.get("spark.driver.bindAddress") or host
-    retries = int(conf.get("spark.port.maxRetries", _PORT_RETRIES_DEFAULT))
+    bind_host = spark.conf.get("spark.driver.bindAddress", None) or host
+    retries = int(spark.conf.get("spark.port.maxRetries", None) or _PORT_RETRIES_DEFAULT)
     end = min(first_port + retries, PORT_MAX) + 1
     ports = range(first_port, end) if first_port else (0,)
     # Spark writes addresses of version 6 in brackets.

@@ -6,13 +6,13 @@ next epoch, which rolls back and shuts out in one step, and runs the batch again
 """
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 
 from semel.client.address import joined_bootstrap_servers
@@ -20,15 +20,16 @@ from semel.client.blocking import Connected, shared
 from semel.client.outcome import MustStop, TransactionFailed
 from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
+from semel.spark.connect_query import Home, home
 from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
 from semel.spark.offsets import Offsets
 from semel.spark.query import (
     PORT_MAX,
-    consumed_by,
+    SPARK_FAILURES,
     driver_address,
-    is_stopped,
-    origin_of_query,
+    refuse_speculation,
+    running_query,
 )
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.spark.targets import placed
@@ -91,6 +92,9 @@ def exactly_once(
 
 
 class ExactlyOnce:
+    _home: Home | None = None
+    """Known on a Connect server only, where it comes pickled."""
+
     def __init__(
         self,
         transform: Transform | None,
@@ -103,16 +107,15 @@ class ExactlyOnce:
         self._retries = retries
         self._driver_port = driver_port
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "_home": home()}
+
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         spark = frame.sparkSession
-        if spark.sparkContext.getConf().get("spark.speculation", "false") == "true":
-            raise ConfigError(
-                "spark.speculation is on: of two copies of a task only one may write, and the "
-                "other would fail the job; switch it off, or use writeStream.format('semel')"
-            )
-        origin = origin_of_query(spark)
-        consumed = consumed_by(spark, batch_id) if self._settings.publishes_offsets else None
-        batch = origin.marker(batch_id, consumed)
+        refuse_speculation(spark)
+        query = running_query(spark, self._home, self._settings.checkpoint)
+        consumed = query.consumed(batch_id) if self._settings.publishes_offsets else None
+        batch = query.origin.marker(batch_id, consumed)
         transactional_id = self._settings.transactional_id_of(batch.query_id)
         connected = shared(self._settings.client)
         for attempt in range(self._retries + 1):
@@ -125,8 +128,10 @@ class ExactlyOnce:
             except _FAILURES as error:
                 # Also at the last failure, or readers would wait until the transaction times out.
                 self._roll_back(connected, work)
-                if _is_final(error) or is_stopped(spark) or attempt == self._retries:
+                if _is_final(error) or query.is_stopped() or attempt == self._retries:
                     work.forget()
+                    if lacking := _LACKING.search(str(error)):
+                        raise ConfigError(_OTHER_PYTHON.format(lacking=lacking[0])) from error
                     raise
                 _log.warning("batch %d of %s is run again: %s", batch_id, transactional_id, error)
             except BaseException:
@@ -184,18 +189,29 @@ class ExactlyOnce:
         return writing.__call__
 
 
-_FAILURES = (
-    PySparkException,
-    Py4JError,
+_FAILURES: tuple[type[Exception], ...] = (
+    *SPARK_FAILURES,
     TransactionFailed,
     RequestError,
     TurnRefused,
 )
 
 
+_LACKING = re.compile(r"No module named '[^']+'")
+_OTHER_PYTHON = (
+    "tasks run in a Python that lacks what they need ({lacking}): call semel.spark.register(spark) "
+    "once the session is there, or set PYSPARK_PYTHON before it is started"
+)
+
+
 def _is_final(error: Exception) -> bool:
     """Whether it would be the same again; of what happened in a task there is the text only."""
-    return isinstance(error, AnalysisException) or f".{ConfigError.__name__}:" in str(error)
+    text = str(error)
+    return (
+        isinstance(error, AnalysisException)
+        or f".{ConfigError.__name__}:" in text
+        or _LACKING.search(text) is not None
+    )
 
 
 def _by_attempt(results: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, int]]:
