@@ -1,12 +1,71 @@
-"""Sessions that follow each other in one process."""
+"""Sessions that follow each other in one process, and sessions that others have started."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
-from support import session_after_session
+import pytest
+
+from semel.errors import ConfigError
+from semel.spark import registration
+from semel.spark.java import find_java_home
+from support import plain_session, session_after_session
 
 
 def test_each_session_has_the_broker_that_it_names() -> None:
     command = [sys.executable, session_after_session.__file__]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout.split() == ["one", "two"], done.stderr
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> dict[str, str]:
+    """As in a virtual environment that is not activated: the `python3` on the path is another."""
+    program = tmp_path / "bin" / "python3"
+    program.parent.mkdir()
+    # It finds none of the packages that are installed.
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    return {
+        **kept,
+        "PATH": f"{program.parent}:/usr/bin:/bin",
+        "JAVA_HOME": str(find_java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "MASTER": "local[2]",
+    }
+
+
+def test_a_plain_session_is_told_which_python_has_the_package(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, plain_session.__file__, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=elsewhere,
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines() == [
+        "DATA_SOURCE_NOT_FOUND",
+        "call semel.spark.register(spark)",
+        "out [b'once']",
+        "copied [b'once']",
+    ], done.stderr
+
+
+def test_a_session_on_a_cluster_is_refused_where_its_python_lacks_the_package(
+    elsewhere: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", elsewhere["PATH"])
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    spark = SimpleNamespace(
+        sparkContext=SimpleNamespace(master="spark://there:7077", pythonExec="python3")
+    )
+    told = r"Spark starts 'python3', which cannot import .*\(.*No module named.*set PYSPARK_PYTHON"
+    with pytest.raises(ConfigError, match=told):
+        registration._choose_python(spark)  # type: ignore[arg-type]

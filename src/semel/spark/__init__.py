@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.spark.local_session import Session as Session
     from semel.spark.local_session import session as session
+    from semel.spark.registration import register as register
     from semel.spark.volume import exactly_once as exactly_once
 
-__all__ = ["Session", "exactly_once", "session"]
+__all__ = ["Session", "exactly_once", "register", "session"]
 
-_HOMES = {"Session": "local_session", "session": "local_session", "exactly_once": "volume"}
+_HOMES = {
+    "Session": "local_session",
+    "session": "local_session",
+    "exactly_once": "volume",
+    "register": "registration",
+}
 
 
 def __dir__() -> list[str]:
