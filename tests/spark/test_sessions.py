@@ -1,17 +1,22 @@
-"""Sessions that follow each other in one process, and sessions that others have started."""
+"""Sessions that follow each other in one process, those of others, and what is installed."""
 
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from packaging.requirements import Requirement
+from pyspark.sql.pandas.utils import require_minimum_pandas_version
 
 from semel.errors import ConfigError
 from semel.spark import registration
 from semel.spark.java import find_java_home
 from support import plain_session, session_after_session
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_each_session_has_the_broker_that_it_names() -> None:
@@ -69,3 +74,12 @@ def test_a_session_on_a_cluster_is_refused_where_its_python_lacks_the_package(
     told = r"Spark starts 'python3', which cannot import .*\(.*No module named.*set PYSPARK_PYTHON"
     with pytest.raises(ConfigError, match=told):
         registration._choose_python(spark)  # type: ignore[arg-type]
+
+
+def test_the_pandas_that_is_installed_with_it_is_one_that_pyspark_supports() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extra = map(Requirement, project["project"]["optional-dependencies"]["spark"])
+    (pandas,) = (each for each in extra if each.name == "pandas")
+    assert not pandas.specifier.contains("3.0.0")
+    # Of one that it does not it warns, which fails a test.
+    require_minimum_pandas_version()

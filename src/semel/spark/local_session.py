@@ -2,7 +2,6 @@
 
 import os
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -101,8 +100,6 @@ def _prepare_environment() -> None:
     # Spark would take whatever `python3` comes first on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    # True, and nothing that a user of this session could do about it.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 _java_knows: str | None = None
