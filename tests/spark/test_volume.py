@@ -20,6 +20,7 @@ from semel.spark import Session
 from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
 from semel.testing import Broker
+from semel.world import SystemClock
 from support import looking, queries, topics
 
 pytestmark = pytest.mark.timeout(300)
@@ -81,6 +82,27 @@ def test_several_topics_appear_together(
         queries.forget_commits(tmp_path, 0)
     assert values(spark, name) == VALUES
     assert values(spark, f"{name}-even") == VALUES[::2]
+
+
+def test_a_column_says_when_records_came_about_in_whatever_type(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    at_ms = 1_714_566_600_250
+
+    def both(frame: DataFrame, batch_id: int) -> dict[str, DataFrame]:
+        return {
+            name: frame.selectExpr("value", f"timestamp_millis({at_ms}) AS timestamp").limit(1),
+            f"{name}-long": frame.selectExpr("value", f"{at_ms}L AS timestamp").limit(1),
+            f"{name}-now": frame.limit(1),
+        }
+
+    before_ms = SystemClock().now_ms()
+    sink = semel.spark.exactly_once(both)
+    queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
+    for topic in (name, f"{name}-long"):
+        assert list(topics.times_ms(spark.bootstrap_servers, topic).values()) == [at_ms]
+    (now_ms,) = topics.times_ms(spark.bootstrap_servers, f"{name}-now").values()
+    assert before_ms <= now_ms <= SystemClock().now_ms()
 
 
 def test_the_topic_of_the_marker_is_created_also_if_no_row_goes_there(

@@ -1,8 +1,10 @@
 """The default sink as Spark calls it, without Spark: columns, places, sizes, messages."""
 
+import logging
 import pickle
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import confluent_kafka
@@ -21,6 +23,7 @@ from semel.spark.source import SemelSource
 from semel.spark.task import BatchTooLarge
 from semel.testing import Broker
 from semel.types import TopicPartition
+from semel.world import SystemClock
 from support import topics
 
 QUERY = "11111111-0000-0000-0000-000000000000"
@@ -31,6 +34,8 @@ TYPES: dict[str, Any] = {
     "string": "string",
     "int": "integer",
     "long": "long",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
     "headers": {
         "type": "array",
         "containsNull": True,
@@ -115,6 +120,37 @@ def test_rows_arrive_with_key_value_and_headers(semel_broker: Broker, topic: str
         (0, 0, b"k", b"v", (("h", b"1"), ("h", None))),
         (1, 0, None, None, ()),
         (2, 0, b"", b"", ()),
+    ]
+
+
+AT = datetime(2024, 5, 1, 12, 30, 0, 250_999, tzinfo=UTC)
+AT_MS = 1_714_566_600_250
+
+
+@pytest.mark.parametrize(("kind", "at"), [("timestamp", AT), ("long", AT_MS)])
+def test_a_column_says_when_a_record_came_about(
+    semel_broker: Broker, topic: str, kind: str, at: object
+) -> None:
+    columns = schema(value="string", timestamp=kind)
+    before_ms = SystemClock().wall_ms()
+    write(source(semel_broker, topic=topic), columns, [rows(columns, ("then", at), ("now", None))])
+    found = topics.times_ms(semel_broker.bootstrap_servers, topic)
+    assert found[b"then"] == AT_MS
+    assert before_ms <= found[b"now"] <= SystemClock().wall_ms()
+
+
+def test_columns_that_are_not_written_are_named_once(
+    semel_broker: Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = {"offset": "long", "timestampType": "int", "topic": "string", "key": "string"}
+    kind = schema(value="string", shop="string", price="long", **known)
+    with caplog.at_level(logging.WARNING):
+        for batch_id in range(2):
+            row = ("a", f"shop of {topic}", 1, 0, 0, "", None)
+            write(source(semel_broker, topic=topic), kind, [rows(kind, row)], batch_id=batch_id)
+    assert [line for line in caplog.messages if "shop" in line] == [
+        "columns shop, price are not written: a record has value, key, headers, timestamp, "
+        "partition and topic"
     ]
 
 
@@ -227,6 +263,16 @@ def test_rows_that_cannot_be_placed_are_refused(
         ({"value": "string", "key": "long"}, {"topic": "t"}, "column key is bigint"),
         ({"value": "string", "partition": "long"}, {"topic": "t"}, "column partition is bigint"),
         ({"value": "string", "headers": "string"}, {"topic": "t"}, "column headers is string"),
+        (
+            {"value": "string", "timestamp": "string"},
+            {"topic": "t"},
+            "column timestamp is string: it has to be timestamp, or bigint of milliseconds",
+        ),
+        (
+            {"value": "string", "timestamp": "timestamp_ntz"},
+            {"topic": "t"},
+            "column timestamp is timestamp_ntz",
+        ),
         ({"value": "string"}, {}, "option topic is missing, and there is no column topic"),
         ({"value": "string"}, {"topic": "t", "batchId": "1"}, "batchId is for batch jobs"),
         ({"value": "string"}, {"topic": "t", "topics": "u"}, "did you mean 'topic'"),

@@ -88,6 +88,15 @@ def fill_transaction(
 
 def committed(servers: str, topic: str) -> list[Read]:
     """Every committed record, partition by partition, up to the last stable offset."""
+    return sorted(map(_read, _messages(servers, topic)), key=lambda one: one[:2])
+
+
+def times_ms(servers: str, topic: str) -> dict[bytes | None, int]:
+    """When each committed value came about, as its record says."""
+    return {message.value(): message.timestamp()[1] for message in _messages(servers, topic)}
+
+
+def _messages(servers: str, topic: str) -> list[confluent_kafka.Message]:
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": servers,
@@ -107,13 +116,13 @@ def committed(servers: str, topic: str) -> list[Read]:
             message = consumer.poll(_DEADLINE_S)
             assert message is not None, f"{topic} did not end"
             if message.error() is None:
-                found.append(_read(message))
+                found.append(message)
             else:
                 assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
                 left.discard(message.partition())
     finally:
         consumer.close()
-    return sorted(found, key=lambda one: one[:2])
+    return found
 
 
 def _read(message: confluent_kafka.Message) -> Read:

@@ -1,5 +1,6 @@
 """The rows of a data frame as record batches: columns checked, rows placed, batches encoded."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -12,8 +13,10 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     IntegerType,
+    LongType,
     StringType,
     StructType,
+    TimestampType,
 )
 
 from semel.client.columns.encode import BATCH_SIZE_MAX, EncodedBatch, encode
@@ -23,6 +26,12 @@ from semel.client.partitioner import KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+WRITTEN_COLUMNS = ("value", "key", "headers", "timestamp", "partition", "topic")
+_PASSED_OVER = {"offset", "timestampType"}
+"""What a topic that was read has besides: it can be written as it is, and the log says these."""
 
 # Spark hands over ten thousand rows at a time, which is little for each of many partitions.
 _ROWS_SIZE_MIN = 8 * 1024 * 1024
@@ -61,6 +70,25 @@ def check_columns(schema: StructType, topic: str | None) -> None:
         raise ConfigError(
             f"column headers is {headers.simpleString()}: "
             f"it has to be array<struct<key:string,value:binary>>"
+        )
+    time_types = (TimestampType, LongType)
+    _check_type(types, "timestamp", time_types, "timestamp, or bigint of milliseconds")
+    _name_left_out(tuple(name for name in types if name not in {*WRITTEN_COLUMNS, *_PASSED_OVER}))
+
+
+_named: set[tuple[str, ...]] = set()
+
+
+def _name_left_out(columns: tuple[str, ...]) -> None:
+    """Once in a process, as a stream is checked with each micro-batch."""
+    if columns and columns not in _named:
+        _named.add(columns)
+        *others, last = WRITTEN_COLUMNS
+        _log.warning(
+            "columns %s are not written: a record has %s and %s",
+            ", ".join(columns),
+            ", ".join(others),
+            last,
         )
 
 
@@ -132,7 +160,8 @@ class Encoder:
         rows = rows_from(
             columns.get("key"),
             columns["value"],
-            headers=columns.get("headers"),
+            columns.get("timestamp"),
+            columns.get("headers"),
             now_ms=self._now_ms,
         )
         partitions = self._partitions(topic, rows.keys, columns.get("partition"))
