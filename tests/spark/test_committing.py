@@ -1,5 +1,6 @@
 """The driver's transaction against a broker: what is written once, skipped, and refused."""
 
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,21 +8,24 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from semel.client import connection
 from semel.client.blocking import Connected, shared
 from semel.client.cluster import Cluster
 from semel.client.columns.encode import encode
 from semel.client.columns.rows import rows_from
 from semel.client.group_offsets import group_offsets
+from semel.client.outcome import MustAbort, OutcomeUnknown
 from semel.client.session import TransactionalSession
 from semel.errors import CoordinatorNotAvailable
 from semel.spark import committing
-from semel.spark.committing import BatchTransaction, Fenced, commit_batch
+from semel.spark.committing import BatchTransaction, Fenced, TimedOut, commit_batch
 from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
 from semel.spark.marker_store import stored_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
+from support.outlived import delay, timed_out
 
 FIRST_RUN, SECOND_RUN = "run-1", "run-2"
 
@@ -46,13 +50,17 @@ def forget_everything() -> None:
 
 class Sink:
     def __init__(self, broker: Broker, topic: str, **options: str) -> None:
-        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **options}
+        named = {name.replace("__", "."): value for name, value in options.items()}
+        given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic, **named}
         self.settings: SinkSettings = sink_settings(sink_options(given))
         self.connected: Connected = shared(self.settings.client)
         self.servers = broker.bootstrap_servers
         self.topic = topic
 
-    def write(
+    def write(self, number: int, values: Sequence[bytes], **about: Any) -> Verdict:
+        return self.connected.run(self.commit(number, values, **about))
+
+    async def commit(
         self,
         number: int,
         values: Sequence[bytes],
@@ -67,15 +75,13 @@ class Sink:
             (TopicPartition(self.topic, batch.partition), batch.content)
             for batch in encode(rows, partitions)
         ]
-        return self.connected.run(
-            commit_batch(
-                self.connected.cluster,
-                self.settings,
-                self.settings.transactional_id or f"id-{self.topic}",
-                Marker(query, number, run),
-                encoded,
-                consumed,
-            )
+        return await commit_batch(
+            self.connected.cluster,
+            self.settings,
+            self.settings.transactional_id or f"id-{self.topic}",
+            Marker(query, number, run),
+            encoded,
+            consumed,
         )
 
     def values(self) -> list[bytes]:
@@ -161,6 +167,141 @@ def test_a_zombie_does_not_fence_the_living_driver(semel_broker: Broker, topic: 
     assert sink.values() == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.fixture(params=["TV1", "TV2"])
+def dialect(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """TV1 is what is spoken with brokers before 4.0."""
+    if request.param == "TV1":
+        monkeypatch.setattr(connection, "_TRANSACTION_VERSION", "of another kind")
+    return str(request.param)
+
+
+@pytest.mark.parametrize("step", ["write", "send_offsets", "commit"])
+def test_a_batch_that_outlives_its_transaction_is_written_again_in_the_same_run(
+    semel_broker: Broker,
+    topic: str,
+    dialect: str,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"kafka__transaction__timeout__ms": "500", "kafka__client__id": dialect}
+    sink = Sink(semel_broker, topic, **options)
+    sink.write(0, [b"a", b"b"])
+    delay(monkeypatch, step, timed_out)
+    with caplog.at_level(logging.WARNING):
+        assert sink.write(1, [b"c", b"d"]) is Verdict.WRITE
+    assert "open for longer than kafka.transaction.timeout.ms (500)" in caplog.text
+    assert sink.write(2, [b"e", b"f"]) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_a_batch_that_outlives_every_transaction_is_told_of_the_timeout(
+    semel_broker: Broker, topic: str, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"kafka__transaction__timeout__ms": "500", "kafka__client__id": dialect}
+    sink = Sink(semel_broker, topic, **options)
+    with monkeypatch.context() as patch:
+        delay(patch, "commit", timed_out, times=99)
+        with pytest.raises(TimedOut, match=r"raise kafka\.transaction\.timeout\.ms"):
+            sink.write(0, [b"a"])
+    assert sink.values() == []
+    assert sink.write(0, [b"a"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"a"]
+
+
+@pytest.mark.parametrize("step", ["write", "send_offsets", "commit"])
+def test_a_driver_that_another_one_takes_over_from_in_mid_batch_is_told_so_and_leaves_it_alone(
+    semel_broker: Broker,
+    topic: str,
+    dialect: str,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = Sink(semel_broker, topic, kafka__client__id=dialect)
+    sink.write(0, [b"a", b"b"])
+    others: list[TransactionalSession] = []
+
+    async def taken_over(session: TransactionalSession) -> None:
+        others.append(TransactionalSession(session._cluster, session.transactional_id))
+        await others[0].initialise()
+
+    delay(monkeypatch, step, taken_over)
+    with pytest.raises(Fenced, match="another driver"):
+        sink.write(1, [b"zombie", b"zombie"])
+    monkeypatch.undo()
+
+    async def go_on() -> None:
+        await others[0].begin()
+        await others[0].commit()
+
+    sink.connected.run(go_on())
+    assert sink.values() == [b"a", b"b"]
+
+
+def test_a_driver_that_slept_while_another_one_wrote_its_batch_is_told_so_and_leaves_it_alone(
+    semel_broker: Broker, topic: str, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"kafka__transaction__timeout__ms": "500", "kafka__client__id": dialect}
+    sink = Sink(semel_broker, topic, **options)
+    sink.write(0, [b"a"])
+    living: dict[Any, Any] = {}
+
+    async def taken_over(session: TransactionalSession) -> None:
+        await timed_out(session)
+        zombie_knows = dict(committing._known)
+        forget_everything()
+        assert await sink.commit(1, [b"b"], run=SECOND_RUN) is Verdict.WRITE
+        living.update(committing._known)
+        committing._known.update(zombie_knows)
+
+    delay(monkeypatch, "commit", taken_over)
+    with pytest.raises(Fenced, match="another driver"):
+        sink.write(1, [b"b"])
+    committing._known.update(living)
+    assert sink.write(2, [b"c"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b", b"c"]
+
+
+def test_a_broker_that_is_frozen_past_the_timeout_does_not_matter(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Broker(data=tmp_path) as broker:
+        topics.create(broker.bootstrap_servers, "t", 2)
+        sink = Sink(broker, "t", kafka__transaction__timeout__ms="500")
+        sink.write(0, [b"a"])
+
+        async def frozen(session: TransactionalSession) -> None:
+            broker.pause()
+            await asyncio.sleep(1)
+            broker.resume()
+
+        delay(monkeypatch, "commit", frozen)
+        assert sink.write(1, [b"b"]) is Verdict.WRITE
+        assert sink.write(2, [b"c"]) is Verdict.WRITE
+        assert sink.values() == [b"a", b"b", b"c"]
+
+
+def test_a_commit_that_nobody_answers_is_looked_up(
+    semel_broker: Broker, topic: str, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(semel_broker, topic, kafka__client__id=dialect)
+    original = TransactionalSession.commit
+    left = iter([True, False])
+
+    async def lost(session: TransactionalSession) -> None:
+        """The first is not done, the second is."""
+        if (is_lost := next(left, None)) is not None:
+            if not is_lost:
+                await original(session)
+            raise OutcomeUnknown("nobody answers")
+        await original(session)
+
+    monkeypatch.setattr(TransactionalSession, "commit", lost)
+    for number in range(3):
+        assert sink.write(number, [b"%d" % number]) in set(Verdict)
+    assert sink.values() == [b"0", b"1", b"2"]
+
+
 def test_a_rolled_back_checkpoint_is_refused_unless_overridden(
     semel_broker: Broker, topic: str
 ) -> None:
@@ -242,7 +383,7 @@ def test_where_the_id_was_not_taken_over_there_is_nothing_to_roll_back(
     cluster = sink.connected.cluster
     batch = Marker("q", 0, FIRST_RUN)
     early = BatchTransaction(cluster, sink.settings, f"id-{topic}", batch)
-    sink.connected.run(early.start_over())
+    sink.connected.run(early.start_over(MustAbort("refused")))
     assert sink.write(0, [b"a"]) is Verdict.WRITE
     assert sink.values() == [b"a"]
 
@@ -263,7 +404,7 @@ def test_after_a_roll_back_that_failed_the_id_is_taken_over(
     with monkeypatch.context() as patch:
         patch.setattr(TransactionalSession, "renew", unreachable)
         with pytest.raises(CoordinatorNotAvailable):
-            sink.connected.run(failed.start_over())
+            sink.connected.run(failed.start_over(MustAbort("refused")))
     # Were the session still known, its transaction would be open.
     assert sink.write(1, [b"b"]) is Verdict.WRITE
     assert sink.values() == [b"a", b"b"]

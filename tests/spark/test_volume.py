@@ -11,22 +11,26 @@ from typing import Any
 import confluent_kafka
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import semel.spark
+from semel.client.blocking import shared
+from semel.client.transactions import describe
 from semel.errors import ConfigError
 from semel.spark import Session
 from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
 from semel.testing import Broker
 from semel.world import SystemClock
-from support import looking, queries, topics
+from support import looking, outlived, queries, topics
 
 pytestmark = pytest.mark.timeout(300)
 
 VALUES = [b"%04d" % number for number in range(600)]
 BATCHES = {"maxOffsetsPerTrigger": "200"}
+SHORT = {"kafka.transaction.timeout.ms": "2000"}
 
 
 @pytest.fixture
@@ -182,6 +186,46 @@ def test_a_task_that_fails_after_writing_has_the_batch_run_again(
     stream = queries.stream(spark, orders, **BATCHES)
     queries.finish(stream.writeStream.foreachBatch(sink), tmp_path / "checkpoint")
     assert failed.exists()
+    assert values(spark, name) == VALUES
+
+
+def test_a_driver_that_outlives_its_transaction_runs_the_batch_again_and_goes_on(
+    spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outlived.delay(monkeypatch, "send_offsets", outlived.timed_out)
+    sink = semel.spark.exactly_once(topic=name, options=SHORT)
+    stream = queries.stream(spark, orders, **BATCHES)
+    query = queries.finish(stream.writeStream.foreachBatch(sink), tmp_path)
+    assert queries.batch_count(query) == 3
+    assert values(spark, name) == VALUES
+
+
+def test_a_task_that_outlives_its_transaction_has_the_batch_run_again(
+    spark: Session, orders: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = tmp_path / "waited"
+
+    def slow(sink: ExactlyOnce, stage: Writing) -> Any:
+        def outlive_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            if context.partitionId() == 1 and not waited.exists():
+                connected = shared(stage.settings.client)
+                state = "Ongoing"
+                while state != "CompleteAbort":
+                    found = describe(connected.cluster, stage.transactional_id)
+                    state = connected.run(found).state
+                waited.touch()
+            yield from stage(batches)
+
+        return outlive_once
+
+    monkeypatch.setattr(ExactlyOnce, "_stage", slow)
+    sink = semel.spark.exactly_once(topic=name, options=SHORT)
+    stream = queries.stream(spark, orders, **BATCHES)
+    query = queries.finish(stream.writeStream.foreachBatch(sink), tmp_path / "checkpoint")
+    assert waited.exists()
+    assert queries.batch_count(query) == 3
     assert values(spark, name) == VALUES
 
 

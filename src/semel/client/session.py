@@ -1,7 +1,7 @@
 """One transactional producer: begin, write prepared batches and offsets, commit or abort.
 
-The law: after `MustAbort` only `abort` may follow, after `MustStop` nothing, and after
-`OutcomeUnknown` only a new session, whose `initialise` ends what this one left open.
+The law: after `MustAbort` only `abort` or `renew` may follow, after `OutcomeUnknown` only `renew`,
+which ends what was left open, and after `MustStop` nothing.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -56,7 +56,8 @@ class TransactionalSession:
     async def renew(self) -> Identity:
         """The next epoch, unless somebody has taken the id over: then the request is refused.
 
-        Brokers before version 2.5 cannot tell: there it is as with `initialise`.
+        What is open is rolled back. Brokers before version 2.5 cannot tell: there it is as with
+        `initialise`.
         """
         with judging_coordinator(self.transactional_id):
             can_tell = (await self._coordination.dialect()).can_renew_epoch
@@ -150,7 +151,8 @@ class TransactionalSession:
         return await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS
 
     def _adopt(self, identity: Identity) -> None:
-        """Sequences begin again with each epoch."""
+        """Sequences begin again with each epoch, under which nothing is open yet."""
         self._identity = identity
+        self._is_open = False
         self._writer = None
         self._needs_new_epoch = False

@@ -15,9 +15,15 @@ from semel.client.cluster import Cluster
 from semel.client.connection import IMPLICIT_PARTITIONS
 from semel.client.coordination import GroupMetadata, GroupOffset
 from semel.client.identity import Identity
-from semel.client.outcome import MustAbort, MustStop
+from semel.client.outcome import MustAbort, MustStop, TransactionFailed
 from semel.client.session import TransactionalSession
-from semel.errors import InvalidProducerEpoch, ProducerFenced, SemelError
+from semel.client.transactions import describe
+from semel.errors import (
+    InvalidProducerEpoch,
+    ProducerFenced,
+    RequestError,
+    SemelError,
+)
 from semel.spark.marker import (
     Marker,
     Verdict,
@@ -28,6 +34,7 @@ from semel.spark.marker import (
 from semel.spark.marker_store import stored_marker
 from semel.spark.offsets import Offsets
 from semel.spark.sink_settings import SinkSettings
+from semel.transactions.states import Status
 from semel.types import Buffer, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -35,8 +42,16 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 
 
+# The coordinator names them so.
+_ROLLED_BACK = (Status.PREPARE_ABORT.label, Status.COMPLETE_ABORT.label)
+
+
 class Fenced(SemelError):
     """Another driver has taken the transactional id over."""
+
+
+class TimedOut(SemelError):
+    """The cluster has rolled the transaction back, as it was open for too long."""
 
 
 class _Known(NamedTuple):
@@ -153,9 +168,63 @@ class BatchTransaction:
         if existing:
             await self.session.send_offsets(group, existing)
 
-    async def explained(self, error: MustStop) -> SemelError:
-        """Who has taken the id over, as far as the marker tells."""
+    async def start_over(self, error: Exception) -> Exception:
+        """Roll back what is open and shut out whoever still writes to it; then try again.
+
+        Returns what was wrong, for the last attempt to raise. If another driver has taken the id
+        over, or it can never be, that is raised at once. Whatever is found here, the marker
+        decides what is written.
+        """
+        # If that fails, whoever goes on has to take the id over.
         self.forget()
+        given = await self._given_at_timeout()
+        if given is not None:
+            error = self._timed_out(error)
+            # Refused if somebody takes the id over in between.
+            self._continue_as(given)
+        elif isinstance(error, MustStop):
+            raise await self._explained(error)
+        # Else not even the id was taken over, so that nothing is open.
+        if self.session.is_initialised:
+            try:
+                await self.session.renew()
+            except MustStop as refusal:
+                raise await self._explained(refusal) from error
+            # Whether the transaction that went wrong was committed is not known.
+            self._remember(None)
+        return error
+
+    async def _given_at_timeout(self) -> Identity | None:
+        """The next epoch, if the cluster itself has issued it when it rolled back by timeout.
+
+        Who takes an id over leaves it in another state, or an epoch further.
+        """
+        if not self.session.is_initialised:
+            return None
+        producer_id, epoch = self.session.identity
+        try:
+            found = await describe(self._cluster, self.transactional_id)
+        except RequestError as refusal:
+            if refusal.retriable:
+                raise
+            return None  # Brokers before 3.0 do not tell.
+        given = Identity(found.producer_id, found.producer_epoch)
+        is_next = given == (producer_id, epoch + 1)
+        return given if is_next and found.state in _ROLLED_BACK else None
+
+    def _timed_out(self, error: Exception) -> TimedOut:
+        batch, timeout_ms = self._batch, self._settings.transaction_timeout_ms
+        timed_out = TimedOut(
+            f"batch {batch.batch_id} of query {batch.query_id} was rolled back by the cluster, as "
+            f"its transaction was open for longer than kafka.transaction.timeout.ms "
+            f"({timeout_ms}): the driver or a broker stood still, or the batch takes that long; "
+            f"in the latter case raise kafka.transaction.timeout.ms, or write less at once"
+        )
+        timed_out.__cause__ = error
+        return timed_out
+
+    async def _explained(self, error: MustStop) -> SemelError:
+        """Who has taken the id over, as far as the marker tells."""
         if not isinstance(error.__cause__, ProducerFenced | InvalidProducerEpoch):
             return error
         batch = self._batch
@@ -163,20 +232,12 @@ class BatchTransaction:
             found = await stored_marker(self._cluster, self._settings, self.transactional_id)
             # Raises where another query or a later batch stands there.
             judge(found, batch, self.transactional_id, is_retry=True)
-        return Fenced(
+        fenced = Fenced(
             f"batch {batch.batch_id} of query {batch.query_id} was not written: another driver of "
             f"it has taken the transactional id {self.transactional_id!r} over"
         )
-
-    async def start_over(self) -> None:
-        """Roll back what is open and shut out whoever still writes to it, in one step."""
-        # If that fails, whoever goes on has to take the id over.
-        self.forget()
-        # Else not even the id was taken over, so that nothing is open.
-        if self.session.is_initialised:
-            self._continue_as(await self.session.renew())
-            # Whether the transaction that went wrong was committed is not known.
-            self._remember(None)
+        fenced.__cause__ = error
+        return fenced
 
     async def _go_on(self, session: TransactionalSession) -> None:
         if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:
@@ -194,7 +255,8 @@ class BatchTransaction:
         )
 
     def _remember(self, committed: Marker | None) -> None:
-        _known[self._key] = _Known(self._batch.run_id, self.session, committed)
+        self._known = _Known(self._batch.run_id, self.session, committed)
+        _known[self._key] = self._known
 
     def forget(self) -> None:
         _known.pop(self._key, None)
@@ -219,15 +281,15 @@ async def commit_batch(
             try:
                 await work.session.begin()
                 await work.finish(consumed, prepared)
-            except MustAbort:
-                await work.session.abort()
+            except TransactionFailed as error:
+                cause = await work.start_over(error)
                 if attempt == _ATTEMPTS:
-                    raise
-                _log.warning("batch %d of %s is tried again", batch.batch_id, transactional_id)
+                    raise cause from cause.__cause__
+                _log.warning(
+                    "batch %d of %s is tried again: %s", batch.batch_id, transactional_id, cause
+                )
             else:
                 return verdict
-    except MustStop as error:
-        raise await work.explained(error) from error
     except BaseException:
         # What became of the batch is not known here: the marker tells the next run.
         work.forget()

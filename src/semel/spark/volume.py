@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row
 
 from semel.client.address import joined_bootstrap_servers
 from semel.client.blocking import Connected, shared
-from semel.client.outcome import MustStop, TransactionFailed
+from semel.client.outcome import TransactionFailed
 from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.connect_query import Home, home
@@ -118,35 +118,27 @@ class ExactlyOnce:
         batch = query.origin.marker(batch_id, consumed)
         transactional_id = self._settings.transactional_id_of(batch.query_id)
         connected = shared(self._settings.client)
+        work = BatchTransaction(connected.cluster, self._settings, transactional_id, batch)
         for attempt in range(self._retries + 1):
-            work = BatchTransaction(connected.cluster, self._settings, transactional_id, batch)
             try:
                 if connected.run(work.take_over(is_retry=attempt > 0)) is not Verdict.SKIP:
                     self._write(connected, work, frame, batch_id, consumed)
-            except MustStop as error:
-                raise connected.run(work.explained(error)) from error
             except _FAILURES as error:
-                # Also at the last failure, or readers would wait until the transaction times out.
-                self._roll_back(connected, work)
+                # Also at the last failure, or readers would wait until the transaction times out;
+                # and not by an abort, as until the next epoch a task that still runs could write.
+                cause = connected.run(work.start_over(error))
                 if _is_final(error) or query.is_stopped() or attempt == self._retries:
                     work.forget()
                     if lacking := _LACKING.search(str(error)):
                         raise ConfigError(_OTHER_PYTHON.format(lacking=lacking[0])) from error
-                    raise
-                _log.warning("batch %d of %s is run again: %s", batch_id, transactional_id, error)
+                    raise cause from cause.__cause__
+                _log.warning("batch %d of %s is run again: %s", batch_id, transactional_id, cause)
             except BaseException:
                 # Whoever goes on after this needs a new epoch, as a transaction may be open.
                 work.forget()
                 raise
             else:
                 return
-
-    def _roll_back(self, connected: Connected, work: BatchTransaction) -> None:
-        """Not by an abort: until the next epoch a task that still runs could write again."""
-        try:
-            connected.run(work.start_over())
-        except MustStop as error:
-            raise connected.run(work.explained(error)) from error
 
     def _write(
         self,

@@ -1,0 +1,43 @@
+"""Steps of a transaction that take longer than the cluster keeps it open."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from semel.client.session import TransactionalSession
+from semel.client.transactions import describe
+
+_PAUSE_S = 0.01
+
+
+async def timed_out(session: TransactionalSession) -> None:
+    """Wait until the transaction has been open, and the cluster has rolled it back."""
+    for state in ("Ongoing", "CompleteAbort"):
+        while (await describe(session._cluster, session.transactional_id)).state != state:  # noqa: ASYNC110 - nobody tells.
+            await asyncio.sleep(_PAUSE_S)
+
+
+def delay(
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    until: Callable[[TransactionalSession], Awaitable[None]],
+    *,
+    times: int = 1,
+) -> None:
+    """Let this step of the next transactions of this process wait for something to happen."""
+    original = getattr(TransactionalSession, step)
+    left = iter(range(times))
+
+    async def delayed(session: TransactionalSession, *arguments: Any) -> Any:
+        if next(left, None) is not None:
+            if step == "write":
+                # A part of it comes before.
+                (first, *others) = arguments[0]
+                await original(session, [first])
+                arguments = (others,)
+            await until(session)
+        return await original(session, *arguments)
+
+    monkeypatch.setattr(TransactionalSession, step, delayed)
