@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -200,10 +201,17 @@ def test_every_option_of_a_pipeline_that_its_page_lists_exists() -> None:
 # Snippets that need something around them
 
 
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[Broker]:
+    """Snippets of several pages name the same topics, which the tests of other files use too."""
+    with Broker() as broker:
+        yield broker
+
+
 @pytest.fixture
-def servers(semel_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", semel_broker.bootstrap_servers)
-    return semel_broker.bootstrap_servers
+def servers(own_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("SEMEL_BOOTSTRAP_SERVERS", own_broker.bootstrap_servers)
+    return own_broker.bootstrap_servers
 
 
 def run_snippet(snippet: str, servers: str, **around: object) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from semel.errors import ConfigError
 from semel.spark import connect_query
 from semel.spark.connect_query import Home
 from semel.spark.query import running_query
+from semel.spark.task import Origin
 
 REDACTION = "spark.sql.redaction.string.regex"
 
@@ -56,7 +57,7 @@ class FakeQuery:
 def test_a_query_that_is_alone_needs_no_question() -> None:
     (one,) = queries = [FakeQuery(1)]
     found = Home(FakeSession(*queries)).query(one.session, None)
-    assert found.origin == (one.id, one.runId)
+    assert found.origin == Origin(one.id, one.runId)
     assert not found.is_stopped()
     assert one.session.conf == {}
 
@@ -69,7 +70,7 @@ def test_of_several_queries_each_finds_its_own_and_leaves_its_settings(before: s
             each.session.conf.set(REDACTION, before)
     for each in queries:
         found = Home(FakeSession(*queries)).query(each.session, None)
-        assert found.origin == (each.id, each.runId)
+        assert found.origin == Origin(each.id, each.runId)
         assert each.session.conf.get(REDACTION) == before
 
 

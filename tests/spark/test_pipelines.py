@@ -2,10 +2,12 @@
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
@@ -320,6 +322,74 @@ def test_consumed_offsets_are_shown_by_a_group(
     found = [place.offset for place in consumer.committed(places, 30)]
     consumer.close()
     assert found == [300, 300]
+
+
+def save(frame: DataFrame, topic: str, **options: str) -> None:
+    frame.write.format("semel").mode("append").option("topic", topic).options(**options).save()
+
+
+def test_what_a_function_for_each_batch_writes_is_written_once(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def both(frame: DataFrame, batch_id: int) -> None:
+        save(frame.repartition(3), name)
+        save(frame.where("int(string(value)) % 2 = 0"), f"{name}-even")
+        # Not of the stream, but a part of its batch.
+        save(spark.range(1).selectExpr(f"'batch {batch_id}' AS value"), f"{name}-log")
+
+    for _ in range(2):
+        stream = queries.stream(spark, orders, **BATCHES)
+        query = queries.finish(stream.writeStream.foreachBatch(both), tmp_path)
+        queries.forget_commits(tmp_path, 2)
+    assert [progress["batchId"] for progress in query.recentProgress] == [2]
+    assert values(spark, name) == VALUES
+    assert values(spark, f"{name}-even") == VALUES[::2]
+    assert values(spark, f"{name}-log") == [b"batch 0", b"batch 1", b"batch 2"]
+
+
+def test_a_function_that_writes_twice_to_a_topic_is_told_to_name_the_second(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def twice(frame: DataFrame, second: dict[str, str]) -> None:
+        save(frame, name)
+        save(frame, name, **second)
+
+    stream = queries.stream(spark, orders)
+    unnamed = stream.writeStream.foreachBatch(lambda frame, _: twice(frame, {}))
+    with pytest.raises(StreamingQueryException, match="give the second a name of its own"):
+        queries.finish(unnamed, tmp_path)
+    assert values(spark, name) == VALUES
+    named = stream.writeStream.foreachBatch(lambda frame, _: twice(frame, {"name": "second"}))
+    queries.finish(named, tmp_path)
+    assert values(spark, name) == sorted(VALUES * 2)
+
+
+def test_a_thread_of_the_function_writes_once_or_not_at_all(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    def save_there(frame: DataFrame, topic: str) -> None:
+        # Spark finds sources of Python only where a session is active.
+        frame.sparkSession.createDataFrame([(1,)], "a int")
+        save(frame, topic)
+
+    refused: list[str] = []
+
+    def in_threads(frame: DataFrame, batch_id: int) -> None:
+        inheriting = inheritable_thread_target(frame.sparkSession)(save_there)
+        with ThreadPoolExecutor() as threads:
+            threads.submit(inheriting, frame, name).result()
+        with ThreadPoolExecutor() as threads:
+            alone = threads.submit(save_there, frame, f"{name}-alone")
+            refused.append(str(alone.exception()))
+
+    for _ in range(2):
+        stream = queries.stream(spark, orders)
+        queries.finish(stream.writeStream.foreachBatch(in_threads), tmp_path)
+        queries.forget_commits(tmp_path, 0)
+    assert values(spark, name) == VALUES
+    assert len(refused) == 2
+    assert all("inheritable_thread_target" in each for each in refused)
+    assert values(spark, f"{name}-alone") == []
 
 
 def test_two_sinks_of_one_batch_need_names(

@@ -100,13 +100,13 @@ def test_a_column_says_when_records_came_about_in_whatever_type(
             f"{name}-now": frame.limit(1),
         }
 
-    before_ms = SystemClock().now_ms()
+    before_ms = SystemClock().wall_ms()
     sink = semel.spark.exactly_once(both)
     queries.finish(queries.stream(spark, orders).writeStream.foreachBatch(sink), tmp_path)
     for topic in (name, f"{name}-long"):
         assert list(topics.times_ms(spark.bootstrap_servers, topic).values()) == [at_ms]
     (now_ms,) = topics.times_ms(spark.bootstrap_servers, f"{name}-now").values()
-    assert before_ms <= now_ms <= SystemClock().now_ms()
+    assert before_ms <= now_ms <= SystemClock().wall_ms()
 
 
 def test_the_topic_of_the_marker_is_created_also_if_no_row_goes_there(

@@ -5,6 +5,7 @@ import pickle
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -19,15 +20,19 @@ from semel.client.blocking import ClientOptions, shared
 from semel.client.group_offsets import group_offsets
 from semel.errors import ConfigError, NetworkException
 from semel.spark import committing
+from semel.spark.marker import BatchBehind, TwoSinks
 from semel.spark.source import SemelSource
-from semel.spark.task import BatchTooLarge
+from semel.spark.task import BatchTooLarge, UnknownBatch
 from semel.testing import Broker
 from semel.types import TopicPartition
 from semel.world import SystemClock
 from support import topics
 
 QUERY = "11111111-0000-0000-0000-000000000000"
-RUN, LATER_RUN = "22222222-0000-0000-0000-000000000000", "33333333-0000-0000-0000-000000000000"
+RUN, LATER_RUN, LATEST_RUN = (f"{number}0000000-0000-0000-0000-000000000000" for number in "234")
+
+# Spark sets it for the session in which the batches of a stream run.
+OF_STREAMS = {"spark.sql.streaming.internal.stateStore.partitions": "2"}
 
 TYPES: dict[str, Any] = {
     "binary": "binary",
@@ -60,10 +65,18 @@ def schema(**columns: str) -> StructType:
     return built
 
 
-def run_as(run_id: str) -> None:
+def run_as(run_id: str, **more: str) -> None:
+    work_for({"sql.streaming.queryId": QUERY, "spark.jobGroup.id": run_id, **more})
+
+
+def run_batch(batch_id: int, run_id: str) -> None:
+    """As a function for `foreachBatch` is run."""
+    run_as(run_id, **{"streaming.sql.batchId": str(batch_id), **OF_STREAMS})
+
+
+def work_for(properties: dict[str, str]) -> None:
     context = TaskContext.__new__(TaskContext)
-    context._partitionId = 0
-    context._localProperties = {"sql.streaming.queryId": QUERY, "spark.jobGroup.id": run_id}
+    context._partitionId, context._localProperties = 0, properties
     TaskContext._setTaskContext(context)
 
 
@@ -341,7 +354,17 @@ def test_a_broker_that_is_down_is_told_by_its_address_before_anything_is_pickled
         data_source.streamWriter(schema(value="string"), False)
 
 
+def save(data_source: SemelSource, *values: str, topic: str | None = None) -> None:
+    """As `df.write` does it: the writer travels to the tasks, and to the commit."""
+    kind = schema(value="string") if topic is None else schema(value="string", topic="string")
+    sent = pickle.dumps(data_source.writer(kind, False))
+    batch = rows(kind, *((value,) if topic is None else (value, topic) for value in values))
+    message = pickle.loads(sent).write(iter([batch]))
+    pickle.loads(sent).commit(pickle.loads(pickle.dumps([message])))
+
+
 def test_a_batch_job_is_one_transaction(semel_broker: Broker, topic: str) -> None:
+    work_for({})
     kind = schema(value="string")
     writer = source(semel_broker, topic=topic).writer(kind, False)
     message = pickle.loads(pickle.dumps(writer)).write(iter([rows(kind, ("a",), ("b",))]))
@@ -350,20 +373,114 @@ def test_a_batch_job_is_one_transaction(semel_broker: Broker, topic: str) -> Non
     assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"b"]
 
 
+def test_batch_jobs_of_one_topic_do_not_know_of_each_other(
+    semel_broker: Broker, topic: str
+) -> None:
+    work_for({})
+    for value in ("a", "a"):
+        save(source(semel_broker, topic=topic), value)
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"a"]
+
+
 def test_a_batch_job_with_a_number_is_written_once(semel_broker: Broker, topic: str) -> None:
-    TaskContext._setTaskContext(_outside_of_queries())
-    kind = schema(value="string")
+    work_for({})
     for batch_id, value in ((0, "a"), (0, "a"), (1, "b"), (1, "b")):
         options = {"topic": topic, "transactionalId": topic, "batchId": str(batch_id)}
-        writer = source(semel_broker, **options).writer(kind, False)
-        writer.commit([writer.write(iter([rows(kind, (value,))]))])
+        save(source(semel_broker, **options), value)
     assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"b"]
 
 
-def _outside_of_queries() -> TaskContext:
-    context = TaskContext.__new__(TaskContext)
-    context._partitionId, context._localProperties = 0, {}
-    return context
+def test_a_batch_job_within_a_micro_batch_is_written_once(semel_broker: Broker, topic: str) -> None:
+    for run, batch_id, value in ((RUN, 0, "a"), (LATER_RUN, 0, "a"), (LATER_RUN, 1, "b")):
+        run_batch(batch_id, run)
+        save(source(semel_broker, topic=topic), value)
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"b"]
+    connected = shared(ClientOptions(semel_broker.bootstrap_servers))
+    group = f"semel-sink-semel-{QUERY}-{topic}"
+    found = connected.run(group_offsets(connected.cluster, group))
+    assert {place: at.offset for place, at in found.items()} == {TopicPartition(topic, 0): 2}
+
+
+def test_several_topics_of_one_micro_batch_are_each_written_once(
+    semel_broker: Broker, topic: str
+) -> None:
+    other = f"{topic}-other"
+    for run, is_last in ((RUN, False), (LATER_RUN, True)):
+        run_batch(0, run)
+        save(source(semel_broker, topic=topic), "a")
+        if is_last:  # The first run died in between.
+            save(source(semel_broker, topic=other), "a")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a"]
+    assert topics.values(semel_broker.bootstrap_servers, other) == [b"a"]
+
+
+def test_two_batch_jobs_for_one_topic_within_a_micro_batch_need_names(
+    semel_broker: Broker, topic: str
+) -> None:
+    for run in (RUN, LATER_RUN):
+        run_batch(0, run)
+        save(source(semel_broker, topic=topic), "first")
+        with pytest.raises(TwoSinks, match="give the second a name of its own"):
+            save(source(semel_broker, topic=topic), "second")
+        save(source(semel_broker, topic=topic, name="second"), "second")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"first", b"second"]
+
+
+def test_topics_of_a_batch_job_within_a_micro_batch_may_come_from_a_column(
+    semel_broker: Broker, topic: str
+) -> None:
+    for run in (RUN, LATER_RUN):
+        run_batch(0, run)
+        save(source(semel_broker), "a", topic=topic)
+        with pytest.raises(TwoSinks):
+            save(source(semel_broker), "b", topic=f"{topic}-other")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a"]
+
+
+def test_a_batch_job_of_a_stream_that_does_not_know_its_micro_batch_is_refused(
+    semel_broker: Broker, topic: str
+) -> None:
+    work_for(OF_STREAMS)
+    with pytest.raises(UnknownBatch, match="inheritable_thread_target"):
+        save(source(semel_broker, topic=topic), "a")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
+    save(source(semel_broker, topic=topic, transactionalId=topic, batchId="0"), "b")
+    save(source(semel_broker, topic=topic, delivery="at-least-once"), "c")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"b", b"c"]
+
+
+def test_a_batch_job_within_a_micro_batch_may_ask_for_at_least_once(
+    semel_broker: Broker, topic: str
+) -> None:
+    for run in (RUN, LATER_RUN):
+        run_batch(0, run)
+        save(source(semel_broker, topic=topic, delivery="at-least-once"), "a")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"a"]
+
+
+def test_a_batch_job_that_is_told_of_the_checkpoint_refuses_one_that_was_rolled_back(
+    semel_broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    (tmp_path / "offsets").mkdir()
+
+    def save_after(offset: int, value: str) -> None:
+        """The first batch, which ends at this offset in what it reads."""
+        (tmp_path / "offsets" / "0").write_text(f'v1\n{{}}\n{{"{topic}": {{"0": {offset}}}}}\n')
+        save(source(semel_broker, topic=topic, checkpointLocation=tmp_path.as_uri()), value)
+
+    for run in (RUN, LATER_RUN):
+        run_batch(0, run)
+        save_after(12, "a")
+    run_batch(0, LATEST_RUN)
+    with pytest.raises(BatchBehind, match="its checkpoint was rolled back"):
+        save_after(13, "b")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a"]
+
+
+def test_a_batch_job_without_tasks_writes_nothing(semel_broker: Broker, topic: str) -> None:
+    options = {"topic": topic, "transactionalId": topic, "batchId": "0"}
+    source(semel_broker, **options).writer(schema(value="string"), False).commit([])
+    assert topics.values(semel_broker.bootstrap_servers, topic) == []
 
 
 def test_what_a_batch_job_cannot_ask_for(semel_broker: Broker, topic: str) -> None:

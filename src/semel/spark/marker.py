@@ -37,7 +37,8 @@ class TwoSinks(SinkConflict):
 def two_sinks(batch: "Marker", transactional_id: str) -> TwoSinks:
     return TwoSinks(
         f"batch {batch.batch_id} was written under {transactional_id!r} a moment ago: two sinks of "
-        f"one micro-batch share it; give the second a name of its own"
+        f"one micro-batch share it; give the second a name of its own (option name, or another "
+        f"transactionalId)"
     )
 
 

@@ -17,6 +17,7 @@ _VOLUME_TIMEOUT_MS_DEFAULT = 15 * 60_000
 MARKER_TOPIC_DEFAULT = "semel-markers"
 """Holds no records: what rows name changes, and the place of a marker must not."""
 _MARKER_PARTITION = 0
+_NAME_DEFAULT = "sink"
 
 
 class SinkSettings(NamedTuple):
@@ -24,7 +25,7 @@ class SinkSettings(NamedTuple):
     topic: str | None
     """None: a column says it for each row."""
     marker_topic: str | None
-    name: str
+    name: str | None
     transactional_id: str | None
     transaction_timeout_ms: int
     compression: Compression
@@ -45,8 +46,9 @@ class SinkSettings(NamedTuple):
         topic = self.marker_topic or self.topic or MARKER_TOPIC_DEFAULT
         return TopicPartition(topic, _MARKER_PARTITION)
 
-    def transactional_id_of(self, query_id: str) -> str:
-        return self.transactional_id or f"semel-{query_id}-{self.name}"
+    def transactional_id_of(self, query_id: str, name: str = _NAME_DEFAULT) -> str:
+        """`name` is for a sink without one: of those in a query no two may have the same."""
+        return self.transactional_id or f"semel-{query_id}-{self.name or name}"
 
     def marker_group_of(self, transactional_id: str) -> str:
         """Never a name that users take for a group of their own."""
@@ -73,7 +75,7 @@ def sink_settings(options: Options, *, is_for_volume: bool = False) -> SinkSetti
         client=options.client(),
         topic=options.text("topic"),
         marker_topic=options.text("markerTopic"),
-        name=options.text("name") or "sink",
+        name=options.text("name"),
         transactional_id=options.text("transactionalId"),
         transaction_timeout_ms=options.number("kafka.transaction.timeout.ms", timeout_ms, least=1),
         compression=compressions[compression],

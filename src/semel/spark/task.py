@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from semel.errors import SemelError
+from semel.errors import ConfigError, SemelError
 from semel.spark.marker import NO_QUERY, Marker, digest_of
 from semel.spark.offsets import Offsets
 from semel.spark.rows import Encoder, Place
@@ -19,11 +19,20 @@ from semel.types import TopicPartition
 from semel.world import SystemClock
 
 QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
+
+# Spark sets it for the session in which the batches of a stream run, and for no other, and hands
+# the settings of a session to every task that works for one of its data frames.
+_OF_STREAMS = "spark.sql.streaming.internal.stateStore.partitions"
 
 
 class BatchTooLarge(SemelError):
     """What one micro-batch encodes to does not fit through the driver."""
+
+
+class UnknownBatch(ConfigError):
+    """Rows of a stream are written by whoever does not know which of its batches they are."""
 
 
 class Origin(NamedTuple):
@@ -31,6 +40,20 @@ class Origin(NamedTuple):
 
     query_id: str
     run_id: str
+    batch_id: int | None = None
+    is_of_stream: bool = False
+
+    def check_batch(self) -> None:
+        """Refuse rows of a stream's batch where it is not known which that is."""
+        if self.is_of_stream and self.batch_id is None:
+            raise UnknownBatch(
+                "this data frame belongs to a micro-batch, and it is not known to which: Spark "
+                "tells it in the thread that runs the function of foreachBatch, and neither in "
+                "other threads nor over Spark Connect, so that a replay would be written twice; "
+                "wrap what a thread runs in pyspark.inheritable_thread_target, write with "
+                "semel.spark.exactly_once, or give a transactionalId of the query's own and "
+                "batchId; if it may be doubled, set delivery to at-least-once"
+            )
 
     def marker(self, batch_id: int, consumed: Offsets | None = None) -> Marker:
         return Marker(self.query_id or NO_QUERY, batch_id, self.run_id, digest_of(consumed))
@@ -52,11 +75,21 @@ def origin_from(properties: Mapping[str, str | None]) -> Origin:
     if not properties.get(QUERY_ID) or not _is_uuid(run_id):
         # A job group of the user's own: it may be the same in every run.
         run_id = ""
-    return Origin(properties.get(QUERY_ID) or "", run_id)
+    query_id = properties.get(QUERY_ID) or ""
+    batch_id = properties.get(BATCH_ID)
+    return Origin(
+        query_id,
+        run_id,
+        int(batch_id) if query_id and batch_id else None,
+        properties.get(_OF_STREAMS) is not None,
+    )
 
 
-def origin_of(context: TaskContext) -> Origin:
-    return origin_from({name: context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID)})
+def origin_of_task() -> Origin:
+    context = TaskContext.get()
+    assert context is not None, "this runs in a task"
+    names = (QUERY_ID, RUN_ID, BATCH_ID, _OF_STREAMS)
+    return origin_from({name: context.getLocalProperty(name) for name in names})
 
 
 def encode_task(
@@ -77,7 +110,7 @@ def encode_task(
         encoded.append((partition, batch.content))
         size += len(batch.content)
         check_size(size, settings.encoded_size_max)
-    return EncodedRows(origin_of(context), encoded, size)
+    return EncodedRows(origin_of_task(), encoded, size)
 
 
 def check_size(size: int, size_max: int) -> None:

@@ -18,14 +18,18 @@ from semel.client.blocking import shared
 from semel.errors import ConfigError
 from semel.spark.checkpoint import consumed_offsets
 from semel.spark.committing import commit_batch
-from semel.spark.marker import NO_QUERY, Marker
+from semel.spark.marker import Marker
+from semel.spark.offsets import Offsets
 from semel.spark.rows import check_columns
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import placed
-from semel.spark.task import EncodedRows, check_size, encode_task
+from semel.spark.task import EncodedRows, Origin, check_size, encode_task, origin_of_task
 from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemRandomness
+
+_NO_NUMBER = 0
+"""Of a batch that is written without looking at any."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -46,61 +50,94 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not tasks:
             # Without a task there is neither a row nor a word on whose batch it is.
             return
-        settings = self._settings
-        consumed = None
-        if settings.publishes_offsets and settings.checkpoint is not None:
-            consumed = consumed_offsets(settings.checkpoint, batchId)
+        consumed = _consumed(self._settings, batchId)
         batch = tasks[0].origin.marker(batchId, consumed)
-        connected = shared(settings.client)
-        connected.run(
-            commit_batch(
-                connected.cluster,
-                settings,
-                settings.transactional_id_of(batch.query_id),
-                batch,
-                _in_order(tasks),
-                consumed,
-            )
-        )
+        transactional_id = self._settings.transactional_id_of(batch.query_id)
+        _commit(self._settings, transactional_id, batch, tasks, consumed)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing is open before the commit, and a failed one has ended its transaction."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`: one transaction, and exactly once if the job gives its batches numbers."""
+    """`df.write`: one transaction, and exactly once if its batch has a number.
+
+    Within `foreachBatch` the tasks know of which batch they are; elsewhere a job may say it.
+    """
 
     def __init__(self, settings: SinkSettings, schema: StructType, batch_id: int | None) -> None:
         check_columns(schema, settings.topic)
-        self._batch_id = batch_id
-        self._settings = (
-            settings if batch_id is not None else settings._replace(checks_marker=False)
-        )
-        if self._settings.checks_marker and not (settings.topic or settings.marker_topic):
+        is_numbered = batch_id is not None and settings.checks_marker
+        if is_numbered and not (settings.topic or settings.marker_topic):
             # Two frames with one number for other topics would be taken for one batch.
             raise ConfigError(
                 "option markerTopic is missing: topics come from a column, so say with which of "
                 "them batchId is to be kept"
             )
-        self._id = (
-            settings.transactional_id or f"semel-write-{SystemRandomness().token_bytes(8).hex()}"
-        )
-        self._place = placed(settings)
+        self._settings = settings
+        self._batch_id = batch_id
+        self._place = placed(settings if is_numbered else settings._replace(checks_marker=False))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        if self._settings.checks_marker and self._batch_id is None:
+            origin_of_task().check_batch()
         return encode_task(self._settings, self._place, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        settle()
         tasks = _all_tasks(messages, self._settings.encoded_size_max)
-        batch_id = self._batch_id or 0
-        batch = tasks[0].origin.marker(batch_id) if tasks else Marker(NO_QUERY, batch_id)
-        connected = shared(self._settings.client)
-        connected.run(
-            commit_batch(connected.cluster, self._settings, self._id, batch, _in_order(tasks))
-        )
+        if not tasks:
+            return
+        if self._batch_id is not None:
+            assert self._settings.transactional_id is not None, "a number of its batches"
+            batch = tasks[0].origin.marker(self._batch_id)
+            _commit(self._settings, self._settings.transactional_id, batch, tasks)
+        elif tasks[0].origin.batch_id is not None:
+            self._commit_within_query(tasks[0].origin, tasks[0].origin.batch_id, tasks)
+        else:
+            settings = self._settings._replace(checks_marker=False)
+            any_id = f"semel-write-{SystemRandomness().token_bytes(8).hex()}"
+            batch = tasks[0].origin.marker(_NO_NUMBER)
+            _commit(settings, settings.transactional_id or any_id, batch, tasks)
+
+    def _commit_within_query(
+        self, origin: Origin, batch_id: int, tasks: Sequence[EncodedRows]
+    ) -> None:
+        """As a stream does, under the name of the topic: a batch may write to several."""
+        settings = self._settings
+        marker_topic = settings.marker_place.topic
+        if settings.checks_marker and marker_topic not in self._place.partition_counts:
+            connected = shared(settings.client)
+            connected.run(connected.cluster.topic_to_write(marker_topic))
+        consumed = _consumed(settings, batch_id)
+        batch = origin.marker(batch_id, consumed)
+        name = settings.topic or marker_topic
+        transactional_id = settings.transactional_id_of(batch.query_id, name)
+        _commit(settings, transactional_id, batch, tasks, consumed)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Nothing is open before the commit."""
+
+
+def _consumed(settings: SinkSettings, batch_id: int) -> Offsets | None:
+    """What the batch of a stream has read, where the checkpoint is known and can be read here."""
+    if not settings.publishes_offsets or settings.checkpoint is None:
+        return None
+    return consumed_offsets(settings.checkpoint, batch_id)
+
+
+def _commit(
+    settings: SinkSettings,
+    transactional_id: str,
+    batch: Marker,
+    tasks: Sequence[EncodedRows],
+    consumed: Offsets | None = None,
+) -> None:
+    connected = shared(settings.client)
+    encoded = _in_order(tasks)
+    connected.run(
+        commit_batch(connected.cluster, settings, transactional_id, batch, encoded, consumed)
+    )
 
 
 def _all_tasks(messages: Sequence[WriterCommitMessage | None], size_max: int) -> list[EncodedRows]:
