@@ -1,8 +1,7 @@
 """What goes wrong in a listener, told by `logging`: a line for each, and of a storm only its size.
 
 A record that is tried again or laid aside, a batch in which one is at fault, work that could not be
-committed: each with its cause. What an application should say of it elsewhere is in `fields` of the
-log record.
+committed: each with its cause. `fields` of the log record has the same, for logs that are data.
 """
 
 import logging
