@@ -5,6 +5,7 @@ SemelError                      anything this package raises on purpose
 ├── CorruptJournal              our own bytes on disk are wrong; stop, and name file and byte
 ├── JournalFailed               a write or sync failed; the process must end
 ├── JournalFull                 there is no room; refuse and change nothing
+│   └── FrameTooLarge           nor would there be on an empty disk
 ├── FolderInUse                 another broker has this folder
 ├── CannotListen                the address is taken, or not ours
 ├── ConfigError                 a setting is unknown or its value is bad
@@ -40,6 +41,10 @@ class JournalFailed(SemelError):
 
 class JournalFull(SemelError):
     """The disk has no room for this frame; nothing was changed."""
+
+
+class FrameTooLarge(JournalFull):
+    """What was asked for takes more bytes than a frame may have; asking again is of no use."""
 
 
 class FolderInUse(SemelError):

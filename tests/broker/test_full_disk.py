@@ -6,14 +6,23 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from semel.broker import log
+from semel.broker.broker import Broker as InMemory
+from semel.broker.metrics import Collector
 from semel.journal.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
 from semel.types import GroupId
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -26,6 +35,8 @@ from semel.wire.messages.offset_commit import (
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support import handled
 from support.handled import call, opened, started
+from support.handled_producer import HandledProducer
+from support.kafka_codes import NONE
 from support.raw_client import (
     METRICS,
     RawClient,
@@ -93,6 +104,17 @@ def commit(client: RawClient) -> int:
     return int(answer.error_code)
 
 
+def create_until_refused(client: RawClient) -> None:
+    """Topics, which take fewer bytes than anything else."""
+    for number in range(10_000):
+        topics = CreateTopicsRequest([CreatableTopic(f"t{number:05d}", 1, 1)])
+        (answer,) = client.call("create_topics", 7, topics).topics
+        if answer.error_code != 0:
+            assert answer.error_code == STORAGE_ERROR
+            return
+    raise AssertionError("the disk never filled")
+
+
 def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
     small_disk: Path,
 ) -> None:
@@ -105,12 +127,13 @@ def test_a_full_disk_refuses_writes_and_serves_reads_until_there_is_room(
             stored = write_until_refused(client)
             while commit(client) == 0:
                 pass
+            create_until_refused(client)
             frames = metric(broker, "semel_journal_frames")
 
             for number in range(3):
                 assert produce(client, "t", batch_of(number)).error_code == STORAGE_ERROR
             assert commit(client) == COORDINATOR_NOT_AVAILABLE
-            wanted = MetadataRequest([MetadataRequestTopic(name="new")])
+            wanted = MetadataRequest([MetadataRequestTopic(name="one-more")])
             (refused,) = client.call("metadata", 12, wanted).topics
             assert refused.error_code != 0
 
@@ -156,9 +179,212 @@ def test_a_broker_killed_on_a_full_disk_starts_again_with_all_it_had(small_disk:
             assert client.end_offset("t") == stored + 1
 
 
+# On a disk in memory.
+
+CONFIG = replace(handled.CONFIG, journal_segment_bytes=1_500_000)
+
+
+async def create_topic(broker: InMemory) -> None:
+    topics = CreateTopicsRequest([CreatableTopic("t", 4, 1)])
+    await call(broker, "create_topics", 7, topics)
+
+
+async def produce_code(broker: InMemory, size: int) -> int:
+    batch = encode_batch([Record(None, bytes(size), 1_000)])
+    answer = await call(broker, "produce", 9, produce_request("t", batch, partition=3))
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+async def fill_memory(broker: InMemory) -> None:
+    """Until there is no room for a record of one byte."""
+    for size in (10_000, 1_000, 100, 1):
+        while (code := await produce_code(broker, size)) == NONE:
+            pass
+        assert code == STORAGE_ERROR
+
+
+async def opened_transactions(broker: InMemory, *names: str) -> list[HandledProducer]:
+    producers = [HandledProducer(broker, name) for name in names]
+    for partition, producer in enumerate(producers):
+        assert await producer.init(timeout_ms=5_000) == NONE
+        assert (await producer.produce("t", b"v", partition % 3)).error_code == NONE
+    return producers
+
+
+async def ask_for_ids_until_refused(broker: InMemory) -> None:
+    """With and without a transactional id, a thousand times more than it takes."""
+    refused = 0
+    for number in range(5_000):
+        code = await HandledProducer(broker, f"new-{number}" if number % 2 else None).init()
+        refused += code != NONE
+        assert code in (NONE, COORDINATOR_NOT_AVAILABLE)
+        if refused == 50:
+            return
+    raise AssertionError("a full disk has room for any number of producers")
+
+
+def test_on_a_full_disk_everything_that_is_open_can_be_ended() -> None:
+    rng = Random(1)
+
+    async def main() -> None:
+        device = MemoryDevice(rng)
+        broker = opened(device, rng, CONFIG)
+        async with started(broker):
+            await create_topic(broker)
+            # Their ends take more than the whole headroom.
+            names = [f"open-{number}" for number in range(400)]
+            producers = await opened_transactions(broker, *names)
+            device.is_full = True
+            await fill_memory(broker)
+            await ask_for_ids_until_refused(broker)
+            for number, producer in enumerate(producers):
+                if number % 4 == 0:
+                    assert await producer.end(commit=True) == NONE
+                elif number % 4 == 1:
+                    assert await producer.end(commit=False) == NONE
+                elif number % 4 == 2:
+                    assert await producer.init() == NONE
+            await elapse(20)  # Their timers end the rest.
+            assert broker.lane.state.transactions.open() == ()
+            partitions = broker.lane.state.topics["t"].partitions[:3]
+            assert sum(each.last_stable_offset for each in partitions) == 2 * len(producers)
+
+    run(rng, main())
+
+
+def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it() -> None:
+    rng = Random(1)
+
+    async def main() -> None:
+        device = MemoryDevice(rng)
+        broker = opened(device, rng, CONFIG)
+        async with started(broker):
+            await create_topic(broker)
+            many = encode_batch([Record(None, b"", 1_000)] * 1_500)
+            for _ in range(3):
+                await call(broker, "produce", 9, produce_request("t", many, partition=3))
+            await opened_transactions(broker, *(f"open-{number}" for number in range(50)))
+            device.is_full = True
+            await fill_memory(broker)
+            await ask_for_ids_until_refused(broker)
+            assert await delete_records_until_refused(broker) > 500
+            await broker.lane.durable(broker.lane.journal.end)
+        for _ in range(3):
+            device.kill()
+            broker = opened(device, rng, CONFIG)
+            async with started(broker):
+                assert broker.lane.journal.frames_appended == 0
+        for _ in range(30):
+            device.power_loss()
+            broker = opened(device, rng, CONFIG)
+            async with started(broker):
+                await fill_memory(broker)
+                await delete_records_until_refused(broker)
+        assert broker.lane.state.term == 30
+        assert broker.lane.state.transactions.open() == ()
+        partitions = broker.lane.state.topics["t"].partitions[:3]
+        assert all(each.last_stable_offset == each.high_watermark for each in partitions)
+
+    run(rng, main())
+
+
+async def delete_records_until_refused(broker: InMemory) -> int:
+    """One by one; how many. They end something, and may take more room than others."""
+    start = broker.lane.state.topics["t"].partitions[3].log_start_offset
+    for count in range(4_000):
+        wanted = DeleteRecordsTopic("t", [DeleteRecordsPartition(3, start + count + 1)])
+        answer = await call(broker, "delete_records", 2, DeleteRecordsRequest([wanted]))
+        (deleted,) = answer.topics[0].partitions
+        if deleted.error_code != NONE:
+            assert deleted.error_code == STORAGE_ERROR
+            return count
+    raise AssertionError("there is room for everything that ends something")
+
+
+def test_on_a_full_disk_an_abort_of_nothing_writes_nothing_and_waits_for_room() -> None:
+    rng = Random(1)
+
+    async def main() -> None:
+        device = MemoryDevice(rng)
+        broker = opened(device, rng, CONFIG)
+        async with started(broker):
+            await create_topic(broker)
+            (still_open,) = await opened_transactions(broker, "open")
+            application = HandledProducer(broker, "application")
+            assert await application.init() == NONE
+            device.is_full = True
+            await fill_memory(broker)
+            end = broker.lane.journal.end
+            for _ in range(500):
+                assert (await application.produce("t", b"v")).error_code == STORAGE_ERROR
+                assert await application.end(commit=False) == COORDINATOR_NOT_AVAILABLE
+            assert broker.lane.journal.end == end
+            assert await still_open.end(commit=True) == NONE
+            device.is_full = False
+            await elapse(3)
+            assert await application.end(commit=False) == NONE
+            assert (await application.produce("t", b"v")).error_code == NONE
+            assert await application.end(commit=True) == NONE
+
+    run(rng, main())
+
+
+def test_a_full_disk_is_told_and_counted_once_it_refuses_and_once_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = Random(1)
+    told: list[tuple[str, Any]] = []
+
+    def remember(event: str, **values: Any) -> None:
+        told.append((event.split(":", maxsplit=1)[0], values.get("free_bytes")))
+
+    monkeypatch.setattr(log, "warning", remember)
+
+    async def main() -> None:
+        device = MemoryDevice(rng)
+        # Three segments and a piece, and the checkpoints.
+        device.capacity_bytes = 5_000_000
+        broker = opened(device, rng, CONFIG)
+        async with started(broker):
+            await create_topic(broker)
+            stored = 0
+            while await produce_code(broker, 10_000) == NONE:
+                stored += 1
+            assert stored * 10_000 > 0.9 * device.capacity_bytes
+            for _ in range(20):
+                await elapse(1)
+                assert await produce_code(broker, 10_000) == STORAGE_ERROR
+            room = [event for event, _ in told if "checkpoint" not in event]
+            assert room == [
+                "the disk has no room for a whole segment of the journal",
+                "writes are refused until the disk has room",
+            ]
+            assert {free for _, free in told} == {handled.FREE_BYTES}
+            shown = samples(broker)
+            assert shown["semel_writes_refused_total"] == 21
+            assert shown["semel_disk_free_bytes"] == handled.FREE_BYTES
+            assert shown["semel_journal_unused_bytes"] < CONFIG.journal_segment_bytes // 4
+            told.clear()
+            device.capacity_bytes = None
+            await elapse(3)
+            assert [event for event, _ in told] == ["writes are taken again"]
+            assert await produce_code(broker, 10_000) == NONE
+            assert samples(broker)["semel_writes_refused_total"] == 21
+
+    run(rng, main())
+
+
+def samples(broker: InMemory) -> dict[str, float]:
+    return {
+        sample.name: sample.value
+        for family in Collector(broker).collect()
+        for sample in family.samples
+        if not sample.labels
+    }
+
+
 def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_member() -> None:
     rng = Random(1)
-    config = replace(handled.CONFIG, journal_segment_bytes=1_500_000)
     joining = JoinGroupRequest(
         "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
     )
@@ -167,7 +393,7 @@ def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_member()
 
     async def main() -> None:
         device = MemoryDevice(rng)
-        broker = opened(device, rng, config)
+        broker = opened(device, rng, CONFIG)
         async with started(broker):
             await call(broker, "create_topics", 7, topics)
             member = await call(broker, "join_group", 3, joining)

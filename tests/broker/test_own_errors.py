@@ -14,7 +14,7 @@ from semel.broker.housekeeping import Housekeeping
 from semel.broker.server import Server
 from semel.errors import JournalFailed
 from semel.journal.memory import MemoryDevice
-from semel.lane import facts
+from semel.lane import frame
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchRequest
@@ -125,7 +125,7 @@ def test_an_error_within_a_step_ends_the_broker_before_anything_is_built_on_it(
         async with started(broker):
             await call(broker, "create_topics", 7, topic("whole"))
             with monkeypatch.context() as patch:
-                patch.setattr(facts, "encode", mistaken)
+                patch.setattr(frame, "pack_entry", mistaken)
                 with pytest.raises(Mistake):
                     await call(broker, "create_topics", 7, topic("torn"))
             # Whether or not anyone has told the lane of it.

@@ -156,7 +156,7 @@ def test_after_a_failed_write_or_sync_nothing_is_appended_or_acknowledged(fault:
         with pytest.raises(JournalFailed):
             lane.journal.append([b"never"], 5)
         with pytest.raises(JournalFailed):
-            lane.journal.reserve(5)
+            lane.journal.reserve(5, 0)
         await seeded_loop.elapse(10)
         assert lane.journal.durable == durable
         assert len(lane.failures) == 1

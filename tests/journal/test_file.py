@@ -273,7 +273,7 @@ def test_a_full_disk_refuses_writes_serves_reads_and_takes_writes_again(small_di
                 break
             await asyncio.sleep(0)
         assert "No space left on device" in refusal
-        assert await lane.durable(lane.append(b"urgent", urgent=True))
+        assert await lane.durable(lane.append(b"urgent", kept_size=0))
         count = len(lane.payloads)
         batches = stored_batches(lane.journal, 0, 0, count)
         assert [bytes(batch) for batch in batches] == lane.payloads

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from semel.errors import CorruptJournal
-from semel.journal import checkpoints, frames, journal, names, note, recovery, walk
+from semel.journal import checkpoints, frames, journal, note, recovery, walk
 from semel.journal.commit import GroupCommit
 from semel.journal.housekeeping import Housekeeping
 from semel.journal.memory import MemoryDevice
@@ -43,12 +43,8 @@ def frames_are_not_chained_and_not_wiped(patch: pytest.MonkeyPatch) -> None:
         frame, self.reason = walk.frame_at(reader, self.end - reader.base, limit)
         return frame
 
-    def unwiped(device: MemoryDevice, bases: list[int], segment: int, end: int) -> None:
-        for base in bases[segment + 1 :]:
-            device.remove(names.segment(base))
-
     patch.setattr(walk.Walk, "_next", unchained)
-    patch.setattr(recovery, "_wipe", unwiped)
+    patch.setattr(recovery, "_wipe", lambda device, name, offset: None)
 
 
 def damage_is_cut_like_a_torn_write(patch: pytest.MonkeyPatch) -> None:

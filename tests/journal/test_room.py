@@ -34,25 +34,25 @@ def on_a_full_disk() -> tuple[MemoryDevice, Remembering]:
     return device, lane
 
 
-def fill(lane: Remembering, *, urgent: bool = False, count_max: int = 1000) -> int:
+def fill(lane: Remembering, *, kept_size: int = HEADROOM_BYTES, count_max: int = 1000) -> int:
     """Appends until it is refused."""
     for count in range(count_max):
         try:
-            lane.append(PAYLOAD, urgent=urgent)
+            lane.append(PAYLOAD, kept_size=kept_size)
         except JournalFull:
             return count
     return count_max
 
 
-def test_a_full_disk_refuses_before_anything_changes_and_keeps_headroom_for_the_urgent() -> None:
+def test_a_full_disk_refuses_before_anything_changes_and_keeps_what_must_be_left() -> None:
     async def main() -> None:
         _, lane = on_a_full_disk()
         assert fill(lane) == (SEGMENT_BYTES - HEADROOM_BYTES) // FRAME_SIZE
         end = lane.journal.end
         with pytest.raises(JournalFull, match="No space left"):
-            lane.journal.reserve(len(PAYLOAD))
+            lane.journal.reserve(len(PAYLOAD), HEADROOM_BYTES)
         assert lane.journal.end == end
-        assert fill(lane, urgent=True) == SEGMENT_BYTES // FRAME_SIZE - end // FRAME_SIZE
+        assert fill(lane, kept_size=0) == SEGMENT_BYTES // FRAME_SIZE - end // FRAME_SIZE
         assert await lane.durable(lane.journal.end)
         assert not lane.failures
 
@@ -95,14 +95,14 @@ def test_a_full_disk_is_asked_again_now_and_then_and_not_at_every_request() -> N
 
         def counted(name: str, size: int) -> None:
             nonlocal calls
-            calls += 1
+            calls += size == SEGMENT_BYTES
             allocate(name, size)
 
         device.allocate = counted  # type: ignore[method-assign]
         for _ in range(1000):
             await seeded_loop.elapse(0.001)
             with pytest.raises(JournalFull):
-                lane.journal.reserve(len(PAYLOAD))
+                lane.journal.reserve(len(PAYLOAD), HEADROOM_BYTES)
         assert 2 <= calls <= 1000 / SETTINGS.allocation_retry_ms + 1
         assert names.PREPARED not in device.names()
 
@@ -122,15 +122,114 @@ def test_a_disk_that_is_only_slow_refuses_nothing() -> None:
     run(main())
 
 
-def test_every_payload_up_to_the_largest_fits_and_no_other() -> None:
+@pytest.mark.parametrize("size", [SETTINGS.payload_bytes_max, SEGMENT_BYTES, 5 * SEGMENT_BYTES])
+def test_a_frame_of_any_size_gets_a_segment_that_it_fits_into(size: int) -> None:
     async def main() -> None:
-        lane = Remembering(MemoryDevice(Random(1)), SETTINGS)
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device, SETTINGS)
         lane.start()
-        for _ in range(5):
-            lane.append(b"x" * SETTINGS.payload_bytes_max)
+        for _ in range(3):
+            lane.append(PAYLOAD)
+            await lane.durable(lane.append(b"x" * size))
+            lane.append(PAYLOAD)
+        await lane.durable(lane.journal.end)
+        device.power_loss()
+        assert Remembering(device, SETTINGS).payloads == lane.payloads
+
+    run(main())
+
+
+def test_what_must_be_left_may_be_more_than_a_segment() -> None:
+    async def main() -> None:
+        kept_size = 3 * SEGMENT_BYTES
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device, SETTINGS)
+        lane.start()
+        for _ in range(200):
+            lane.append(PAYLOAD, kept_size=kept_size)
+        device.is_full = True
+        fill(lane, kept_size=kept_size)
+        with pytest.raises(JournalFull):
+            lane.journal.reserve(len(PAYLOAD), kept_size)
+        lane.append(b"x" * (kept_size - HEADER_SIZE), kept_size=0)
+        assert await lane.durable(lane.journal.end)
+
+    run(main())
+
+
+def test_the_last_segments_are_as_small_as_the_disk_wants_them() -> None:
+    settings = JournalSettings(segment_bytes=16 * SEGMENT_BYTES, headroom_bytes=HEADROOM_BYTES)
+
+    async def main() -> None:
+        device = MemoryDevice(Random(1))
+        device.capacity_bytes = 5 * settings.segment_bytes + settings.segment_bytes // 2
+        lane = Remembering(device, settings)
+        lane.start()
+        while fill(lane):
+            await seeded_loop.elapse(1)
+        segments = [name for name in device.names() if name.endswith(names.SEGMENT)]
+        assert device.capacity_bytes - used(device) < 2 * settings.smallest_segment_bytes
+        assert min(device.size(name) for name in segments) < settings.segment_bytes // 4
+        await lane.durable(lane.journal.end)
+        device.power_loss()
+        again = Remembering(device, settings)
+        assert again.payloads == lane.payloads
+        again.start()
+        assert await again.durable(again.append(b"opened", kept_size=0))
+
+    run(main())
+
+
+def used(device: MemoryDevice) -> int:
+    return sum(device.size(name) for name in device.names())
+
+
+def test_a_segment_that_was_prepared_is_there_for_the_next_process_on_a_full_disk() -> None:
+    async def main() -> None:
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device, SETTINGS)
+        lane.start()
+        await seeded_loop.elapse(1)
+        device.is_full = True
+        # To the last byte of the open segment, since there is the prepared one.
+        fill(lane, count_max=SEGMENT_BYTES // FRAME_SIZE)
+        await lane.durable(lane.journal.end)
+        assert len(lane.journal.segments.bases) == 1
+        for crash in (device.kill, device.power_loss):
+            crash()
+            again = Remembering(device, SETTINGS)
+            assert again.payloads == lane.payloads
+        again.start()
+        again.append(b"x" * SETTINGS.payload_bytes_max)
+        assert await again.durable(again.journal.end)
+
+    run(main())
+
+
+def test_a_full_disk_is_told_once_when_it_comes_and_once_when_it_goes() -> None:
+    async def main() -> None:
+        device = MemoryDevice(Random(1))
+        lane = Remembering(device, SETTINGS)
+        lane.start()
+        await seeded_loop.elapse(1)
+        device.is_full = True
+        lane.warnings.clear()
+        fill(lane)
+        for _ in range(50):
             await seeded_loop.elapse(0.1)
-        with pytest.raises(JournalFull, match="does not fit into a segment"):
-            lane.append(b"x" * (SETTINGS.payload_bytes_max + 1))
+            fill(lane)
+        told = [warning for warning in lane.warnings if "checkpoint" not in warning]
+        assert [warning.split(":")[0] for warning in told] == [
+            "the disk has no room for a whole segment of the journal",
+            "writes are refused until the disk has room",
+        ]
+        assert lane.journal.segments.refused_count == 51
+        device.is_full = False
+        lane.warnings.clear()
+        await seeded_loop.elapse(1)
+        lane.journal.segments.prepare()
+        await seeded_loop.elapse(1)
+        assert [warning.split(":")[0] for warning in lane.warnings] == ["writes are taken again"]
 
     run(main())
 
@@ -171,7 +270,7 @@ def test_a_full_disk_can_be_opened_and_closed() -> None:
             assert lane_again.payloads == lane.payloads
             lane = lane_again
             lane.start()
-            assert await lane.durable(lane.append(b"opened", urgent=True))
+            assert await lane.durable(lane.append(b"opened", kept_size=0))
 
     run(main())
 

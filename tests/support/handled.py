@@ -20,6 +20,9 @@ CONFIG = BrokerConfig(
     group_min_session_timeout_ms=1,
 )
 
+FREE_BYTES = 2**40
+"""What the broker is told of the disk."""
+
 
 class LoopClock:
     """The time of the running loop, which is simulated, and a wall clock that a test may set."""
@@ -56,7 +59,7 @@ def opened(
     clock: LoopClock | None = None,
 ) -> Broker:
     """Recovered, and not yet started."""
-    storage = Storage("memory", lambda: (2**40, 2**40))
+    storage = Storage("memory", lambda: (2**41, FREE_BYTES))
     return Broker(config, device, storage, clock or LoopClock(), SeededRandomness(rng))
 
 

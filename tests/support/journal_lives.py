@@ -72,7 +72,7 @@ async def live(lane: Remembering, device: MemoryDevice, history: History, rng: R
 async def _append(lane: Remembering, history: History, rng: Random, *, wait: bool) -> None:
     payload = payload_of(rng, rng.randint(0, 10**6))
     try:
-        position = lane.append(payload, urgent=rng.random() < 0.1)
+        position = lane.append(payload, kept_size=0 if rng.random() < 0.1 else None)
     except JournalFull:
         return
     history.appended.append(payload)

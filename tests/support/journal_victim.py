@@ -45,7 +45,7 @@ async def append_for_ever(folder: Path) -> None:
     os.write(1, b"s %d\n" % number)
     while True:
         payload = payload_of(number)
-        journal.reserve(len(payload))
+        journal.reserve(len(payload), 0)
         position = journal.append([payload], len(payload))
         journal.index.add(0, number, position, len(payload), number)
         journal.when_written(journal.end, partial(say, "w", number))

@@ -39,10 +39,11 @@ class Remembering:
             self.warnings.append,
         )
 
-    def append(self, payload: bytes, *, urgent: bool = False) -> Position:
-        """Returns the position to wait for."""
+    def append(self, payload: bytes, *, kept_size: int | None = None) -> Position:
+        """Returns the position to wait for. The headroom is kept, unless something else is."""
         assert SEPARATOR not in payload
-        self.journal.reserve(len(payload), urgent)
+        headroom = self.journal.settings.headroom
+        self.journal.reserve(len(payload), headroom if kept_size is None else kept_size)
         middle = len(payload) // 2
         position = self.journal.append([payload[:middle], payload[middle:]], len(payload))
         self.apply(position, payload)

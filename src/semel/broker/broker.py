@@ -73,7 +73,7 @@ class Broker:
         """Ready to take connections: each needs a `Connection(server)` as its protocol."""
         self._failed = asyncio.get_running_loop().create_future()
         tasks.create_task(self._fail())
-        await self.lane.start(self._on_failure)
+        await self.lane.start(self._on_failure, self._warn)
         self._server = Server(self, tasks)
         tasks.create_task(Housekeeping(self, self._server).run())
         return self._server
@@ -127,6 +127,11 @@ class Broker:
         """Tell of an error of our own. It ends the broker only if it left a step half done."""
         asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
         self.lane.end_if_torn(error)
+
+    def _warn(self, warning: str) -> None:
+        """Tell what the journal has to say, which is mostly about the disk."""
+        _, usable = self.disk_bytes()
+        log.warning(warning, free_bytes=usable)
 
     def _on_failure(self, error: BaseException) -> None:
         assert self._failed is not None

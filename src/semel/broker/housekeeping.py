@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from semel.broker import log
 from semel.errors import JournalFull
 from semel.lane.changes import expire_producers
+from semel.lane.claims import Claim
 from semel.lane.clock import WATCHED_MS
 from semel.lane.transaction_steps import take_transaction_step
 from semel.transactions.commands import Abort, ExpireId
@@ -35,6 +36,7 @@ class Housekeeping:
         self._ids_checked_at_ms = self._producers_checked_at_ms
         self._frames_at_checkpoint = broker.lane.journal.frames_appended
         self._next_round_s = server.loop.time()
+        self._waits_for_room = False
 
     async def run(self) -> None:
         is_done = True
@@ -88,6 +90,7 @@ class Housekeeping:
             return
         self._next_round_s = now_s + ROUND_MS / 1000
         yield self._note_jump
+        yield self._look_for_room
         yield self._take_checkpoint
         yield self._close_idle_connections
         yield self._tell_of_closed_connections
@@ -95,15 +98,19 @@ class Housekeeping:
     def _tidy(self, now_ms: int) -> bool:
         """Do what is due, each duty whatever became of the others; False if one was not done."""
         is_done = True
+        full: JournalFull | None = None
         for duty in self._duties():
             try:
                 duty(now_ms)
             except JournalFull as error:
                 is_done = False
-                log.warning("housekeeping waits for room", reason=str(error))
+                full = error
             except Exception as error:  # noqa: BLE001 - the broker serves on whatever it is.
                 is_done = False
                 self._broker.complain("housekeeping failed", error)
+        if full is not None and not self._waits_for_room:
+            log.warning("housekeeping waits for room", reason=str(full))
+        self._waits_for_room = full is not None
         return is_done
 
     def _end_sessions(self, now_ms: int) -> None:
@@ -121,7 +128,7 @@ class Housekeeping:
     def _end_overdue_transactions(self, now_ms: int) -> None:
         broker = self._broker
         for transactional_id in broker.lane.state.transactions.overdue(now_ms):
-            decision, _ = take_transaction_step(broker.lane, transactional_id, Abort(), urgent=True)
+            decision, _ = take_transaction_step(broker.lane, transactional_id, Abort())
             if decision.values:
                 broker.metrics.transactions_timed_out += 1
 
@@ -134,12 +141,16 @@ class Housekeeping:
         idle = lane.state.transactions.idle_since(now_ms - config.transactional_id_expiration_ms)
         expired = list(islice(idle, IDS_EXPIRED_MAX))
         for transactional_id in expired:
-            take_transaction_step(lane, transactional_id, ExpireId(), urgent=True)
+            take_transaction_step(lane, transactional_id, ExpireId(), Claim.ENDING)
         if len(expired) < IDS_EXPIRED_MAX:
             self._ids_checked_at_ms = now_ms
 
     def _note_jump(self, now_ms: int) -> None:
         self._broker.lane.note_jump()
+
+    def _look_for_room(self, now_ms: int) -> None:
+        """A disk that was full may have room again, and nobody may be writing."""
+        self._broker.lane.journal.segments.prepare()
 
     def _take_checkpoint(self, now_ms: int) -> None:
         """Many small frames take long to replay although they fill no segment."""

@@ -122,6 +122,18 @@ class Collector:
         yield counter("semel_journal_frames", "Frames appended.", journal.frames_appended)
         yield counter("semel_journal_bytes", "Bytes appended.", journal.bytes_appended)
         yield counter("semel_journal_writes", "Writes of the journal.", journal.writes)
+        yield counter(
+            "semel_writes_refused",
+            "Frames for which the journal had no room.",
+            journal.segments.refused_count,
+        )
+        yield gauge(
+            "semel_journal_unused_bytes",
+            "Bytes allocated for what is written next.",
+            journal.unused_bytes,
+        )
+        _, free_bytes = broker.disk_bytes()
+        yield gauge("semel_disk_free_bytes", "Bytes that the disk has left.", free_bytes)
         yield gauge("semel_connections", "Open connections.", broker.connection_count)
         yield gauge("semel_topics", "Topics.", len(state.topics))
         yield gauge("semel_partitions", "Partitions.", len(state.partitions))

@@ -59,14 +59,10 @@ def take(
     call: Call,
     transactional_id: str,
     command: Command,
-    *,
-    urgent: bool = False,
 ) -> tuple[Decision, Position]:
     """Decide, append and apply. Raises a refusal in the words of the request's version."""
     try:
-        return take_transaction_step(
-            broker.lane, TransactionalId(transactional_id), command, urgent=urgent
-        )
+        return take_transaction_step(broker.lane, TransactionalId(transactional_id), command)
     except RequestError as error:
         raise broker.metrics.counted(in_words_of(call, error)) from error
     except JournalFull as error:

@@ -17,6 +17,7 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
+from semel.lane.claims import Claim
 from semel.lane.draft import Draft
 from semel.lane.frame import ENTRY_SIZE
 from semel.lane.transaction_steps import TransactionStep, prepare
@@ -164,9 +165,11 @@ class _Write:
                 wanted = sum(rest) + ENTRY_SIZE * (len(keys) - place)
                 room = max(size, min(wanted, broker.frame_size_max))
                 is_first = place == 0
-                draft = broker.lane.draft(room + (step.size if is_first else 0))
                 if is_first:
+                    draft = broker.lane.draft(room + step.size, owed_change=step.owed_change)
                     step.add_to(draft)
+                else:
+                    draft = broker.lane.draft(room)
             room -= size
             broker.metrics.bytes_in += len(incoming.batch)
             self._results[key] = draft.add_batch(
@@ -178,7 +181,7 @@ class _Write:
     def _doom(self, producer_id: ProducerId, epoch: ProducerEpoch) -> RequestError | None:
         """Nobody knows which records were meant: let the transaction never be committed."""
         step = self._prepare(Doom(producer_id, epoch))
-        draft = self._broker.lane.draft(step.size, urgent=True)
+        draft = self._broker.lane.draft(step.size, Claim.ENDING)
         step.add_to(draft)
         draft.append()
         return step.decision.refusal

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
-from semel.errors import CoordinatorNotAvailable, JournalFull, MemberIdRequired
+from semel.errors import (
+    CoordinatorNotAvailable,
+    FrameTooLarge,
+    InvalidCommitOffsetSize,
+    JournalFull,
+    MemberIdRequired,
+)
 from semel.groups import room
 from semel.groups.commands import (
     CommitOffsets,
@@ -20,12 +26,16 @@ from semel.groups.commands import (
     Sync,
     Ticket,
 )
-from semel.lane.group_steps import take_group_step
+from semel.lane.claims import Claim
+from semel.lane.group_steps import records_room, take_group_step
 from semel.lane.lane import Lane
 from semel.types import GroupId, MemberId, Position
 from semel.world import Moment
 
 Kind = TypeVar("Kind", bound=Reply)
+
+ENDING = (Leave, DeleteGroups, DeleteOffsets)
+"""Commands that leave less behind than there was."""
 
 
 class Replied(NamedTuple):
@@ -66,7 +76,8 @@ class WaitingRoom:
     def ask(self, command: room.Command) -> "Replied | asyncio.Future[Replied]":
         """Decide now. Gives the reply if there is one already, else the future of it.
 
-        Raises CoordinatorNotAvailable, with nothing changed, if the disk has no room.
+        Raises CoordinatorNotAvailable, with nothing changed, if the disk has no room, and
+        InvalidCommitOffsetSize for offsets that no frame could hold.
         """
         decide = self._decide[type(command)]
         size_max = self._lane.state.groups.bytes_max(command)
@@ -74,9 +85,14 @@ class WaitingRoom:
         ticket = Ticket(self._last_ticket)
         try:
             step, position = take_group_step(
-                self._lane, lambda at: decide(command, ticket, at), size_max
+                self._lane,
+                lambda at: decide(command, ticket, at),
+                size_max,
+                Claim.ENDING if isinstance(command, ENDING) else Claim.ORDINARY,
             )
         except JournalFull as error:
+            if isinstance(error, FrameTooLarge) and isinstance(command, CommitOffsets):
+                raise InvalidCommitOffsetSize(str(error)) from error
             raise CoordinatorNotAvailable(str(error)) from error
         own = self._hand_out(step, position, ticket)
         if own is not None:
@@ -108,12 +124,16 @@ class WaitingRoom:
         return cast(Kind, replied.reply), replied.position
 
     def expire(self, due_ms: int) -> None:
-        """Do what was due then: sessions, rebalances, offsets."""
+        """Do what was due then: sessions, rebalances, offsets; on a full disk, what fits."""
         groups = self._lane.state.groups
-        self._unasked(lambda at: groups.expire(Moment(due_ms, at.wall_ms)))
+        needed = groups.expire_bytes_min(due_ms)
+        bytes_max = min(max(needed, records_room(self._lane, Claim.ENDING)), room.STEP_BYTES_MAX)
+        self._unasked(lambda at: groups.expire(Moment(due_ms, at.wall_ms), bytes_max), bytes_max)
 
-    def _unasked(self, decide: Callable[[Moment], Step]) -> None:
-        step, position = take_group_step(self._lane, decide, room.STEP_BYTES_MAX, urgent=True)
+    def _unasked(
+        self, decide: Callable[[Moment], Step], bytes_max: int = room.STEP_BYTES_MAX
+    ) -> None:
+        step, position = take_group_step(self._lane, decide, bytes_max, Claim.ENDING)
         self._hand_out(step, position, None)
 
     def _hand_out(

@@ -194,13 +194,13 @@ class Groups:
 
     # Time
 
-    def expire(self, at: Moment) -> Step:
-        """Do what is due; its records take at most `room.STEP_BYTES_MAX`.
+    def expire(self, at: Moment, bytes_max: int = room.STEP_BYTES_MAX) -> Step:
+        """Do what is due; its records take at most `bytes_max`.
 
         If that was not enough, `next_deadline_ms` stays in the past.
         """
         turn = Turn(self._settings, at)
-        bytes_left = room.STEP_BYTES_MAX
+        bytes_left = bytes_max
         while (group_id := self._deadlines.due(turn.now_ms)) is not None:
             group = self._groups.get(group_id)
             if group is None:
@@ -214,8 +214,16 @@ class Groups:
             self._keep(group)
         # Retention is judged by what is recorded, so it waits until these records are applied.
         if not turn.records:
-            self._retire(turn)
+            self._retire(turn, bytes_max)
         return self._close(turn)
+
+    def expire_bytes_min(self, now_ms: int) -> int:
+        """What `expire` must be given to get on."""
+        group_id = self._deadlines.due(now_ms)
+        if group_id is None:
+            return room.STEP_BYTES_MAX
+        group = self._groups.get(group_id)
+        return 0 if group is None else room.empty_generation_bytes(group)
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` is to be called next; it may find nothing to do then."""
@@ -295,10 +303,9 @@ class Groups:
         committing.commit(command, ticket, turn)
         return self._close(turn)
 
-    def _retire(self, turn: Turn) -> None:
+    def _retire(self, turn: Turn, bytes_left: int) -> None:
         if self._retention_check_ms is None or self._retention_check_ms > turn.now_ms:
             return
-        bytes_left = room.STEP_BYTES_MAX
         for group in self._groups.values():
             bytes_left -= retention.retire(group, bytes_left, turn)
             if bytes_left <= 0:

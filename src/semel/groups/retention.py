@@ -8,7 +8,7 @@ anything else                        kept
 
 from semel.groups.group import Group
 from semel.groups.records import NO_TIMESTAMP, GroupForgotten, OffsetForgotten
-from semel.groups.room import OFFSET_RECORD_OVERHEAD
+from semel.groups.room import OFFSET_RECORD_OVERHEAD, text_bytes
 from semel.groups.states import State
 from semel.groups.turn import Turn
 
@@ -27,12 +27,12 @@ def retire(group: Group, bytes_max: int, turn: Turn) -> int:
         since_ms = group.recorded_ms
     used_bytes = 0
     forgotten_count = 0
-    group_id_bytes = len(group.group_id.encode())
+    group_id_bytes = text_bytes(group.group_id)
     topics = subscribed
     for partition in group.offsets.expired(
         turn.now_ms, turn.settings.offsets_retention_ms, since_ms, lambda topic: topic in topics
     ):
-        used_bytes += OFFSET_RECORD_OVERHEAD + group_id_bytes + 4 * len(partition.topic)
+        used_bytes += OFFSET_RECORD_OVERHEAD + group_id_bytes + text_bytes(partition.topic)
         if used_bytes > bytes_max:
             return bytes_max
         turn.write(OffsetForgotten(group.group_id, *partition))

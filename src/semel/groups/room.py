@@ -22,7 +22,6 @@ OFFSET_RECORD_OVERHEAD = 96
 GENERATION_RECORD_OVERHEAD = 128
 MEMBER_OVERHEAD = 32
 NEW_ID_BYTES_MAX = 128
-UTF8_BYTES_MAX = 4
 
 RECORD_BYTES_MIN = min(OFFSET_RECORD_OVERHEAD, GENERATION_RECORD_OVERHEAD)
 
@@ -37,12 +36,11 @@ Command = Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteGroups | Delet
 
 
 def text_bytes(*texts: str | None) -> int:
-    return UTF8_BYTES_MAX * sum(len(text) for text in texts if text)
+    return sum(len(text.encode()) for text in texts if text)
 
 
 def empty_generation_bytes(group: Group) -> int:
-    texts = len(group.group_id.encode()) + len((group.protocol_type or "").encode())
-    return GENERATION_RECORD_OVERHEAD + texts
+    return GENERATION_RECORD_OVERHEAD + text_bytes(group.group_id, group.protocol_type)
 
 
 def generation_bytes(group: Group) -> int:
@@ -84,7 +82,6 @@ def bytes_max(command: Command, group: Group | None) -> int:
 def _joiner_bytes(command: Join) -> int:
     # Its id is not known yet; it starts with one of these names.
     names = text_bytes(command.group_instance_id, command.client_id)
+    texts = text_bytes(command.client_host, command.protocol_type)
     metadata = sum(text_bytes(name) + len(metadata) for name, metadata in command.protocols)
-    return (
-        MEMBER_OVERHEAD + NEW_ID_BYTES_MAX + 3 * names + metadata + text_bytes(command.client_host)
-    )
+    return MEMBER_OVERHEAD + NEW_ID_BYTES_MAX + 3 * names + texts + metadata

@@ -40,7 +40,8 @@ class Journal:
         durable, which must hold what the lane concludes from it.
         """
         self.incarnation = found.incarnation
-        self.segments = Segments(device, settings, found.bases, found.limit)
+        self.settings = settings
+        self.segments = Segments(device, settings, found.bases, found.limit, found.prepared_size)
         self.index = BatchIndex(device.map)
         self._device = device
         self._checksum = found.checksum
@@ -73,7 +74,7 @@ class Journal:
         try:
             device.acquire()
             try:
-                return cls(device, settings, recover(device, settings.segment_bytes))
+                return cls(device, settings, recover(device, settings))
             except BaseException:
                 device.stop()
                 raise
@@ -118,6 +119,7 @@ class Journal:
         self.checkpoint = None
         if on_warning is not None:
             self._housekeeping.on_warning = on_warning
+        self.segments.on_warning = self._housekeeping.on_warning
         self._device.start(loop)
         self._commit.start(loop, on_durable, self._on_failure)
         self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
@@ -144,19 +146,26 @@ class Journal:
     def sync_counts(self) -> Counter[SyncReason]:
         return self._commit.sync_counts
 
-    def reserve(self, size: int, urgent: bool = False) -> None:
+    @property
+    def unused_bytes(self) -> int:
+        """Allocated, and not yet written to."""
+        return self.segments.limit - self.end + self.segments.prepared_size
+
+    def reserve(self, size: int, kept_size: int) -> None:
         """Raises JournalFull unless a payload of this size can be appended now.
 
-        Urgent frames may use the headroom: those that end something and so make room. If the
-        payload needs a new segment, that is opened here, before the lane decides anything, so
-        that the checkpoint at its beginning holds nothing of the frame to come.
+        Frames of `kept_size` bytes must fit behind it. If the payload needs a new segment, that
+        is opened here, before the lane decides anything, so that the checkpoint at its beginning
+        holds nothing of the frame to come.
         """
-        if self.end + size + HEADER_SIZE > self.segments.ordinary_limit:
-            self.segments.require(self.end, size, urgent=urgent)
+        frame_size = HEADER_SIZE + size
+        segments = self.segments
+        if self.end + frame_size > segments.limit or kept_size > segments.prepared_size:
+            segments.require(self.end, frame_size, kept_size)
         if self._commit.failure is not None:
             raise self._commit.failure
-        if self.end + HEADER_SIZE + size > self.segments.limit:
-            self._roll(size)
+        if self.end + frame_size > segments.limit:
+            self._roll()
 
     def append(self, parts: list[Buffer], size: int) -> Position:
         """Fixes the order; returns where the payload begins. `end` is then what to wait for."""
@@ -257,9 +266,8 @@ class Journal:
         await answer.wait()
         self._answers.remove(answer)
 
-    def _roll(self, size: int) -> None:
+    def _roll(self) -> None:
         """The frame to be appended opens a new segment."""
-        self.segments.require(self.end, size, urgent=True)
         boundary, base = self.end, self.segments.base
         try:
             name = self.segments.turn(boundary)

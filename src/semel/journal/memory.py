@@ -26,6 +26,8 @@ class MemoryDevice:
     def __init__(self, rng: Random) -> None:
         self.is_full = False
         """Nothing more can be allocated."""
+        self.capacity_bytes: int | None = None
+        """What all files together may take; None: as much as is asked for."""
         self.fails_next_sync = False
         """Once: EIO. The pages may be dropped, yet look clean."""
         self.fails_next_write = False
@@ -88,8 +90,7 @@ class MemoryDevice:
     def allocate(self, name: str, size: int) -> None:
         self._call()
         file = self._files.get(name)
-        if self.is_full and (file is None or len(file.content) < size):
-            raise OSError(errno.ENOSPC, "No space left on device", name)
+        self._need(name, size - (0 if file is None else len(file.content)))
         if file is None:
             file = self._link(name)
         if len(file.content) < size:
@@ -112,8 +113,7 @@ class MemoryDevice:
         self._call()
         file = self._file(name)
         content = b"".join(parts)
-        if self.is_full and offset + len(content) > len(file.content):
-            raise OSError(errno.ENOSPC, "No space left on device", name)
+        self._need(name, offset + len(content) - len(file.content))
         file.write(offset, content)
 
     def truncate(self, name: str, size: int) -> None:
@@ -204,6 +204,15 @@ class MemoryDevice:
             return self._files[name]
         except KeyError:
             raise FileNotFoundError(errno.ENOENT, "No such file", name) from None
+
+    def _need(self, name: str, size: int) -> None:
+        """Raises as a full disk does unless there are `size` bytes more."""
+        is_short = self.is_full
+        if self.capacity_bytes is not None:
+            used = sum(len(file.content) for file in self._files.values())
+            is_short = is_short or used + size > self.capacity_bytes
+        if size > 0 and is_short:
+            raise OSError(errno.ENOSPC, "No space left on device", name)
 
     def _link(self, name: str) -> MemoryFile:
         file = MemoryFile()

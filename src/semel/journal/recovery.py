@@ -5,15 +5,16 @@ suffix. It is wiped, with everything behind it, so that a frame behind a hole ne
 bad frame before it is damage, and no start repairs that.
 """
 
-import errno
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
 from semel.journal import checkpoints, names, note
+from semel.journal.allocation import FULL, allocate_first, sizes_of
 from semel.journal.checkpoints import Checkpoint
 from semel.journal.device import Device
 from semel.journal.note import Note
 from semel.journal.sealed import SealedIndex
+from semel.journal.settings import JournalSettings
 from semel.journal.walk import BLOCK_SIZE, Walk, search_behind
 from semel.types import Position
 
@@ -23,6 +24,8 @@ class Recovered(NamedTuple):
     """Where each segment begins."""
     limit: int
     """Where the room of the last segment ends."""
+    prepared_size: int
+    """Bytes of the segment that the last process had prepared; 0 if there is none."""
     end: Position
     checksum: int
     """That of the last frame."""
@@ -47,20 +50,20 @@ class StartingPoint(NamedTuple):
     """A checkpoint is a fact, even one that cannot be used: all before it was durable."""
 
 
-def recover(device: Device, segment_bytes: int) -> Recovered:
+def recover(device: Device, settings: JournalSettings) -> Recovered:
     found = _tidy(device)
     last = note.read(device)
     noted = Note(0, 0) if last is None else last.note
     bases = names.positions(found, names.SEGMENT)
     start = _starting_point(device, names.positions(found, names.CHECKPOINT))
     if not bases and not noted.durable and not start.durable:
-        device.allocate(names.segment(0), segment_bytes)
+        _make(device, 0, settings)
         bases = [0]
     if start.checkpoint is None or start.opened is None:
         _require(0, bases)
         walk = Walk(device, bases, 0, 0)
     else:
-        bases = _segments(device, start.checkpoint, start.opened.base, bases, segment_bytes)
+        bases = _segments(device, start.checkpoint, start.opened.base, bases, settings)
         walk = Walk(device, bases, start.checkpoint.position, start.checkpoint.checksum)
         walk.incarnation = start.checkpoint.incarnation
     for _ in walk:
@@ -74,10 +77,13 @@ def recover(device: Device, segment_bytes: int) -> Recovered:
             f"was durable for {durable - walk.end} bytes more"
         )
     if not behind.is_blank:
-        _wipe(device, bases, walk.segment, walk.end)
+        for base in bases[walk.segment + 1 :]:
+            device.remove(names.segment(base))
         del bases[walk.segment + 1 :]
+        _wipe(device, names.segment(bases[-1]), walk.end - bases[-1])
     _rewrite(device, bases, durable, walk.end)
-    limit = _extend(device, bases[-1], segment_bytes)
+    limit = bases[-1] + _extend(device, names.segment(bases[-1]), settings)
+    prepared_size = _keep_prepared(device)
     for position in start.rejected:
         device.remove(names.checkpoint(position))
     incarnation = 1 + max(walk.incarnation, behind.incarnation, noted.incarnation)
@@ -88,14 +94,23 @@ def recover(device: Device, segment_bytes: int) -> Recovered:
         note.mark(device, failed=True)
     note.write(device, Note(incarnation, walk.end))
     device.sync_folder()
-    return Recovered(bases, limit, Position(walk.end), walk.previous, incarnation, certain, start)
+    return Recovered(
+        bases,
+        limit,
+        prepared_size,
+        Position(walk.end),
+        walk.previous,
+        incarnation,
+        certain,
+        start,
+    )
 
 
 def _tidy(device: Device) -> list[str]:
     """Removes what unfinished jobs left, which gives its room back; returns the other names."""
     found = []
     for name in device.names():
-        if name.endswith(names.TEMPORARY) or name == names.PREPARED:
+        if name.endswith(names.TEMPORARY):
             device.remove(name)
         else:
             found.append(name)
@@ -121,14 +136,18 @@ def _starting_point(device: Device, positions: list[int]) -> StartingPoint:
 
 
 def _segments(
-    device: Device, checkpoint: Checkpoint, open_base: int, found: list[int], segment_bytes: int
+    device: Device,
+    checkpoint: Checkpoint,
+    open_base: int,
+    found: list[int],
+    settings: JournalSettings,
 ) -> list[int]:
     for base in checkpoint.sealed_bases:
         _require(base, found)
     later = [base for base in found if base >= open_base]
     if not later and checkpoint.position == open_base:
         # The segment before was sealed and synced, but the file of the next one was lost.
-        device.allocate(names.segment(open_base), segment_bytes)
+        _make(device, open_base, settings)
         later = [open_base]
     _require(open_base, later)
     return [*checkpoint.sealed_bases, *later]
@@ -139,13 +158,41 @@ def _require(base: int, bases: list[int]) -> None:
         raise CorruptJournal(f"{names.segment(base)} is missing")
 
 
-def _wipe(device: Device, bases: list[int], segment: int, end: int) -> None:
-    """Zeros from `end` on, and no later segment."""
-    for base in bases[segment + 1 :]:
-        device.remove(names.segment(base))
-    name = names.segment(bases[segment])
+def _make(device: Device, base: int, settings: JournalSettings) -> None:
+    """The segment that begins there, of the bytes that were prepared or that the disk has."""
+    name = names.segment(base)
+    if _keep_prepared(device):
+        device.rename(names.PREPARED, name)
+        return
+    device.create(name)
+    refusal = allocate_first(device, name, sizes_of(settings))
+    if device.size(name) == 0:
+        assert refusal is not None
+        raise refusal
+
+
+def _keep_prepared(device: Device) -> int:
+    """The size of the segment that the last process had prepared, without what it may hold.
+
+    It may have been the open one, under a name that was lost. On a full disk nobody could give its
+    room back to us.
+    """
+    if names.PREPARED not in device.names():
+        return 0
+    size = device.size(names.PREPARED)
+    try:
+        device.allocate(names.PREPARED, size)
+        _wipe(device, names.PREPARED, 0)
+    except OSError:
+        size = 0
+    if not size:
+        device.remove(names.PREPARED)
+    return size
+
+
+def _wipe(device: Device, name: str, offset: int) -> None:
+    """Zeros from there on."""
     size = device.size(name)
-    offset = end - bases[segment]
     zeros = bytes(BLOCK_SIZE)
     while (offset := device.next_data(name, offset)) < size:
         block = device.read(name, offset, min(BLOCK_SIZE, size - offset))
@@ -170,17 +217,13 @@ def _rewrite(device: Device, bases: list[int], durable: int, end: int) -> None:
         device.sync(name)
 
 
-def _extend(device: Device, base: int, segment_bytes: int) -> int:
-    """Gives the open segment its full room, or what a full disk leaves it."""
-    name = names.segment(base)
-    size = device.size(name)
-    if size < segment_bytes:
-        try:
-            device.allocate(name, segment_bytes)
-            device.sync(name)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-        else:
-            size = segment_bytes
-    return base + size
+def _extend(device: Device, name: str, settings: JournalSettings) -> int:
+    """Gives the open segment its full room, or what a full disk leaves it; returns its size."""
+    before = device.size(name)
+    refusal = allocate_first(device, name, sizes_of(settings))
+    if refusal is not None and refusal.errno not in FULL:
+        raise refusal
+    after = device.size(name)
+    if after > before:
+        device.sync(name)
+    return after

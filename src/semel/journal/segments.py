@@ -1,7 +1,9 @@
 """The segments of the journal: which file holds a position, and whether there is room for a frame.
 
-Room means blocks that are already allocated: what is left of the open segment, and a whole one
-prepared ahead in the background. So a full disk is met before anything was decided.
+Room means blocks that are already allocated: what is left of the open segment, and another one
+prepared ahead in the background. So a full disk is met before anything was decided. The prepared
+one is smaller than others if the disk has no more, and larger if a frame, with what must be left
+behind it, takes more than a segment has.
 """
 
 import asyncio
@@ -10,12 +12,12 @@ import errno
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from semel.errors import JournalFull
 from semel.journal import names
+from semel.journal.allocation import allocate_first, sizes_of
 from semel.journal.device import Device, Job, JobHandle
-from semel.journal.frames import HEADER_SIZE
 from semel.journal.settings import JournalSettings
 
 GAP_MAX: Final = 16 * 1024
@@ -43,30 +45,38 @@ class Run(NamedTuple):
 
 class Segments:
     def __init__(
-        self, device: Device, settings: JournalSettings, bases: Sequence[int], limit: int
+        self,
+        device: Device,
+        settings: JournalSettings,
+        bases: Sequence[int],
+        limit: int,
+        prepared_size: int,
     ) -> None:
         self.bases = array("q", bases)
         self.limit = limit
         """Where the open segment ends."""
-        self.ordinary_limit = limit - settings.headroom
-        """Up to where a frame that is not urgent fits without asking further."""
+        self.prepared_size = prepared_size
+        """Bytes of the segment that is prepared; 0 if there is none."""
+        self.refused_count = 0
+        self.on_warning: Callable[[str], None] = lambda warning: None
         self._device = device
-        self._size = settings.segment_bytes
-        self._headroom = settings.headroom
+        self._settings = settings
         self._retry_s = settings.allocation_retry_ms / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_failure: Callable[[Exception], None]
-        self._prepared = False
         self._preparing: JobHandle | None = None
         self._refusal: OSError | None = None
+        """What the disk said when it was last asked for more than it had."""
         self._retry_at_s = 0.0
+        self._missed_size: int | None = None
+        """Bytes that found no room; None while writes are taken."""
 
     def start(
         self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[Exception], None]
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
-        self._prepare()
+        self.prepare()
 
     @property
     def base(self) -> int:
@@ -97,29 +107,34 @@ class Segments:
             end = position + size
         return runs
 
-    def require(self, end: int, size: int, *, urgent: bool) -> None:
-        """Raises JournalFull unless a frame with a payload of this size fits."""
-        frame_size = HEADER_SIZE + size
-        headroom = 0 if urgent else self._headroom
-        if self._fits(end, frame_size, headroom):
-            return
-        if self._preparing is not None and self._refusal is None:
-            # The disk is only slower than we are: waiting for it beats refusing.
+    def room(self, end: int, kept_size: int) -> int:
+        """Bytes of frames that fit and leave room for frames of `kept_size` bytes."""
+        left = self.limit - end
+        if self.prepared_size >= kept_size:
+            return max(left, self.prepared_size - kept_size)
+        return max(0, left - kept_size)
+
+    def require(self, end: int, frame_size: int, kept_size: int) -> None:
+        """Raises JournalFull unless the frame fits and leaves room for frames of `kept_size`."""
+        wanted = frame_size + kept_size
+        self.prepare(wanted)
+        # While the disk has not refused, it is only slower than we are: waiting beats refusing.
+        while self.room(end, kept_size) < frame_size:
+            if self._preparing is None or self._refusal is not None:
+                self._refuse(frame_size, wanted)
             self._preparing.finish()
-            if self._fits(end, frame_size, headroom):
-                return
-        self._prepare()
-        raise JournalFull(self._sentence(frame_size))
+            self.prepare(wanted)
 
     def turn(self, boundary: int) -> str:
         """The prepared segment becomes the open one."""
-        assert self._prepared
+        self.settle()
+        assert self.prepared_size
         name = names.segment(boundary)
         self._device.rename(names.PREPARED, name)
-        self._prepared = False
         self.bases.append(boundary)
-        self._set_limit(boundary + self._size)
-        self._prepare()
+        self.limit = boundary + self.prepared_size
+        self.prepared_size = 0
+        self.prepare()
         return name
 
     def settle(self) -> None:
@@ -127,54 +142,83 @@ class Segments:
         if self._preparing is not None:
             self._preparing.finish()
 
-    def _fits(self, end: int, frame_size: int, headroom: int) -> bool:
-        left = self.limit - end
-        if self._prepared:
-            return frame_size <= left or frame_size + headroom <= self._size
-        return frame_size + headroom <= left
+    def prepare(self, size: int = 0) -> None:
+        """See to it that a whole segment is prepared, and one of `size` bytes at least.
 
-    def _set_limit(self, limit: int) -> None:
-        self.limit = limit
-        self.ordinary_limit = limit if self._prepared else limit - self._headroom
-
-    def _prepare(self) -> None:
-        if self._loop is None or self._prepared or self._preparing is not None:
+        Does nothing if a full disk was asked for it just before.
+        """
+        if self._loop is None or self._preparing is not None:
+            return
+        if self.prepared_size >= max(size, self._settings.segment_bytes):
             return
         if self._refusal is not None and self._loop.time() < self._retry_at_s:
             return
-        self._preparing = self._device.submit(_prepare(self._device, self._size), self._on_prepared)
+        sizes = list(sizes_of(self._settings, size))
+        job = _prepare(self._device, sizes, is_new=not self.prepared_size)
+        self._preparing = self._device.submit(job, lambda error: self._on_prepared(sizes[0], error))
 
-    def _on_prepared(self, error: Exception | None) -> None:
+    def _on_prepared(self, wanted: int, error: Exception | None) -> None:
         self._preparing = None
+        if error is not None and not isinstance(error, OSError):
+            self._on_failure(error)
+            return
+        self.prepared_size = _size_of(self._device, names.PREPARED)
         if error is None:
             self._refusal = None
-            self._prepared = True
-            self._set_limit(self.limit)
-        elif isinstance(error, OSError):
-            assert self._loop is not None
-            self._refusal = error
-            self._retry_at_s = self._loop.time() + self._retry_s
         else:
-            self._on_failure(error)
+            assert self._loop is not None
+            self._retry_at_s = self._loop.time() + self._retry_s
+            if self._refusal is None:
+                self.on_warning(
+                    f"the disk has no room for a whole segment of the journal: the next one has "
+                    f"{self.prepared_size} bytes instead of {wanted} ({_reason(error)})"
+                )
+            self._refusal = error
+        if self._missed_size is not None and self.prepared_size >= self._missed_size:
+            self._missed_size = None
+            self.on_warning(
+                f"writes are taken again: the next segment of the journal has "
+                f"{self.prepared_size} bytes"
+            )
 
-    def _sentence(self, frame_size: int) -> str:
-        if frame_size + self._headroom > self._size:
-            return f"a frame of {frame_size} bytes does not fit into a segment of {self._size}"
+    def _refuse(self, frame_size: int, wanted: int) -> NoReturn:
+        self.refused_count += 1
         if self._refusal is None:
-            return f"no room for {frame_size} bytes until the next segment is allocated"
-        reason = self._refusal.strerror or errno.errorcode.get(self._refusal.errno or 0, "refused")
-        return f"no room for {frame_size} bytes; allocating the next segment: {reason}"
+            sentence = f"no room for {frame_size} bytes until the next segment is allocated"
+        else:
+            reason = _reason(self._refusal)
+            sentence = f"no room for {frame_size} bytes; allocating the next segment: {reason}"
+        if self._missed_size is None:
+            self.on_warning(f"writes are refused until the disk has room: {sentence}")
+        self._missed_size = min(wanted, self._missed_size or wanted)
+        raise JournalFull(sentence)
 
 
-def _prepare(device: Device, size: int) -> Job:
-    try:
+def _prepare(device: Device, sizes: Sequence[int], *, is_new: bool) -> Job:
+    """Raises what the disk said to the first size, also if there is room for another."""
+    if is_new:
         device.create(names.PREPARED)
         yield
-        device.allocate(names.PREPARED, size)
+    try:
+        refusal = allocate_first(device, names.PREPARED, sizes)
         yield
         device.sync(names.PREPARED)
     except OSError:
-        # A part of it may be allocated, which others need more.
         with contextlib.suppress(OSError):
             device.remove(names.PREPARED)
         raise
+    if device.size(names.PREPARED) == 0:
+        device.remove(names.PREPARED)
+    if refusal is not None:
+        raise refusal
+
+
+def _size_of(device: Device, name: str) -> int:
+    try:
+        return device.size(name)
+    except FileNotFoundError:
+        return 0
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or errno.errorcode.get(error.errno or 0, "refused")

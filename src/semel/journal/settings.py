@@ -1,6 +1,6 @@
-"""What can be chosen about a journal."""
+"""What can be chosen about a journal, and the sizes that follow from it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from semel.errors import ConfigError
 from semel.journal.frames import HEADER_SIZE
@@ -15,7 +15,7 @@ class JournalSettings:
     """Allocated for each segment; a frame never crosses from one to the next."""
 
     headroom_bytes: int | None = None
-    """Kept for urgent frames on a full disk; None: a sixteenth of a segment, 1 MiB at most."""
+    """Kept on a full disk for ends and opens; None: a sixteenth of a segment, 1 MiB at most."""
 
     flush_interval_ms: int = 5
     """How long written bytes stay unsynced when no one waits for them."""
@@ -26,23 +26,30 @@ class JournalSettings:
     allocation_retry_ms: int = 100
     """How often a full disk is asked for the next segment again."""
 
+    headroom: int = field(init=False)
+
+    opening_bytes: int = field(init=False)
+    """The part of the headroom that only opening the journal may use."""
+
+    payload_bytes_max: int = field(init=False)
+    """The largest payload that a segment can take and leave the headroom."""
+
+    smallest_segment_bytes: int = field(init=False)
+    """A full disk is asked for less than a segment, down to this."""
+
     def __post_init__(self) -> None:
         if self.segment_bytes < SEGMENT_BYTES_MIN:
             raise ConfigError(
                 f"a segment of {self.segment_bytes} bytes: {SEGMENT_BYTES_MIN} at least"
             )
-        if self.payload_bytes_max <= 0:
-            raise ConfigError(
-                f"headroom of {self.headroom_bytes} bytes leaves no room in a segment"
-            )
-
-    @property
-    def headroom(self) -> int:
-        if self.headroom_bytes is not None:
-            return self.headroom_bytes
-        return min(MIB, self.segment_bytes // 16)
-
-    @property
-    def payload_bytes_max(self) -> int:
-        """The largest payload that any frame may have."""
-        return self.segment_bytes - self.headroom - HEADER_SIZE
+        headroom = self.headroom_bytes
+        if headroom is None:
+            headroom = min(MIB, self.segment_bytes // 16)
+        payload_bytes_max = self.segment_bytes - headroom - HEADER_SIZE
+        if payload_bytes_max <= 0:
+            raise ConfigError(f"headroom of {headroom} bytes leaves no room in a segment")
+        object.__setattr__(self, "headroom", headroom)
+        object.__setattr__(self, "opening_bytes", headroom // 5)
+        object.__setattr__(self, "payload_bytes_max", payload_bytes_max)
+        smallest = min(max(2 * headroom, SEGMENT_BYTES_MIN), self.segment_bytes)
+        object.__setattr__(self, "smallest_segment_bytes", smallest)

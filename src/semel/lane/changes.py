@@ -8,8 +8,9 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.lane import facts
+from semel.lane.claims import Claim
 from semel.lane.internal_topics import TOPIC_ID_SIZE, creation
-from semel.lane.lane import FACT_SIZE_MAX, Lane
+from semel.lane.lane import Lane
 from semel.lane.topics import (
     Topic,
     check_name,
@@ -18,8 +19,8 @@ from semel.lane.topics import (
 from semel.log.partition import Partition
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, Position, ProducerId
 
-CONFIG_SIZE_MAX = FACT_SIZE_MAX // 2
-"""Bytes of all settings of a topic, so that the fact fits into the room reserved for it."""
+CONFIG_SIZE_MAX = 32 * 2**10
+"""Bytes of all settings of a topic; every checkpoint holds them."""
 
 
 def check_new_topic(lane: Lane, name: str, partition_count: int) -> None:
@@ -32,8 +33,7 @@ def check_new_topic(lane: Lane, name: str, partition_count: int) -> None:
 def create_topic(lane: Lane, name: str, partition_count: int, config: dict[str, str]) -> Topic:
     check_new_topic(lane, name, partition_count)
     check_config_size(config)
-    draft = lane.draft(FACT_SIZE_MAX)
-    draft.add_fact(
+    lane.say(
         facts.TopicCreated(
             name,
             lane.randomness.token_bytes(TOPIC_ID_SIZE),
@@ -42,7 +42,6 @@ def create_topic(lane: Lane, name: str, partition_count: int, config: dict[str, 
             config,
         )
     )
-    draft.append()
     return lane.state.topics[name]
 
 
@@ -59,9 +58,7 @@ def transactions_topic(lane: Lane) -> Topic:
 def _internal_topic(lane: Lane, name: str) -> Topic:
     topics = lane.state.topics
     if name not in topics:
-        draft = lane.draft(FACT_SIZE_MAX)
-        draft.add_fact(creation(lane, name))
-        draft.append()
+        lane.say(creation(lane, name))
     return topics[name]
 
 
@@ -90,10 +87,8 @@ def check_more_partitions(topic: Topic, count: int) -> None:
 
 def add_partitions(lane: Lane, topic: Topic, count: int) -> Position:
     check_more_partitions(topic, count)
-    draft = lane.draft(FACT_SIZE_MAX)
     added = count - len(topic.partitions)
-    draft.add_fact(facts.PartitionsAdded(topic.name, lane.state.next_partition_number, added))
-    return draft.append()
+    return lane.say(facts.PartitionsAdded(topic.name, lane.state.next_partition_number, added))
 
 
 def check_config_size(config: dict[str, str]) -> None:
@@ -104,9 +99,7 @@ def check_config_size(config: dict[str, str]) -> None:
 
 def configure_topic(lane: Lane, topic: Topic, config: dict[str, str]) -> Position:
     check_config_size(config)
-    draft = lane.draft(FACT_SIZE_MAX)
-    draft.add_fact(facts.TopicConfigured(topic.name, config))
-    return draft.append()
+    return lane.say(facts.TopicConfigured(topic.name, config))
 
 
 def delete_records(lane: Lane, partition: Partition, before_offset: int) -> Position:
@@ -118,17 +111,13 @@ def delete_records(lane: Lane, partition: Partition, before_offset: int) -> Posi
         )
     if before <= partition.log_start_offset:
         return lane.journal.end
-    draft = lane.draft(FACT_SIZE_MAX, urgent=True)
-    draft.add_fact(facts.RecordsDeleted(partition.number, before))
-    return draft.append()
+    return lane.say(facts.RecordsDeleted(partition.number, before), Claim.ENDING)
 
 
 def take_producer_id(lane: Lane) -> tuple[ProducerId, Position]:
     """A producer id that was never given and never will be again."""
     producer_id = lane.state.next_producer_id
-    draft = lane.draft(FACT_SIZE_MAX, urgent=True)
-    draft.add_fact(facts.ProducerIdTaken(producer_id))
-    return producer_id, draft.append()
+    return producer_id, lane.say(facts.ProducerIdTaken(producer_id))
 
 
 def expire_producers(lane: Lane, before_ms: int) -> None:
@@ -136,6 +125,4 @@ def expire_producers(lane: Lane, before_ms: int) -> None:
     if any(
         partition.has_silent_producer(before_ms) for partition in lane.state.partitions.values()
     ):
-        draft = lane.draft(FACT_SIZE_MAX, urgent=True)
-        draft.add_fact(facts.ProducersExpired(before_ms))
-        draft.append()
+        lane.say(facts.ProducersExpired(before_ms), Claim.ENDING)

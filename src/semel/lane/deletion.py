@@ -1,10 +1,10 @@
 """Deleting a topic, and in the same frame all that is known about it elsewhere."""
 
-from semel.groups import records as group_records
 from semel.lane import facts
 from semel.lane.changes import offsets_topic
-from semel.lane.group_steps import RECORD_OVERHEAD, add_group_records, batches_overhead
-from semel.lane.lane import FACT_SIZE_MAX, Lane
+from semel.lane.claims import Claim
+from semel.lane.group_steps import GroupBatches
+from semel.lane.lane import Lane
 from semel.lane.topics import Topic
 from semel.lane.transaction_steps import prepare
 from semel.transactions.commands import ForgetPartitions
@@ -18,24 +18,29 @@ def delete_topic(lane: Lane, topic: Topic) -> Position:
     """
     partitions = frozenset(partition.topic_partition for partition in topic.partitions)
     forgotten = lane.state.groups.forget_partitions(partitions)
-    size = FACT_SIZE_MAX
+    tombstones = None
     if forgotten.records:
-        size += batches_overhead(offsets_topic(lane), len(forgotten.records))
-    for record in forgotten.records:
-        key, value = group_records.encode(record)
-        size += len(key) + len(value or b"") + RECORD_OVERHEAD
+        tombstones = GroupBatches(offsets_topic(lane), forgotten.records, lane.clock.wall_ms())
     at = lane.clock.moment()
     leaving = [
         prepare(lane, transaction, ForgetPartitions(partitions), at)
         for transaction in lane.state.transactions.open()
         if transaction.partitions & partitions
     ]
-    draft = lane.draft(size + sum(step.size for step in leaving), urgent=True, at=at)
-    if forgotten.records:
-        add_group_records(lane, offsets_topic(lane), draft, forgotten)
+    deleted = facts.TopicDeleted(topic.name)
+    draft = lane.draft(
+        facts.size_in_frame(deleted)
+        + (tombstones.size if tombstones else 0)
+        + sum(step.size for step in leaving),
+        Claim.ENDING,
+        owed_change=sum(step.owed_change for step in leaving),
+        at=at,
+    )
+    if tombstones is not None:
+        tombstones.add_to(draft, lane)
     for step in leaving:
         step.add_to(draft)
-    draft.add_fact(facts.TopicDeleted(topic.name))
+    draft.add_fact(deleted)
     end = draft.append()
     lane.drop_from_index(topic.partitions)
     for partition in topic.partitions:

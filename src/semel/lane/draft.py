@@ -20,14 +20,15 @@ JOINED_SIZE_MAX: Final = 512
 
 
 class Draft:
-    __slots__ = ("_batches", "_lane", "_parts", "_size", "_small", "at")
+    __slots__ = ("_batches", "_lane", "_parts", "_size", "_size_max", "_small", "at")
 
-    def __init__(self, lane: "Lane", at: Moment) -> None:
+    def __init__(self, lane: "Lane", at: Moment, size_max: int) -> None:
         self._lane = lane
         self._parts: list[Buffer] = []
         # Small pieces are joined: each part costs the checksum and the write a call of its own.
         self._small = bytearray(frame.pack_head(frame.LAYOUT, at.now_ms, at.wall_ms))
         self._size = frame.HEAD_SIZE
+        self._size_max = size_max
         self._batches: list[tuple[Partition, int, int, int, int]] = []
         self.at = at
 
@@ -93,6 +94,7 @@ class Draft:
         assert last is None or last.now_ms <= self.at.now_ms, "time goes back"
         if self._small:
             self._parts.append(self._small)
+        assert self._size <= self._size_max, "room for this frame was not reserved"
         start = journal.append(self._parts, self._size)
         end = journal.end
         for partition, base_offset, at, size, max_timestamp_ms in self._batches:

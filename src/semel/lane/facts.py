@@ -7,6 +7,7 @@ changes, when it is new and when it is replayed.
 import msgspec
 
 from semel.journal.device import DiskIdentity
+from semel.lane.frame import ENTRY_SIZE
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -82,3 +83,8 @@ AnyFact = (
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(AnyFact).decode
+
+
+def size_in_frame(*said: AnyFact) -> int:
+    """Bytes that these facts take in a frame."""
+    return sum(ENTRY_SIZE + len(encode(fact)) for fact in said)

@@ -9,19 +9,21 @@ only if that state does. A crash loses a suffix of the journal and nothing else.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from semel.errors import FrameTooLarge
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
-from semel.journal.device import UNKNOWN, DiskIdentity
+from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
 from semel.journal.journal import Journal
 from semel.lane import facts, frame, image
+from semel.lane.claims import Claim, kept_size
 from semel.lane.clock import LaneClock
 from semel.lane.draft import Draft
 from semel.lane.recovery import recover
 from semel.lane.state import LaneState
-from semel.lane.transaction_steps import TransactionStep, term_aborts
+from semel.lane.transaction_steps import ending_size, term_aborts
 from semel.log.partition import Partition
 from semel.transactions.commands import TransactionSettings
 from semel.transactions.store import Transactions
@@ -29,13 +31,6 @@ from semel.types import Offset, Position, Term
 from semel.world import Clock, Moment, Randomness
 
 CLUSTER_ID_SIZE = 16
-FACT_SIZE_MAX = 64 * 2**10
-"""Bytes. Room that is reserved for a step that writes a few facts."""
-
-ABORTS_SIZE_MAX = 128 * 2**10
-"""Bytes. Aborts that share a frame when the term rises; the smallest segment has room for it."""
-
-UNPROVEN = DiskIdentity(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
 
 
 class LaneSettings(NamedTuple):
@@ -56,66 +51,97 @@ class Lane:
         """Ends of partitions that become readable when the journal is durable up to a position."""
         self.is_in_step = False
         """Something is applied that no frame in the journal says yet. Law: only within a step."""
-        self.state = LaneState(Groups(settings.groups, randomness), Transactions())
+        self.state = LaneState(Groups(settings.groups, randomness), Transactions(ending_size))
         recover(self.state, journal)
         self.clock = LaneClock(clock, self.state.last_moment)
 
-    async def start(self, on_failure: Callable[[BaseException], None]) -> None:
+    async def start(
+        self,
+        on_failure: Callable[[BaseException], None],
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
         """Say in the journal who has opened it, and return when that is durable.
 
         The term rises unless it is certain that every acknowledged byte is still there: a killed
-        process loses nothing, since the kernel has the bytes; a power loss may lose some.
+        process loses nothing, since the kernel has the bytes; a power loss may lose some. If it
+        stays, the journal says all there is to say already, and a disk on which there is no byte
+        left can be opened as often as one likes.
         """
         journal = self.journal
         journal.start(
-            asyncio.get_running_loop(), self._on_durable, lambda: image.take(self.state), on_failure
+            asyncio.get_running_loop(),
+            self._on_durable,
+            lambda: image.take(self.state),
+            on_failure,
+            on_warning,
         )
-        state = self.state
+        identity = self.state.identity
         is_certain = (
-            journal.certain
-            and state.identity is not None
-            and journal.identity.proves_same(state.identity)
+            journal.certain and identity is not None and journal.identity.proves_same(identity)
         )
-        term = state.term if is_certain else Term(state.term + 1)
-        at = self.clock.moment()
-        # Open transactions may have lost writes that were acknowledged before they were durable.
-        # They are aborted in the very frame that raises the term; if that would be too long, in
-        # frames before it that do not yet claim to know the disk. One who finds only some of them
-        # cannot be certain either, and aborts the rest.
-        aborts = [] if is_certain else term_aborts(self, term, at)
-        *first_parts, last_part = _parts(aborts)
-        for part in first_parts:
-            self._open(facts.Opened(term, UNPROVEN), part, at)
-        end = self._open(facts.Opened(term, journal.identity), last_part, at)
-        await self.durable(end)
+        if not is_certain:
+            await self.durable(self._raise_term())
         self.clock.look()
         at = self.clock.moment()
-        state.groups.recovered(at)
-        state.transactions.recovered(at.now_ms)
+        self.state.groups.recovered(at)
+        self.state.transactions.recovered(at.now_ms)
 
-    def _open(
-        self, opened: facts.Opened, aborts: Sequence[TransactionStep], at: Moment
-    ) -> Position:
-        size = FACT_SIZE_MAX + sum(abort.size for abort in aborts)
-        draft = self.draft(size, urgent=True, at=at)
+    def _raise_term(self) -> Position:
+        """Open transactions may have lost writes that were acknowledged before they were durable.
+        They are aborted in the very frame that raises the term."""
+        at = self.clock.moment()
+        term = Term(self.state.term + 1)
+        opening: list[facts.AnyFact] = [facts.Opened(term, self.journal.identity)]
         if not self.state.cluster_id:
-            draft.add_fact(facts.ClusterNamed(self.randomness.token_bytes(CLUSTER_ID_SIZE)))
-        draft.add_fact(opened)
+            opening.append(facts.ClusterNamed(self.randomness.token_bytes(CLUSTER_ID_SIZE)))
+        aborts = term_aborts(self, term, at)
+        size = facts.size_in_frame(*opening) + sum(abort.size for abort in aborts)
+        draft = self.draft(size, Claim.OWED, at=at)
+        for fact in opening:
+            draft.add_fact(fact)
         for abort in aborts:
             abort.add_to(draft)
         return draft.append()
 
     # Deciding
 
-    def draft(self, size: int, *, urgent: bool = False, at: Moment | None = None) -> Draft:
+    def draft(
+        self,
+        size: int,
+        claim: Claim = Claim.ORDINARY,
+        *,
+        owed_change: int = 0,
+        at: Moment | None = None,
+    ) -> Draft:
         """Begin a step that appends at most `size` bytes of batches and facts.
 
-        Raises JournalFull, and then nothing has changed. What frees room or ends a transaction
-        is urgent and may use the headroom that others must leave.
+        `owed_change` is what it adds to the bytes that open transactions take to be ended. Raises
+        JournalFull, and then nothing has changed.
         """
         self.end_if_torn(None)
-        self.journal.reserve(size + frame.HEAD_SIZE, urgent)
-        return Draft(self, self.clock.moment() if at is None else at)
+        journal = self.journal
+        size += frame.HEAD_SIZE
+        if claim is Claim.ORDINARY and size > journal.settings.payload_bytes_max:
+            raise FrameTooLarge(
+                f"a frame of {size} bytes, more than the {journal.settings.payload_bytes_max} "
+                f"that journal.segment.bytes={journal.settings.segment_bytes} allows"
+            )
+        owed_size = self.state.transactions.owed_size + owed_change
+        journal.reserve(size, kept_size(claim, owed_size, journal.settings))
+        return Draft(self, self.clock.moment() if at is None else at, size)
+
+    def room(self, claim: Claim) -> int:
+        """Bytes of batches and facts that a draft may surely have now."""
+        journal = self.journal
+        kept = kept_size(claim, self.state.transactions.owed_size, journal.settings)
+        left = journal.segments.room(journal.end, kept)
+        return max(0, left - FRAME_HEADER_SIZE - frame.HEAD_SIZE)
+
+    def say(self, fact: facts.AnyFact, claim: Claim = Claim.ORDINARY) -> Position:
+        """Append this fact in a frame of its own, and apply it. Raises as `draft` does."""
+        draft = self.draft(facts.size_in_frame(fact), claim)
+        draft.add_fact(fact)
+        return draft.append()
 
     def note_jump(self) -> None:
         """Write down where the wall clock is, if it was set ahead since the last frame.
@@ -124,7 +150,7 @@ class Lane:
         """
         last = self.state.last_moment
         if last is not None and self.clock.has_jumped(last):
-            self.draft(0, urgent=True).append_moment()
+            self.draft(0).append_moment()
 
     def end_if_torn(self, error: Exception | None) -> None:
         """End the journal, and with it the broker, if a step was left before its frame was whole.
@@ -166,16 +192,3 @@ class Lane:
         for partition in grown:
             for tell in tuple(partition.watchers):
                 tell()
-
-
-def _parts(aborts: Iterable[TransactionStep]) -> list[list[TransactionStep]]:
-    """At least one part, each as long as a frame should be at most."""
-    parts: list[list[TransactionStep]] = [[]]
-    size = 0
-    for abort in aborts:
-        if parts[-1] and size + abort.size > ABORTS_SIZE_MAX:
-            parts.append([])
-            size = 0
-        parts[-1].append(abort)
-        size += abort.size
-    return parts

@@ -3,9 +3,8 @@
 from semel.groups import records as group_records
 from semel.groups.commands import CommitOffsets, CommitReply, Ticket
 from semel.lane.changes import offsets_topic
-from semel.lane.group_steps import BATCH_OVERHEAD
 from semel.lane.lane import Lane
-from semel.lane.transaction_steps import prepare
+from semel.lane.transaction_steps import BATCH_OVERHEAD, prepare
 from semel.records import batch as record_batch
 from semel.records.records import Record, encode_batch
 from semel.transactions.commands import WriteOffsets
@@ -31,7 +30,7 @@ def take_offsets_step(
     current = lane.state.transactions.get(transactional_id)
     step = prepare(lane, current, joining, at)
     size = lane.state.groups.bytes_max(command) + BATCH_OVERHEAD
-    draft = lane.draft(step.size + size, at=at)
+    draft = lane.draft(step.size + size, owed_change=step.owed_change, at=at)
     decided = lane.state.groups.commit_offsets_in_transaction(command, _OWN, at)
     if decided.records:
         step.add_to(draft)

@@ -7,7 +7,10 @@ One frame, one sync: when the client hears of it, it is done.
 
 from typing import TYPE_CHECKING, Final
 
+from semel.errors import TransactionAbortable
+from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
 from semel.lane import facts, frame
+from semel.lane.claims import Claim
 from semel.lane.internal_topics import creation
 from semel.log.partition import Partition
 from semel.records import batch as record_batch
@@ -38,46 +41,100 @@ if TYPE_CHECKING:
     from semel.lane.draft import Draft
     from semel.lane.lane import Lane
 
-MARKER_SIZE_MAX: Final = frame.ENTRY_SIZE + 96
-"""Bytes of one marker with its entry."""
+BATCH_OVERHEAD: Final = frame.ENTRY_SIZE + record_batch.HEADER_SIZE
+"""Bytes. What a batch takes in a frame beside its records."""
 
-OVERHEAD: Final = 1024
-"""Bytes. The header of the batch of values, and facts beside it."""
+MARKER_SIZE: Final = frame.ENTRY_SIZE + len(
+    encode_marker(Marker(MarkerType.ABORT, 0, 0, 0, 0, 0), leader_epoch=0)
+)
+"""Bytes of a marker in a frame; all its numbers have a fixed size."""
+
+PARTITION_SIZE: Final = MARKER_SIZE + 4
+"""Bytes. A partition in the end of its transaction: its marker, and its index in the value."""
+
+TOPIC_OVERHEAD: Final = 16
+"""Bytes. What a topic takes in the value of a transaction beside its name and its indexes."""
+
+VALUE_SIZE_MAX: Final = 192
+"""Bytes of the record of a value without the transactional id, topics and partitions."""
+
+ENDING_VALUES_MAX: Final = 3
+"""Prepared, completed and, if a new incarnation ends it, empty again."""
+
+ENDING_OVERHEAD: Final = (
+    FRAME_HEADER_SIZE
+    + frame.HEAD_SIZE
+    + facts.size_in_frame(facts.ProducerIdTaken(2**63 - 1))
+    + BATCH_OVERHEAD
+    + ENDING_VALUES_MAX * VALUE_SIZE_MAX
+)
+
+
+class TransactionTooWide(TransactionAbortable):
+    """It could not be ended in one frame, and so not be atomic. Abort it, and begin a smaller one.
+
+    Said so in both dialects, as the epoch may be used again.
+    """
+
+
+def ending_size(value: Transaction) -> int:
+    """Bytes that the frame which ends this transaction takes at most, however it ends."""
+    topics = {topic for topic, _ in value.partitions}
+    return (
+        ENDING_OVERHEAD
+        + ENDING_VALUES_MAX * len(value.transactional_id.encode())
+        + sum(map(len, topics))
+        + TOPIC_OVERHEAD * len(topics)
+        + PARTITION_SIZE * len(value.partitions)
+    )
 
 
 class TransactionStep:
     """A decision and the bytes it takes, before anything has changed."""
 
-    __slots__ = ("_lane", "_records", "decision", "size")
+    __slots__ = ("_batch", "_facts", "_lane", "decision", "owed_change", "size")
 
     def __init__(self, lane: "Lane", decision: Decision, at: Moment) -> None:
         self._lane = lane
         self.decision = decision
-        self._records = [
-            Record(*transaction_records.encode(value), at.wall_ms) for value in decision.values
-        ]
-        marker_count = len(decision.markers.partitions) if decision.markers else 0
-        value_size = sum(
-            len(key or b"") + len(value or b"") + 32 for key, value, *_ in self._records
+        self._facts: list[facts.AnyFact] = []
+        self._batch = b""
+        self.size = 0
+        self.owed_change = 0
+        """What it adds to the bytes that are owed for the ends of open transactions."""
+        if not decision.values:
+            return
+        if decision.taken_producer_id is not None:
+            self._facts.append(facts.ProducerIdTaken(decision.taken_producer_id))
+        if TRANSACTIONS_TOPIC not in lane.state.topics:
+            self._facts.append(creation(lane, TRANSACTIONS_TOPIC))
+        self._batch = encode_batch(
+            [Record(*transaction_records.encode(value), at.wall_ms) for value in decision.values]
         )
-        self.size = OVERHEAD + value_size + marker_count * MARKER_SIZE_MAX
+        marker_count = len(decision.markers.partitions) if decision.markers else 0
+        self.size = (
+            facts.size_in_frame(*self._facts)
+            + marker_count * MARKER_SIZE
+            + frame.ENTRY_SIZE
+            + len(self._batch)
+        )
+        newest = decision.values[-1]
+        owed_size = ending_size(newest) if newest.is_open else 0
+        self.owed_change = owed_size - lane.state.transactions.owed_by(newest.transactional_id)
 
     def add_to(self, draft: "Draft") -> None:
         """Apply it, as part of the draft's frame."""
         decision = self.decision
-        if decision.taken_producer_id is not None:
-            draft.add_fact(facts.ProducerIdTaken(decision.taken_producer_id))
+        for fact in self._facts:
+            draft.add_fact(fact)
         if decision.markers is not None:
             _add_markers(self._lane, draft, decision.markers)
         if not decision.values:
             return
-        topics = self._lane.state.topics
-        if TRANSACTIONS_TOPIC not in topics:
-            draft.add_fact(creation(self._lane, TRANSACTIONS_TOPIC))
-        topic = topics[TRANSACTIONS_TOPIC]
+        topic = self._lane.state.topics[TRANSACTIONS_TOPIC]
         transactional_id = decision.values[-1].transactional_id
         partition = topic.partitions[partition_for(transactional_id, len(topic.partitions))]
-        batch = memoryview(encode_batch(self._records))
+        batch = memoryview(self._batch)
         header = record_batch.read(batch)
         draft.add_batch(partition, header, header.checksum, batch)
         for value in decision.values:
@@ -97,22 +154,44 @@ def prepare(
     lane: "Lane", current: Transaction | None, command: Command, at: Moment
 ) -> TransactionStep:
     """Decide, changing nothing. Raises a refusal."""
-    return TransactionStep(lane, decide(current, command, context(lane, at)), at)
+    step = TransactionStep(lane, decide(current, command, context(lane, at)), at)
+    if step.owed_change > 0:
+        _check_width(lane, step.decision.values[-1])
+    return step
+
+
+def _check_width(lane: "Lane", value: Transaction) -> None:
+    settings = lane.journal.settings
+    size = ending_size(value)
+    # The other half is for a batch in the frame by which a partition joins.
+    size_max = settings.payload_bytes_max // 2
+    if size > size_max:
+        raise TransactionTooWide(
+            f"the transaction of {value.transactional_id!r} would have {len(value.partitions)} "
+            f"partitions and take {size} bytes to be ended at once; "
+            f"journal.segment.bytes={settings.segment_bytes} allows {size_max}"
+        )
 
 
 def take_transaction_step(
-    lane: "Lane", transactional_id: TransactionalId, command: Command, *, urgent: bool
+    lane: "Lane",
+    transactional_id: TransactionalId,
+    command: Command,
+    claim: Claim = Claim.ORDINARY,
 ) -> tuple[Decision, Position]:
     """Decide, append and apply in one step.
 
-    Raises a refusal or JournalFull, and then nothing has changed.
+    If it ends an open transaction, the room for it is owed, whatever it claims otherwise. Raises a
+    refusal or JournalFull, and then nothing has changed.
     """
     at = lane.clock.moment()
     current = lane.state.transactions.get(transactional_id)
     step = prepare(lane, current, command, at)
     if not step.decision.values:
         return step.decision, lane.journal.end
-    draft = lane.draft(step.size, urgent=urgent, at=at)
+    if current is not None and current.is_open and not step.decision.values[-1].is_open:
+        claim = Claim.OWED
+    draft = lane.draft(step.size, claim, owed_change=step.owed_change, at=at)
     step.add_to(draft)
     return step.decision, draft.append()
 
@@ -121,7 +200,7 @@ def abort_hanging(
     lane: "Lane", partition: Partition, producer_id: ProducerId, epoch: ProducerEpoch
 ) -> Position:
     """Abort what is open in one partition although no transactional id knows of it."""
-    draft = lane.draft(OVERHEAD, urgent=True)
+    draft = lane.draft(MARKER_SIZE, Claim.ENDING)
     markers = Markers(producer_id, epoch, False, (partition.topic_partition,))
     _add_markers(lane, draft, markers)
     return draft.append()

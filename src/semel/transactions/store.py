@@ -1,13 +1,13 @@
 """The transactional ids of a lane as their values leave them.
 
 `apply` is the only change that lasts. What else is kept here is an index over the values: by
-producer id, those that are open, and when the next of them is overdue.
+producer id, those that are open, what their ends will take, and when the next of them is overdue.
 
 Law: what ends by time does so by the lane's time and never by what a value says of its times,
 which are those of a clock that can be set. Timers are volatile and start anew with the process.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from semel.deadlines import Deadlines
 from semel.transactions.snapshot import TransactionsSnapshot
@@ -17,7 +17,12 @@ from semel.types import ProducerId, TransactionalId
 
 
 class Transactions:
-    def __init__(self) -> None:
+    def __init__(self, ending_size: Callable[[Transaction], int] = lambda value: 0) -> None:
+        """`ending_size` tells how many bytes the end of an open transaction takes at most."""
+        self.owed_size = 0
+        """Bytes of the ends of all that are open."""
+        self._ending_size = ending_size
+        self._owed: dict[TransactionalId, int] = {}
         self._by_id: dict[TransactionalId, Transaction] = {}
         self._by_producer_id: dict[ProducerId, Transaction] = {}
         self._open: dict[TransactionalId, Transaction] = {}
@@ -43,12 +48,17 @@ class Transactions:
         """Those that are ongoing or prepared, the longest unchanged ones not necessarily first."""
         return tuple(self._open.values())
 
+    def owed_by(self, transactional_id: TransactionalId) -> int:
+        """Bytes of the end of its transaction; 0 if none is open."""
+        return self._owed.get(transactional_id, 0)
+
     def apply(self, value: Transaction, now_ms: int) -> None:
         """Believe one record of the log: the newest value of a transactional id wins."""
         transactional_id = value.transactional_id
         before = self._by_id.get(transactional_id)
         if before is not None and before.producer_id != value.producer_id:
             self._by_producer_id.pop(before.producer_id, None)
+        self.owed_size -= self._owed.pop(transactional_id, 0)
         if value.status is Status.DEAD:
             self._by_id.pop(transactional_id, None)
             self._open.pop(transactional_id, None)
@@ -59,6 +69,8 @@ class Transactions:
         self._by_producer_id[value.producer_id] = value
         if value.is_open:
             self._open[transactional_id] = value
+            owed = self._owed[transactional_id] = self._ending_size(value)
+            self.owed_size += owed
         else:
             self._open.pop(transactional_id, None)
         if value.status is not Status.ONGOING:
@@ -113,6 +125,8 @@ class Transactions:
         self._open.clear()
         self._changed_ms.clear()
         self._deadline_ms.clear()
+        self._owed.clear()
+        self.owed_size = 0
         self._deadlines = Deadlines[TransactionalId]()
         changed_ms = snapshot.changed_ms
         if changed_ms is None:

@@ -46,5 +46,5 @@ def _initialise(
         ProducerId(request.producer_id),
         ProducerEpoch(request.producer_epoch),
     )
-    decision, position = take(broker, call, transactional_id, command, urgent=True)
+    decision, position = take(broker, call, transactional_id, command)
     return decision.producer_id, decision.producer_epoch, position

@@ -14,6 +14,8 @@ from semel.broker.asked_offsets import answers, known_offsets
 from semel.broker.transactional import dialect, in_words_of, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
+    FrameTooLarge,
+    InvalidCommitOffsetSize,
     InvalidGroupId,
     JournalFull,
     RequestError,
@@ -88,6 +90,8 @@ def _commit(
         reply = take_offsets_step(
             broker.lane, TransactionalId(request.transactional_id), joining, command
         )
+    except FrameTooLarge as error:
+        raise InvalidCommitOffsetSize(str(error)) from error
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:

@@ -75,7 +75,7 @@ def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) 
             raise InvalidTransactionState("only its own producer may commit a transaction")
         current = lane.state.transactions.of_producer(producer_id)
         if current is not None and current.is_open:
-            take_transaction_step(lane, current.transactional_id, Abort(), urgent=True)
+            take_transaction_step(lane, current.transactional_id, Abort())
         else:
             abort_hanging(lane, partition, producer_id, epoch)
     except RequestError as error:

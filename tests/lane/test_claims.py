@@ -1,0 +1,131 @@
+"""What is owed for the end of an open transaction is enough, whichever way it ends."""
+
+from itertools import product
+from random import Random
+
+import pytest
+
+from semel.groups.settings import GroupSettings
+from semel.journal.frames import HEADER_SIZE
+from semel.journal.journal import Journal
+from semel.journal.memory import MemoryDevice
+from semel.journal.settings import JournalSettings
+from semel.lane import frame
+from semel.lane.claims import Claim, kept_size
+from semel.lane.lane import Lane, LaneSettings
+from semel.lane.transaction_steps import ending_size, prepare
+from semel.transactions.commands import (
+    Abort,
+    Command,
+    End,
+    InitProducer,
+    RaiseTerm,
+)
+from semel.transactions.dialect import Dialect
+from semel.transactions.states import Status
+from semel.transactions.transaction import Transaction
+from semel.types import (
+    EPOCH_MAX,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+    TransactionalId,
+)
+from semel.world import Moment
+from support.handled import SeededRandomness
+from support.seeded_loop import run
+
+PRODUCER_ID = ProducerId(2**60)
+NOW_MS = 1_700_000_000_000
+LONGEST = 2**15 - 1
+NAMES = ("a", "ü" * (LONGEST // 2))
+TOPICS = ("t", "x" * 249)
+INDEXES = ((), (0,), (0, 1, 2**31 - 1), tuple(range(300)))
+EPOCHS = (ProducerEpoch(0), ProducerEpoch(EPOCH_MAX - 1))
+SETTINGS = JournalSettings()
+
+
+AT = Moment(NOW_MS, NOW_MS)
+
+
+class StoppedClock:
+    def wall_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+
+@pytest.fixture(scope="module")
+def lane() -> Lane:
+    journal = Journal.open(MemoryDevice(Random(1)), SETTINGS)
+    randomness = SeededRandomness(Random(1))
+    lane = Lane(journal, LaneSettings(GroupSettings()), StoppedClock(), randomness)
+
+    async def main() -> None:
+        await lane.start(lambda error: None)
+        lane.state.next_producer_id = ProducerId(2**62)
+
+    run(Random(1), main())
+    return lane
+
+
+def open_transactions() -> list[Transaction]:
+    return [
+        Transaction(
+            transactional_id=TransactionalId(name),
+            producer_id=PRODUCER_ID,
+            producer_epoch=epoch,
+            timeout_ms=2**31 - 1,
+            status=Status.ONGOING,
+            last_producer_epoch=ProducerEpoch(max(epoch - 1, 0)),
+            previous_producer_id=ProducerId(2**61),
+            partitions=frozenset(
+                TopicPartition(topic, index) for topic in topics for index in indexes
+            ),
+            started_at_ms=NOW_MS,
+            last_update_ms=NOW_MS,
+            client_version=2,
+            epoch_term=Term(0),
+            is_doomed=is_doomed,
+        )
+        for name, epoch, topics, indexes, is_doomed in product(
+            NAMES, EPOCHS, ((), TOPICS[:1], TOPICS), INDEXES, (True, False)
+        )
+    ]
+
+
+def ways_to_end(value: Transaction) -> list[Command]:
+    identity = value.producer_id, value.producer_epoch
+    ends: list[Command] = [
+        End(*identity, commit, dialect)
+        for commit, dialect in product((True, False), Dialect)
+        if not (commit and value.is_doomed)
+    ]
+    named = InitProducer(value.transactional_id, 60_000, *identity)
+    return [*ends, InitProducer(value.transactional_id, 60_000), named, Abort(), RaiseTerm()]
+
+
+def test_no_end_takes_more_than_is_owed_for_it(lane: Lane) -> None:
+    for value in open_transactions():
+        for command in ways_to_end(value):
+            step = prepare(lane, value, command, AT)
+            assert step.decision.values, command
+            frame_size = HEADER_SIZE + frame.HEAD_SIZE + step.size
+            assert frame_size <= ending_size(value), (command, value)
+
+
+def test_what_is_owed_is_not_much_more_than_an_end_takes(lane: Lane) -> None:
+    """Or a disk would be called full that is not."""
+    for value in open_transactions():
+        step = prepare(lane, value, InitProducer(value.transactional_id, 60_000), AT)
+        assert ending_size(value) <= step.size + 700
+
+
+def test_who_claims_less_leaves_what_others_may_claim() -> None:
+    owed = 12_345
+    ordinary, ending, promised = (kept_size(claim, owed, SETTINGS) for claim in Claim)
+    assert ordinary == SETTINGS.headroom + owed
+    assert owed < ending < ordinary
+    assert promised == 0
