@@ -109,7 +109,7 @@ async def open_too_wide(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Hand
     producer = HandledProducer(broker, "a")
     await producer.init()
     with monkeypatch.context() as patch:
-        patch.setattr(transaction_steps, "_check_width", lambda lane, value: None)
+        patch.setattr(transaction_steps, "_check_width", lambda lane, step: None)
         assert await join_until_refused(producer) == PARTITION_COUNT
     assert (await producer.produce("wide", b"v", 7)).error_code == NONE
     await broker.lane.durable(broker.lane.journal.end)

@@ -93,7 +93,8 @@ class BrokerConfig:
     )
     journal_segment_bytes: int = _setting(
         64 * 2**20,
-        "Size of a journal file; a checkpoint is taken at its end.",
+        "Size of a journal file; a checkpoint is taken at its end. Half of it bounds how wide a "
+        "transaction may be, which takes about 90 bytes for each partition to be ended.",
         least=1_500_000,
         most=2**32,
     )

@@ -92,7 +92,7 @@ def ending_size(value: Transaction) -> int:
 class TransactionStep:
     """A decision and the bytes it takes, before anything has changed."""
 
-    __slots__ = ("_batch", "_facts", "_lane", "decision", "owed_change", "size")
+    __slots__ = ("_batch", "_facts", "_lane", "decision", "owed_change", "owed_size", "size")
 
     def __init__(self, lane: "Lane", decision: Decision, at: Moment) -> None:
         self._lane = lane
@@ -100,8 +100,10 @@ class TransactionStep:
         self._facts: list[facts.AnyFact] = []
         self._batch = b""
         self.size = 0
+        self.owed_size = 0
+        """Bytes that the end of the transaction takes, if it is open then."""
         self.owed_change = 0
-        """What it adds to the bytes that are owed for the ends of open transactions."""
+        """What that adds to what was owed for it before."""
         if not decision.values:
             return
         if decision.taken_producer_id is not None:
@@ -119,8 +121,9 @@ class TransactionStep:
             + len(self._batch)
         )
         newest = decision.values[-1]
-        owed_size = ending_size(newest) if newest.is_open else 0
-        self.owed_change = owed_size - lane.state.transactions.owed_by(newest.transactional_id)
+        self.owed_size = ending_size(newest) if newest.is_open else 0
+        owed_before = lane.state.transactions.owed_by(newest.transactional_id)
+        self.owed_change = self.owed_size - owed_before
 
     def add_to(self, draft: "Draft") -> None:
         """Apply it, as part of the draft's frame."""
@@ -156,19 +159,19 @@ def prepare(
     """Decide, changing nothing. Raises a refusal."""
     step = TransactionStep(lane, decide(current, command, context(lane, at)), at)
     if step.owed_change > 0:
-        _check_width(lane, step.decision.values[-1])
+        _check_width(lane, step)
     return step
 
 
-def _check_width(lane: "Lane", value: Transaction) -> None:
+def _check_width(lane: "Lane", step: TransactionStep) -> None:
     settings = lane.journal.settings
-    size = ending_size(value)
     # The other half is for a batch in the frame by which a partition joins.
     size_max = settings.payload_bytes_max // 2
-    if size > size_max:
+    if step.owed_size > size_max:
+        value = step.decision.values[-1]
         raise TransactionTooWide(
             f"the transaction of {value.transactional_id!r} would have {len(value.partitions)} "
-            f"partitions and take {size} bytes to be ended at once; "
+            f"partitions and take {step.owed_size} bytes to be ended at once; "
             f"journal.segment.bytes={settings.segment_bytes} allows {size_max}"
         )
 
