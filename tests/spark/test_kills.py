@@ -14,6 +14,7 @@ from support.spark_attack import (
     Hit,
     Strike,
     attacked,
+    freeze_broker_past_the_timeout,
     kill_broker,
     kill_driver,
     kill_executor,
@@ -79,14 +80,18 @@ def test_an_executor_may_die_while_its_tasks_run(tmp_path: Path, sink: str) -> N
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("pause", [pause_past_the_timeout, let_the_transaction_time_out])
-@pytest.mark.parametrize("sink", SINKS)
-def test_a_transaction_that_times_out_is_written_again(
+@pytest.mark.parametrize(
+    "pause",
+    [pause_past_the_timeout, freeze_broker_past_the_timeout, let_the_transaction_time_out],
+)
+@pytest.mark.parametrize("sink", [*SINKS, "write"])
+def test_a_transaction_that_times_out_is_written_again_by_the_same_run(
     tmp_path: Path, sink: str, pause: Hit
 ) -> None:
     with attacked(tmp_path, sink, timeout_ms=SHORT_TIMEOUT_MS) as attack:
         attack.run([Strike("written", 1, pause), Strike("marked", 3, pause)])
         assert values_in(attack) == VALUES, attack.log()
+        assert attack.starts == 1, attack.log()
 
 
 @pytest.mark.chaos

@@ -7,9 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,16 +98,21 @@ class Attack:
         broker: Broker,
         sink: str,
         *,
+        prefix: str,
         master: str,
         timeout_ms: int,
         is_unchecked: bool,
     ) -> None:
         self.broker = broker
+        self.source, self.target = f"{prefix}in", f"{prefix}out"
+        self.checkpoint = folder / "checkpoint"
+        self.timeout_ms = timeout_ms
         self._folder = folder
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         port = self._listener.getsockname()[1]
         self._command = [sys.executable, spark_victim.__file__, sink, master]
-        self._command += [broker.bootstrap_servers, str(folder), str(timeout_ms)]
+        self._command += [broker.bootstrap_servers, str(folder)]
+        self._command += [self.source, self.target, str(timeout_ms)]
         self._environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
@@ -241,12 +247,19 @@ def pause_past_the_timeout(attack: Attack, halted: Halted) -> None:
     attack.application.signal_all(signal.SIGCONT)
 
 
+def freeze_broker_past_the_timeout(attack: Attack, halted: Halted) -> None:
+    attack.broker.pause()
+    # Nobody can be asked meanwhile whether that was long enough.
+    time.sleep(attack.timeout_ms / 1000 + 1)
+    attack.broker.resume()
+
+
 def let_the_transaction_time_out(attack: Attack, halted: Halted) -> None:
     wait_for_no_open_transaction(attack)
 
 
 def wait_for_no_open_transaction(attack: Attack) -> None:
-    places = [TopicPartition("out", number) for number in range(PARTITIONS)]
+    places = [TopicPartition(attack.target, number) for number in range(PARTITIONS)]
     with Connected(ClientOptions(attack.broker.bootstrap_servers)) as connected:
         while True:
             ends, stable_ends = (
@@ -263,7 +276,7 @@ def _kill(process_id: int) -> None:
 
 
 def values_in(attack: Attack) -> list[bytes]:
-    return topics.values(attack.broker.bootstrap_servers, "out")
+    return topics.values(attack.broker.bootstrap_servers, attack.target)
 
 
 VALUES = [b"%05d" % number for number in range(8 * spark_victim.ROWS_PER_BATCH)]
@@ -274,22 +287,34 @@ def attacked(
     folder: Path,
     sink: str,
     *,
+    broker: Broker | None = None,
+    prefix: str = "",
     master: str = "local[2,4]",
     timeout_ms: int = 60_000,
     is_unchecked: bool = False,
     values: Sequence[bytes] = VALUES,
 ) -> Iterator[Attack]:
-    """A durable broker with rows to copy, and a pipeline that is not yet started."""
-    with Broker(data=folder / "log") as broker:
-        servers = broker.bootstrap_servers
-        for topic in ("in", "out"):
-            topics.create(servers, topic, PARTITIONS)
-        for partition in range(PARTITIONS):
-            topics.fill(servers, "in", values[partition::PARTITIONS], partition)
+    """Rows to copy, and a pipeline that is not yet started.
+
+    The broker is one of its own, which is durable, or the one that is given: then `prefix` is for
+    topics that no other test uses.
+    """
+    with Broker(data=folder / "log") if broker is None else nullcontext(broker) as running:
         attack = Attack(
-            folder, broker, sink, master=master, timeout_ms=timeout_ms, is_unchecked=is_unchecked
+            folder,
+            running,
+            sink,
+            prefix=prefix,
+            master=master,
+            timeout_ms=timeout_ms,
+            is_unchecked=is_unchecked,
         )
         try:
+            servers = running.bootstrap_servers
+            for topic in (attack.source, attack.target):
+                topics.create(servers, topic, PARTITIONS)
+            for partition in range(PARTITIONS):
+                topics.fill(servers, attack.source, values[partition::PARTITIONS], partition)
             yield attack
         finally:
             attack.close()

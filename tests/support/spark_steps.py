@@ -13,7 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from semel.client.session import TransactionalSession
@@ -25,7 +29,7 @@ from semel.spark.sink_settings import sink_options, sink_settings
 from semel.spark.source import SemelSource
 from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
-from semel.spark.writers import StreamWriter
+from semel.spark.writers import BatchWriter, StreamWriter
 
 HALTS = "SEMEL_TEST_HALTS"
 """The address at which steps are told, as host:port."""
@@ -113,8 +117,15 @@ class HaltingWriter(StreamWriter):
         return message
 
 
+class HaltingBatchWriter(BatchWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        message = super().write(iterator)
+        _halt_in_task()
+        return message
+
+
 class HaltingSource(SemelSource):
-    """`format("halting")`: the default sink."""
+    """`format("halting")`: the default sink, and `df.write`."""
 
     @classmethod
     def name(cls) -> str:
@@ -124,6 +135,9 @@ class HaltingSource(SemelSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamArrowWriter:
         return HaltingWriter(sink_settings(sink_options(self.options)), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return HaltingBatchWriter(sink_settings(sink_options(self.options)), schema, None)
 
 
 class _HaltingWriting:

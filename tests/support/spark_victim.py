@@ -1,19 +1,44 @@
-"""A pipeline to be killed: `python spark_victim.py SINK MASTER SERVERS FOLDER [TIMEOUT_MS]`.
+"""A pipeline to be killed: `python spark_victim.py SINK MASTER SERVERS FOLDER IN OUT TIMEOUT_MS`.
 
-It copies the topic `in` to the topic `out`, both of which exist, in batches of 20 rows, by the
+It copies the topic IN to the topic OUT, both of which exist, in batches of 20 rows, by the
 sink that is named, up to what is there when it starts.
 """
 
 import os
 import sys
 
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 import semel.spark
 from support.spark_steps import HaltingSource, halt, halting_exactly_once
 
 ROWS_PER_BATCH = 20
 
+Options = dict[str, str]
 
-def main(sink: str, master: str, servers: str, folder: str, timeout_ms: str = "60000") -> None:
+
+def default(writer: DataStreamWriter, options: Options) -> DataStreamWriter:
+    return writer.format("halting").options(**options)
+
+
+def volume(writer: DataStreamWriter, options: Options) -> DataStreamWriter:
+    return writer.foreachBatch(halting_exactly_once(**options))
+
+
+def within_function(writer: DataStreamWriter, options: Options) -> DataStreamWriter:
+    def save(frame: DataFrame, batch_id: int) -> None:
+        frame.write.format("halting").mode("append").options(**options).save()
+
+    return writer.foreachBatch(save)
+
+
+SINKS = {"default": default, "volume": volume, "write": within_function}
+
+
+def main(
+    sink: str, master: str, servers: str, folder: str, source: str, target: str, timeout_ms: str
+) -> None:
     config = {
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
@@ -31,20 +56,16 @@ def main(sink: str, master: str, servers: str, folder: str, timeout_ms: str = "6
         spark.dataSource.register(HaltingSource)
         rows = (
             spark.readStream.format("semel")
-            .option("subscribe", "in")
+            .option("subscribe", source)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", ROWS_PER_BATCH)
             .load()
             .select("key", "value")
         )
-        options = {"topic": "out", "kafka.transaction.timeout.ms": timeout_ms}
-        writer = (
-            rows.writeStream.format("halting").options(**options)
-            if sink == "default"
-            else rows.writeStream.foreachBatch(halting_exactly_once(**options))
-        )
+        options = {"topic": target, "kafka.transaction.timeout.ms": timeout_ms}
         query = (
-            writer.option("checkpointLocation", f"{folder}/checkpoint")
+            SINKS[sink](rows.writeStream, options)
+            .option("checkpointLocation", f"{folder}/checkpoint")
             .trigger(availableNow=True)
             .start()
         )
