@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 import semel
 import semel.spark
+from semel.errors import ConfigError
 from semel.spark import Session
 from semel.testing import Broker
 from support import queries, topics
@@ -305,6 +306,20 @@ def test_a_broker_that_is_down_is_told_by_its_address(
     with pytest.raises(StreamingQueryException, match=address) as told:
         queries.finish(sink.option("kafka.request.timeout.ms", "500"), tmp_path)
     assert "Pickling" not in str(told.value)
+
+
+def test_update_mode_is_refused_by_the_name_of_the_sink_that_takes_it(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    counts = queries.stream(spark, orders).groupBy("value").count().select("value")
+    updates = counts.writeStream.option("topic", name).outputMode("update")
+    with pytest.raises(ConfigError, match=r"foreachBatch\(semel\.spark\.exactly_once\("):
+        queries.finish(updates.format("semel"), tmp_path)
+    with pytest.raises(ConfigError, match="exactly_once"):
+        counts.writeStream.start(format="semel", outputMode="update", topic=name)
+    sink = semel.spark.exactly_once(topic=name)
+    queries.finish(counts.writeStream.outputMode("update").foreachBatch(sink), tmp_path)
+    assert values(spark, name) == VALUES
 
 
 def test_consumed_offsets_are_shown_by_a_group(

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE, named_bootstrap_servers
 from semel.spark.java import find_java_home
+from semel.spark.update_mode import explain_update_mode
 from semel.testing import Broker
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -134,4 +135,5 @@ def _start(master: str, app_name: str, servers: str, config: Mapping[str, Any]) 
         builder = builder.config(name, value)
     plain = builder.getOrCreate()
     plain.sparkContext.setLogLevel("ERROR")
+    explain_update_mode()
     return Session(plain.sparkContext, plain._jsparkSession)
