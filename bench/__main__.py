@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import client, columns, connector, packing, pipelines, the_log, transactions
+from bench import age, client, columns, connector, packing, pipelines, the_log, transactions
 from bench.figures import Figure, NotMeasured, Plan
 
 MEASURES = (
@@ -21,6 +21,10 @@ MEASURES = (
     the_log.many_partitions,
     the_log.start_up,
     the_log.memory,
+    age.roll_pause,
+    age.cold_reads,
+    age.start_with_segments,
+    age.tail_fetch,
     transactions.transaction_overhead,
     transactions.commits_at_once,
     transactions.idle_transactional_ids,

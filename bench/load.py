@@ -54,9 +54,10 @@ def produce_request(
     )
 
 
-def fetch_request(topic: str, partitions: Sequence[int], size: int) -> bytes:
+def fetch_request(topic: str, partitions: Sequence[int], size: int, offset: int = 0) -> bytes:
     wanted = [
-        fetch.FetchPartition(index, -1, 0, -1, -1, size // len(partitions)) for index in partitions
+        fetch.FetchPartition(index, -1, offset, -1, -1, size // len(partitions))
+        for index in partitions
     ]
     return request(
         1,
