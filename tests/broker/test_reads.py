@@ -59,3 +59,16 @@ def test_batches_that_lie_together_are_read_at_once_and_a_broken_one_fails_alone
         assert {index: values(data) for index, data in found.items()} == expected
 
     with_topic(PARTITION_COUNT, scenario)
+
+
+def test_what_was_just_written_is_read_without_the_device() -> None:
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        device.reads = 0
+        for turn in range(ROUNDS):
+            batch = encode_batch([Record(None, f"{turn}".encode() * 1_000, 1_000)])
+            await call(broker, "produce", 9, produce_request("t", batch, partition=turn))
+            found = fetched(await call(broker, "fetch", 11, fetch_of_all(0)))
+            assert values(found[turn]) == [f"{turn}".encode() * 1_000]
+        assert device.reads == 0
+
+    with_topic(PARTITION_COUNT, scenario, tail_bytes=2**20)

@@ -1,13 +1,14 @@
 """A disk in memory that counts its reads and has a place that cannot be read."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 
 from semel.broker.broker import Broker
 from semel.journal.memory import MemoryDevice
 from semel.types import TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from support.handled import call, opened, started
+from support.handled import CONFIG, call, opened, started
 from support.seeded_loop import run
 
 
@@ -34,13 +35,15 @@ class WatchedDevice(MemoryDevice):
 
 
 def with_topic(
-    partition_count: int, scenario: Callable[[Broker, WatchedDevice], Awaitable[None]]
+    partition_count: int,
+    scenario: Callable[[Broker, WatchedDevice], Awaitable[None]],
+    tail_bytes: int = 0,
 ) -> None:
-    """On a broker whose only topic is `t`."""
+    """On a broker whose only topic is `t`, and which holds no records in memory unless told to."""
 
     async def main() -> None:
         device = WatchedDevice()
-        broker = opened(device, Random(1))
+        broker = opened(device, Random(1), replace(CONFIG, journal_tail_bytes=tail_bytes))
         async with started(broker):
             topic = CreatableTopic("t", partition_count, 1)
             await call(broker, "create_topics", 5, CreateTopicsRequest([topic]))

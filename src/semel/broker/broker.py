@@ -56,6 +56,7 @@ class Broker:
             segment_bytes=config.journal_segment_bytes,
             flush_interval_ms=config.log_flush_interval_ms,
             group_commit=config.journal_group_commit,
+            tail_bytes=config.journal_tail_bytes,
         )
         journal = Journal.open(device, journal_settings)
         self.lane = Lane(journal, lane_settings(config), clock, randomness)

@@ -98,6 +98,12 @@ class BrokerConfig:
         least=1_500_000,
         most=2**32,
     )
+    journal_tail_bytes: int = _setting(
+        8 * 2**20,
+        "Memory for the newest records, which are read without touching a file.",
+        least=0,
+        most=2**32,
+    )
     journal_group_commit: bool = _setting(
         default=True, about="One sync for all who wait; off only to measure what that is worth."
     )

@@ -22,6 +22,7 @@ from semel.journal.note import Note
 from semel.journal.recovery import Recovered, recover
 from semel.journal.segments import Segments
 from semel.journal.settings import JournalSettings
+from semel.journal.tail import Tail
 from semel.journal.walk import Walk
 from semel.types import Buffer, Position
 
@@ -44,6 +45,7 @@ class Journal:
         self.segments = Segments(device, settings, found.bases, found.limit, found.prepared_size)
         self.index = BatchIndex(device.map)
         self._device = device
+        self._tail = Tail(settings.tail_bytes)
         self._checksum = found.checksum
         self._commit = GroupCommit(
             device, found.end, settings.flush_interval_ms, settings.group_commit
@@ -181,6 +183,7 @@ class Journal:
         self.frames_appended += 1
         self.bytes_appended += HEADER_SIZE + size
         self._commit.add(header, parts, end)
+        self._tail.add(position + HEADER_SIZE, parts)
         if self._in_doubt:
             self._in_doubt = False
             self._commit.when_durable(end, self._clear_doubt)
@@ -205,6 +208,10 @@ class Journal:
     def read(self, position: Position, size: int) -> bytes:
         """Bytes of one frame that is written."""
         assert position + size <= self._commit.written
+        held = self._tail.read(position, size)
+        return self._read_file(position, size) if held is None else held
+
+    def _read_file(self, position: Position, size: int) -> bytes:
         name, offset = self.segments.locate(position)
         stored = self._device.read(name, offset, size)
         if len(stored) != size:
@@ -213,14 +220,28 @@ class Journal:
 
     def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
         """The bytes at these positions, which rise, in these sizes; neighbours are read at once."""
+        assert not places or sum(places[-1]) <= self._commit.written
+        found: list[memoryview] = []
+        held: list[memoryview] = []
+        # From the end backwards: behind the first that is held, all are.
+        for place in reversed(range(len(places))):
+            piece = self._tail.read(*places[place])
+            if piece is None:
+                found = self._read_files(places[: place + 1])
+                break
+            held.append(memoryview(piece))
+        held.reverse()
+        return found + held
+
+    def _read_files(self, places: list[tuple[int, int]]) -> list[memoryview]:
         found: list[memoryview] = []
         for run in self.segments.runs(places):
             try:
-                stored = memoryview(self.read(Position(run.position), run.size))
+                stored = memoryview(self._read_file(Position(run.position), run.size))
             except (CorruptJournal, OSError):
                 # What cannot be read may lie between them.
                 found += [
-                    memoryview(self.read(Position(run.position + start), stop - start))
+                    memoryview(self._read_file(Position(run.position + start), stop - start))
                     for start, stop in run.pieces
                 ]
                 continue

@@ -26,6 +26,9 @@ class JournalSettings:
     allocation_retry_ms: int = 100
     """How often a full disk is asked for the next segment again."""
 
+    tail_bytes: int = 8 * MIB
+    """Memory for the newest frames, which are read without the device."""
+
     headroom: int = field(init=False)
 
     opening_bytes: int = field(init=False)

@@ -1,0 +1,76 @@
+"""The newest frames, held as they were appended, so that a reader at the end needs no file.
+
+A frame is held by the parts it was appended in. They lie in the requests that brought them, so
+what counts against the bound is the memory that stays alive, not the bytes that can be read.
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+from semel.types import Buffer
+
+FRAMES_DROPPED_AT_ONCE: Final = 64
+"""Removing the first of a list moves all others, so that they go in lots."""
+
+
+class Tail:
+    __slots__ = ("_bytes_held", "_bytes_max", "_first", "_frames", "_held", "_owner", "_starts")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes_held = 0
+        self._starts: list[int] = []
+        self._frames: list[list[Buffer]] = []
+        self._held: list[int] = []
+        """Bytes of memory that each frame alone keeps alive."""
+        self._first = 0
+        """Those before it are dropped, and go with their lot."""
+        self._owner: object = None
+        """The request that the last part lies in: its neighbours are often of the same."""
+
+    def add(self, start: int, parts: list[Buffer]) -> None:
+        """The payload of a frame, whose first byte stands at `start` of the journal."""
+        held = 0
+        for part in parts:
+            if isinstance(part, memoryview):
+                owner = part.obj
+                if owner is not self._owner:
+                    self._owner = owner
+                    held += len(owner)  # type: ignore[arg-type]  # Requests are bytes.
+            else:
+                held += len(part)
+        self._starts.append(start)
+        self._frames.append(parts)
+        self._held.append(held)
+        self._bytes_held += held
+        while self._bytes_held > self._bytes_max:
+            self._drop_first()
+
+    def read(self, position: int, size: int) -> bytes | None:
+        """Bytes that lie within one frame; None if that frame is not held."""
+        place = bisect_right(self._starts, position, self._first) - 1
+        if place < self._first:
+            return None
+        skip = position - self._starts[place]
+        found: list[Buffer] = []
+        for part in self._frames[place]:
+            length = len(part)
+            if skip >= length:
+                skip -= length
+                continue
+            piece = part if not skip and length <= size else part[skip : skip + size]
+            found.append(piece)
+            size -= len(piece)
+            skip = 0
+            if not size:
+                return b"".join(found)
+        raise AssertionError(f"the frame that holds {position} ends {size} bytes too early")
+
+    def _drop_first(self) -> None:
+        self._bytes_held -= self._held[self._first]
+        self._frames[self._first] = []
+        self._first += 1
+        if self._first >= FRAMES_DROPPED_AT_ONCE and 2 * self._first >= len(self._starts):
+            for column in (self._starts, self._frames, self._held):
+                del column[: self._first]
+            self._first = 0
