@@ -1,5 +1,6 @@
 """The batch index against a plain list of all batches, over many sealed segments."""
 
+import struct
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from semel.journal import index as index_module
 from semel.journal import names, sealed
 from semel.journal.index import BatchIndex
 from semel.journal.sealed import Location, SealedIndex
+from semel.records.checksum import crc32c
 
 Batch = tuple[int, int, int, int]
 """Base offset, position, size, timestamp."""
@@ -194,13 +196,46 @@ def test_an_index_cut_short_is_refused(cut: int) -> None:
         SealedIndex(memoryview(content[:cut]), "its name")
 
 
-def test_any_flipped_bit_in_an_index_is_seen() -> None:
+def three_partitions() -> bytes:
     world = World(1)
     for partition in range(3):
         world.add(partition)
-    content = sealed.encode(world.index._partitions, 0, 1000)
+    return sealed.encode(world.index._partitions, 0, 1000)
+
+
+def read_wholly(content: bytes) -> list[tuple[int, list[int], list[int]]]:
+    index = SealedIndex(memoryview(content), "its name")
+    found = [(partition, index.rows(partition)) for partition in index.partitions()]
+    return [(partition, [*rows.base_offsets], [*rows.sizes]) for partition, rows in found]
+
+
+def test_any_flipped_bit_in_an_index_is_seen_when_it_is_read() -> None:
+    content = three_partitions()
     for offset in range(len(content)):
         flipped = bytearray(content)
         flipped[offset] ^= 1
-        with pytest.raises(CorruptJournal):
-            SealedIndex(memoryview(flipped), "its name")
+        with pytest.raises(CorruptJournal, match="its name"):
+            read_wholly(bytes(flipped))
+
+
+def test_damage_in_the_rows_of_one_partition_does_not_hide_the_others() -> None:
+    content = bytearray(three_partitions())
+    content[-1] ^= 1
+    index = SealedIndex(memoryview(content), "its name")
+    assert index.rows(0).base_offsets
+    with pytest.raises(CorruptJournal):
+        index.rows(2)
+
+
+def test_an_index_of_the_first_format_is_read() -> None:
+    """One checksum over all of it, and none for each partition."""
+    content = three_partitions()
+    header = struct.Struct("=8sIIQQQ")
+    magic, _, partition_count, *others = header.unpack_from(content)
+    body = content[sealed.HEADER_SIZE :]
+    body = body[: 8 * 8 * partition_count] + body[9 * 8 * partition_count :]
+    head = header.pack(magic, 1, partition_count, *others) + struct.pack("=I", crc32c(body))
+    older = head + struct.pack("=I", crc32c(head)) + body
+    assert read_wholly(older) == read_wholly(content)
+    with pytest.raises(CorruptJournal):
+        read_wholly(older[:-1] + bytes([older[-1] ^ 1]))

@@ -5,6 +5,7 @@ suffix. It is wiped, with everything behind it, so that a frame behind a hole ne
 bad frame before it is damage, and no start repairs that.
 """
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
@@ -142,8 +143,9 @@ def _segments(
     found: list[int],
     settings: JournalSettings,
 ) -> list[int]:
+    there = set(found)
     for base in checkpoint.sealed_bases:
-        _require(base, found)
+        _require(base, there)
     later = [base for base in found if base >= open_base]
     if not later and checkpoint.position == open_base:
         # The segment before was sealed and synced, but the file of the next one was lost.
@@ -153,7 +155,7 @@ def _segments(
     return [*checkpoint.sealed_bases, *later]
 
 
-def _require(base: int, bases: list[int]) -> None:
+def _require(base: int, bases: Collection[int]) -> None:
     if base not in bases:
         raise CorruptJournal(f"{names.segment(base)} is missing")
 
