@@ -168,7 +168,8 @@ def test_the_last_segments_are_as_small_as_the_disk_wants_them() -> None:
         while fill(lane):
             await seeded_loop.elapse(1)
         segments = [name for name in device.names() if name.endswith(names.SEGMENT)]
-        assert device.capacity_bytes - used(device) < 2 * settings.smallest_segment_bytes
+        # An older checkpoint goes only when there is a newer one: what it took may be left.
+        assert device.capacity_bytes - used(device) < settings.segment_bytes // 8
         assert min(device.size(name) for name in segments) < settings.segment_bytes // 4
         await lane.durable(lane.journal.end)
         device.power_loss()
