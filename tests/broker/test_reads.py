@@ -1,19 +1,24 @@
 """One fetch of many partitions: their batches are read together, and fail apart."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
+from semel.broker.dispatch import route
 from semel.errors import NONE, StorageError
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import TopicPartition
+from semel.wire.apis import BY_KEY
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from support.handled import call
+from support.handled import Peer, call
 from support.raw_client import produce_request
 from support.watched_device import WatchedDevice, with_topic
 
 PARTITION_COUNT = 10
+PRODUCE = 0
 ROUNDS = 3
 
 
@@ -34,19 +39,24 @@ def values(data: PartitionData) -> list[bytes | None]:
     return [record.value for batch in data.records for record in decode_batch(bytes(batch))]
 
 
+async def write_all(broker: Broker) -> dict[int, list[bytes]]:
+    """Some batches to each partition in turn; gives their values."""
+    for turn in range(ROUNDS):
+        for index in range(PARTITION_COUNT):
+            batch = encode_batch([Record(None, f"{index}-{turn}".encode(), 1_000)])
+            await call(broker, "produce", 9, produce_request("t", batch, partition=index))
+    return {
+        index: [f"{index}-{turn}".encode() for turn in range(ROUNDS)]
+        for index in range(PARTITION_COUNT)
+    }
+
+
 @pytest.mark.parametrize("isolation_level", [0, 1])
 def test_batches_that_lie_together_are_read_at_once_and_a_broken_one_fails_alone(
     isolation_level: int,
 ) -> None:
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
-        for turn in range(ROUNDS):
-            for index in range(PARTITION_COUNT):
-                batch = encode_batch([Record(None, f"{index}-{turn}".encode(), 1_000)])
-                await call(broker, "produce", 9, produce_request("t", batch, partition=index))
-        expected = {
-            index: [f"{index}-{turn}".encode() for turn in range(ROUNDS)]
-            for index in range(PARTITION_COUNT)
-        }
+        expected = await write_all(broker)
         device.reads = 0
         found = fetched(await call(broker, "fetch", 11, fetch_of_all(isolation_level)))
         assert {index: values(data) for index, data in found.items()} == expected
@@ -72,3 +82,36 @@ def test_what_was_just_written_is_read_without_the_device() -> None:
         assert device.reads == 0
 
     with_topic(PARTITION_COUNT, scenario, tail_bytes=2**20)
+
+
+def test_what_is_on_the_disk_alone_is_waited_for_while_others_are_served() -> None:
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        expected = await write_all(broker)
+        device.is_cold = True
+        read = asyncio.create_task(call(broker, "fetch", 11, fetch_of_all(0)))
+        await asyncio.sleep(0)
+        batch = encode_batch([Record(None, b"meanwhile", 1_000)])
+        handled = route(PRODUCE).handler(
+            broker,
+            produce_request("t", batch, acks=1),
+            Call(BY_KEY[PRODUCE], 9, 1, None, Peer()),
+        )
+        assert isinstance(handled, Answer)
+        assert not read.done()
+        found = fetched(await read)
+        assert {index: values(data) for index, data in found.items()} == expected
+
+    with_topic(PARTITION_COUNT, scenario)
+
+
+def test_a_cold_batch_that_is_broken_fails_alone() -> None:
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        expected = await write_all(broker)
+        device.is_cold = True
+        device.break_at(broker, TopicPartition("t", 4), offset=1)
+        found = fetched(await call(broker, "fetch", 11, fetch_of_all(0)))
+        assert found.pop(4).error_code == StorageError.code
+        del expected[4]
+        assert {index: values(data) for index, data in found.items()} == expected
+
+    with_topic(PARTITION_COUNT, scenario)

@@ -219,3 +219,26 @@ def test_only_the_latest_answers_to_old_retries_are_kept(monkeypatch: pytest.Mon
         assert device.reads > before
 
     with_topic(PARTITION_COUNT, scenario)
+
+
+def test_searches_wait_for_what_is_on_the_disk_alone() -> None:
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        given = await call(broker, "init_producer_id", 4, InitProducerIdRequest())
+        batches = [
+            encode_batch(
+                [Record(None, b"", 1_000 + sequence)],
+                producer_id=given.producer_id,
+                producer_epoch=given.producer_epoch,
+                base_sequence=sequence,
+            )
+            for sequence in range(10)
+        ]
+        for batch in batches:
+            assert (await write(broker, 0, batch)).error_code == NONE
+        device.is_cold = True
+        written = await write(broker, 0, batches[2])
+        assert (written.error_code, written.base_offset) == (NONE, 2)
+        assert await search(broker, 1_004, 0) == [(NONE, 1_004, 4)]
+        assert await search(broker, YOUNGEST, 0) == [(NONE, 1_009, 9)]
+
+    with_topic(PARTITION_COUNT, scenario)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -76,6 +77,35 @@ def test_batches_are_read_across_segments(tmp_path: Path) -> None:
         await lane.durable(lane.journal.end)
         batches = stored_batches(lane.journal, 0, 17, 190)
         assert [bytes(batch) for batch in batches] == lane.payloads[17:190]
+        await lane.journal.close()
+
+    asyncio.run(main())
+
+
+def forget_pages(folder: Path) -> None:
+    for path in folder.glob(f"*{names.SEGMENT}"):
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+
+
+@pytest.mark.skipif(file.NOWAIT is None, reason="this system does not tell what is in memory")
+def test_what_the_kernel_has_forgotten_is_read_beside_the_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = replace(SETTINGS, tail_bytes=0)
+        lane = Remembering(FileDevice(tmp_path), settings)
+        lane.start()
+        for number in range(200):
+            lane.append(b"%d" % number * 200)
+        await lane.durable(lane.journal.end)
+        places = lane.journal.index.locations(0, 17, 190, 2**30)
+        forget_pages(tmp_path)
+        assert lane.journal.read_now(places) is None
+        batches = await lane.journal.read_all(places)
+        assert [bytes(batch) for batch in batches] == lane.payloads[17:190]
+        warm = lane.journal.read_now(places)
+        assert warm is not None
+        assert [bytes(batch) for batch in warm] == lane.payloads[17:190]
         await lane.journal.close()
 
     asyncio.run(main())

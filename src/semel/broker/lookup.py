@@ -70,9 +70,11 @@ class Lookup:
             place = journal.index.find(question.partition_number, offset - 1)
             if place is None or place.base_offset >= offset or size > BYTES_MAX:
                 return None
-            header = record_batch.read_header(journal.read(Position(place.position), HEADER_SIZE))
+            header = record_batch.read_header(
+                await journal.read(Position(place.position), HEADER_SIZE)
+            )
             if _is_same(header, question):
-                stored = memoryview(journal.read(Position(place.position), place.size))
+                stored = memoryview(await journal.read(Position(place.position), place.size))
                 is_original = record_batch.fingerprint(header, stored) == question.fingerprint
                 return Offset(place.base_offset) if is_original else None
             if place.base_offset <= question.from_offset or _is_before(header, question):

@@ -15,6 +15,9 @@ from semel.types import Buffer
 Done = Callable[[Exception | None], None]
 """Called once on the loop's thread, with what went wrong or None."""
 
+DoneReading = Callable[[bytes | Exception], None]
+"""Called once on the loop's thread, with the bytes that are there or what went wrong."""
+
 Job = Iterator[None]
 """Blocking calls of a device with a `yield` between them: where a crash may fall."""
 
@@ -61,6 +64,9 @@ class Device(Protocol):
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes there are, fewer at the end of the file. On the loop's thread only."""
 
+    def read_now(self, name: str, offset: int, size: int) -> Buffer | None:
+        """As `read`, if that need not wait for a disk; else None. On the loop's thread only."""
+
     def next_data(self, name: str, offset: int) -> int:
         """Where bytes that may not be zeros begin, at or after the offset; else the file's end."""
 
@@ -88,6 +94,9 @@ class Device(Protocol):
 
     def submit_write(self, name: str, offset: int, parts: list[Buffer], on_done: Done) -> None:
         """May call `on_done` before it returns. One at a time."""
+
+    def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
+        """As `read`, beside the loop; those beyond a few wait for each other."""
 
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
         """Covers all that was written to `names` before the call, in this order. One at a time."""

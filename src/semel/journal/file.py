@@ -11,15 +11,19 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal import names
-from semel.journal.device import UNKNOWN, DiskIdentity, Done, Job
+from semel.journal.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job
 from semel.types import Buffer
 
 IOV_MAX = 1024
 READERS_MAX = 64
+READS_AT_ONCE = 4
+"""Reads that wait for the disk; what they bring is held until its client has taken it."""
+NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 ZEROS = bytes(1 << 20)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SyncTask = tuple[list[int], bool, Done]
@@ -41,6 +45,9 @@ class FileDevice:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sync_tasks: queue.SimpleQueue[_SyncTask | None] = queue.SimpleQueue()
         self._sync_thread: threading.Thread | None = None
+        self._cold_readers: ThreadPoolExecutor | None = None
+        self._nowait = NOWAIT
+        """None where the system or this file system cannot tell what it has in memory."""
 
     def acquire(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -79,6 +86,22 @@ class FileDevice:
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         return os.pread(self._reader(name), size, offset)
+
+    def read_now(self, name: str, offset: int, size: int) -> bytearray | None:
+        if self._nowait is None:
+            return None
+        found = bytearray(size)
+        try:
+            count = os.preadv(self._reader(name), [found], offset, self._nowait)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._nowait = None
+            return None
+        # Fewer are there if the rest is on the disk alone, or if the file ends.
+        return found if count == size else None
 
     def next_data(self, name: str, offset: int) -> int:
         descriptor = self._reader(name)
@@ -140,6 +163,31 @@ class FileDevice:
             target=self._sync_in_turn, name="semel-sync", daemon=True
         )
         self._sync_thread.start()
+        self._cold_readers = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="semel-read")
+
+    def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
+        assert self._loop is not None
+        assert self._cold_readers is not None
+        loop = self._loop
+
+        def read() -> None:
+            try:
+                found: bytes | Exception = self._read_apart(name, offset, size)
+            except OSError as error:
+                found = error
+            # A closed loop has no one left who waits.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(on_done, found)
+
+        self._cold_readers.submit(read)
+
+    def _read_apart(self, name: str, offset: int, size: int) -> bytes:
+        """Through a descriptor of its own: those at hand are closed by the loop's thread."""
+        descriptor = self._open(name, os.O_RDONLY)
+        try:
+            return os.pread(descriptor, size, offset)
+        finally:
+            os.close(descriptor)
 
     def submit_write(self, name: str, offset: int, parts: list[Buffer], on_done: Done) -> None:
         try:
@@ -171,6 +219,9 @@ class FileDevice:
             self._sync_tasks.put(None)
             self._sync_thread.join()
             self._sync_thread = None
+        if self._cold_readers is not None:
+            self._cold_readers.shutdown(cancel_futures=True)
+            self._cold_readers = None
         for descriptor in (*self._writers.values(), *self._readers.values()):
             os.close(descriptor)
         self._writers.clear()

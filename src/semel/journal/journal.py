@@ -205,51 +205,75 @@ class Journal:
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         self._commit.when_durable(position, callback)
 
-    def read(self, position: Position, size: int) -> bytes:
+    async def read(self, position: Position, size: int) -> Buffer:
         """Bytes of one frame that is written."""
-        assert position + size <= self._commit.written
-        held = self._tail.read(position, size)
-        return self._read_file(position, size) if held is None else held
+        (found,) = await self.read_all([(position, size)])
+        return found
 
-    def _read_file(self, position: Position, size: int) -> bytes:
+    def read_now(self, places: list[tuple[int, int]]) -> list[memoryview] | None:
+        """As `read_all`, if nothing of it has to be fetched from the disk; else None."""
+        held = self._held(places)
+        found: list[memoryview] = []
+        for run in self.segments.runs(places[: len(places) - len(held)]):
+            name, offset = self.segments.locate(run.position)
+            stored = self._device.read_now(name, offset, run.size)
+            if stored is None or len(stored) != run.size:
+                return None
+            found += run.cut(stored)
+        return found + held
+
+    async def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
+        """The bytes at these positions, which rise, in these sizes; neighbours are read at once.
+
+        Raises CorruptJournal or OSError.
+        """
+        held = self._held(places)
+        found: list[memoryview] = []
+        for run in self.segments.runs(places[: len(places) - len(held)]):
+            try:
+                found += run.cut(await self._read(run.position, run.size))
+            except (CorruptJournal, OSError):
+                # What cannot be read may lie between them.
+                for start, stop in run.pieces:
+                    piece = await self._read(run.position + start, stop - start)
+                    found.append(memoryview(piece))
+        return found + held
+
+    def _held(self, places: list[tuple[int, int]]) -> list[memoryview]:
+        """The last of them, as far as they are in memory: behind the first that is, all are."""
+        assert not places or sum(places[-1]) <= self._commit.written
+        held: list[memoryview] = []
+        for position, size in reversed(places):
+            piece = self._tail.read(position, size)
+            if piece is None:
+                break
+            held.append(memoryview(piece))
+        held.reverse()
+        return held
+
+    async def _read(self, position: int, size: int) -> Buffer:
         name, offset = self.segments.locate(position)
-        stored = self._device.read(name, offset, size)
+        stored = self._device.read_now(name, offset, size)
+        if stored is None:
+            stored = await self._read_beside(name, offset, size)
         if len(stored) != size:
             raise CorruptJournal(f"{name}, byte {offset}: {len(stored)} of {size} bytes are there")
         return stored
 
-    def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
-        """The bytes at these positions, which rise, in these sizes; neighbours are read at once."""
-        assert not places or sum(places[-1]) <= self._commit.written
-        found: list[memoryview] = []
-        held: list[memoryview] = []
-        # From the end backwards: behind the first that is held, all are.
-        for place in reversed(range(len(places))):
-            piece = self._tail.read(*places[place])
-            if piece is None:
-                found = self._read_files(places[: place + 1])
-                break
-            held.append(memoryview(piece))
-        held.reverse()
-        return found + held
+    async def _read_beside(self, name: str, offset: int, size: int) -> bytes:
+        assert self._loop is not None
+        answer: asyncio.Future[bytes] = self._loop.create_future()
 
-    def _read_files(self, places: list[tuple[int, int]]) -> list[memoryview]:
-        found: list[memoryview] = []
-        for run in self.segments.runs(places):
-            try:
-                stored = memoryview(self._read_file(Position(run.position), run.size))
-            except (CorruptJournal, OSError):
-                # What cannot be read may lie between them.
-                found += [
-                    memoryview(self._read_file(Position(run.position + start), stop - start))
-                    for start, stop in run.pieces
-                ]
-                continue
-            taken = [stored[start:stop] for start, stop in run.pieces]
-            # A reply is kept until its client has read it, and must not keep the batches of
-            # others that lay between its own.
-            found += [memoryview(bytes(piece)) for piece in taken] if run.is_mostly_gaps else taken
-        return found
+        def on_done(found: bytes | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(found, Exception):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
+        self._device.submit_read(name, offset, size, on_done)
+        return await answer
 
     async def checkpoint_now(self) -> None:
         """The next start replays only what is appended after this. A failure is only a warning."""

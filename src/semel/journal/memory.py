@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from semel.errors import FolderInUse
-from semel.journal.device import DiskIdentity, Done, Job
+from semel.journal.device import DiskIdentity, Done, DoneReading, Job
 from semel.journal.memory_file import MemoryFile
 from semel.types import Buffer
 
@@ -36,6 +36,8 @@ class MemoryDevice:
         """Blocking calls until the process is killed in one."""
         self.is_synced = True
         """False plants a bug: a disk that lies about its syncs."""
+        self.is_cold = False
+        """Every read has to wait for the disk."""
         self._rng = rng
         self._boot_count = 1
         self._process = 0
@@ -103,6 +105,9 @@ class MemoryDevice:
     def read(self, name: str, offset: int, size: int) -> bytes:
         return bytes(self._file(name).content[offset : offset + size])
 
+    def read_now(self, name: str, offset: int, size: int) -> bytes | None:
+        return None if self.is_cold else self.read(name, offset, size)
+
     def next_data(self, name: str, offset: int) -> int:
         return min(offset, self.size(name))
 
@@ -166,6 +171,16 @@ class MemoryDevice:
             land()
         else:
             self._later(land)
+
+    def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
+        def land() -> None:
+            try:
+                found: bytes | Exception = self.read(name, offset, size)
+            except OSError as error:
+                found = error
+            on_done(found)
+
+        self._later(land)
 
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
         covered = [(self._file(name), len(self._file(name).unsynced)) for name in names]

@@ -19,6 +19,7 @@ from semel.journal import names
 from semel.journal.allocation import allocate_first, sizes_of
 from semel.journal.device import Device, Job, JobHandle
 from semel.journal.settings import JournalSettings
+from semel.types import Buffer
 
 GAP_MAX: Final = 16 * 1024
 """Bytes between two pieces that cost less to read than another call would."""
@@ -37,6 +38,14 @@ class Run(NamedTuple):
     @property
     def size(self) -> int:
         return self.pieces[-1][1]
+
+    def cut(self, stored: Buffer) -> list[memoryview]:
+        """The pieces of the run whose bytes these are."""
+        view = memoryview(stored)
+        taken = [view[start:stop] for start, stop in self.pieces]
+        # A reply is kept until its client has read it, and must not keep the batches of others
+        # that lay between its own.
+        return [memoryview(bytes(piece)) for piece in taken] if self.is_mostly_gaps else taken
 
     @property
     def is_mostly_gaps(self) -> bool:

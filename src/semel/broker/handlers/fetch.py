@@ -10,10 +10,9 @@ keeps no sessions, and clients go on with full fetches.
 """
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from semel.broker.answer import NO_POSITION, Answer, Call
+from semel.broker.answer import NO_POSITION, Answer, Call, Handled
 from semel.errors import (
     NONE,
     CorruptJournal,
@@ -41,9 +40,7 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 
 
-def fetch(
-    broker: "Broker", request: FetchRequest, call: Call
-) -> Answer | Coroutine[Any, Any, Answer]:
+def fetch(broker: "Broker", request: FetchRequest, call: Call) -> Handled:
     if request.session_id != 0:
         return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code))
     look = _Look(broker, request)
@@ -71,7 +68,8 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
     finally:
         for partition in watched:
             partition.watchers.pop(grown.set, None)
-    return look.answer()
+    answer = look.answer()
+    return answer if isinstance(answer, Answer) else await answer
 
 
 def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
@@ -170,30 +168,40 @@ class _Look:
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         data.aborted_transactions = None
 
-    def answer(self) -> Answer:
+    def answer(self) -> Handled:
+        """At once if what was found is in memory, and when the disk has brought it otherwise."""
+        places = sorted(place for found in self._found for place in found.places)
         try:
-            self._read(self._found)
+            batches = self._broker.lane.journal.read_now(places)
+        except OSError:
+            batches = None
+        if batches is None:
+            return self._answer_when_read(places)
+        self._give_all(dict(zip(places, batches, strict=True)))
+        return self._answer()
+
+    async def _answer_when_read(self, places: list[tuple[int, int]]) -> Answer:
+        """Together: batches that were written at one time lie side by side, whosever they are."""
+        journal = self._broker.lane.journal
+        try:
+            self._give_all(dict(zip(places, await journal.read_all(places), strict=True)))
         except (CorruptJournal, OSError):
             for found in self._found:
                 try:
-                    self._read([found])
+                    self._give(found, [*await journal.read_all(found.places)])
                 except (CorruptJournal, OSError) as error:
                     self._refuse(found.data, found.partition, error)
+        return self._answer()
+
+    def _answer(self) -> Answer:
         self._broker.metrics.bytes_out += self._size
         # Records come from the durable state. A refusal may come from what is not yet durable,
         # such as the deletion of a topic, and then waits for that.
         position = self._broker.lane.journal.end if self._is_refused else NO_POSITION
         return Answer(FetchResponse(responses=self._responses), position)
 
-    def _read(self, wanted: list[_Found]) -> None:
-        """Together: batches that were written at one time lie side by side, whosever they are."""
-        if len(wanted) == 1:
-            self._give(wanted[0], list(self._broker.lane.journal.read_all(wanted[0].places)))
-            return
-        places = [place for found in wanted for place in found.places]
-        places.sort()
-        batches = dict(zip(places, self._broker.lane.journal.read_all(places), strict=True))
-        for found in wanted:
+    def _give_all(self, batches: dict[tuple[int, int], memoryview]) -> None:
+        for found in self._found:
             self._give(found, [batches[place] for place in found.places])
 
     def _give(self, found: _Found, batches: list[Buffer]) -> None:

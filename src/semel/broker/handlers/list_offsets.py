@@ -27,7 +27,7 @@ from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
 from semel.records.compression import UnpacksTooLarge
 from semel.records.records import Record, decode_batch
-from semel.types import Offset, Position
+from semel.types import Buffer, Offset, Position
 from semel.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -172,11 +172,11 @@ async def _timestamp_max(
     for count, place in enumerate(_places(journal, partition, start, end)):
         if count % BATCHES_AT_ONCE == 0:
             await turns.next()
-        header = _header_at(journal, place)
+        header = await _header_at(journal, place)
         timestamp_ms: int | None = header.max_timestamp_ms
         if place.base_offset < start:
             # Its youngest record may be one that is deleted.
-            records = _opened(journal.read(Position(place.position), place.size), header)
+            records = _opened(await journal.read(Position(place.position), place.size), header)
             left = (record.timestamp_ms for record in records or () if record.offset >= start)
             timestamp_ms = header.max_timestamp_ms if records is None else max(left, default=None)
         if timestamp_ms is not None and (largest is None or timestamp_ms > largest):
@@ -197,8 +197,8 @@ async def _first_at_or_after(
     for count, place in enumerate(_places(journal, partition, start, end)):
         if count % BATCHES_AT_ONCE == 0:
             await turns.next()
-        if _header_at(journal, place).max_timestamp_ms >= timestamp_ms:
-            batch = journal.read(Position(place.position), place.size)
+        if (await _header_at(journal, place)).max_timestamp_ms >= timestamp_ms:
+            batch = await journal.read(Position(place.position), place.size)
             found = _look_into(batch, timestamp_ms, start)
             if found is not None:
                 return found
@@ -214,13 +214,13 @@ def _places(journal: Journal, partition: Partition, start: int, end: Offset) -> 
             yield Location(span.base_offsets[row], span.positions[row], span.sizes[row])
 
 
-def _header_at(journal: Journal, place: Location) -> BatchHeader:
+async def _header_at(journal: Journal, place: Location) -> BatchHeader:
     return record_batch.read_header(
-        journal.read(Position(place.position), record_batch.HEADER_SIZE)
+        await journal.read(Position(place.position), record_batch.HEADER_SIZE)
     )
 
 
-def _look_into(batch: bytes, timestamp_ms: int, start: int) -> Found | None:
+def _look_into(batch: Buffer, timestamp_ms: int, start: int) -> Found | None:
     """The first record of the batch at or behind the offset `start` that is young enough."""
     header = record_batch.read(batch)
     records = _opened(batch, header)
@@ -233,7 +233,7 @@ def _look_into(batch: bytes, timestamp_ms: int, start: int) -> Found | None:
     return None
 
 
-def _opened(batch: bytes, header: BatchHeader) -> list[Record] | None:
+def _opened(batch: Buffer, header: BatchHeader) -> list[Record] | None:
     """Its records; None where the batch as a whole has to do."""
     if header.is_log_append_time or header.record_count > RECORDS_OPENED_MAX:
         return None
