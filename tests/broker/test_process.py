@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -105,6 +106,39 @@ def test_a_signal_under_long_polls_and_new_requests_leaves_no_trace_in_the_log()
             assert all(client.is_closed_by_broker for client in waiting)
         assert process.returncode == 0
         assert complaints == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a file that is always full")
+def test_it_serves_and_ends_also_if_the_disk_of_its_own_words_is_full(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = ["--listen", f"127.0.0.1:{port}", "--metrics", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "semel", "serve", "--data", str(tmp_path), *arguments]
+    with (
+        Path("/dev/full").open("wb") as full,
+        subprocess.Popen(command, stdout=full, stderr=full) as process,
+    ):
+        try:
+            wait_until_it_listens(process, port)
+            with RawClient(Broker(port=port)) as client:
+                client.create_topic("t")
+                produce_values(client, "t", [b"stored"])
+                assert fetched_values(client, "t") == [b"stored"]
+            process.send_signal(signal.SIGTERM)
+            # 120: Python could not write all it had to say.
+            assert process.wait(DEADLINE_S) in (0, 120)
+        finally:
+            process.kill()
+
+
+def wait_until_it_listens(process: "subprocess.Popen[bytes]", port: int) -> None:
+    while True:
+        assert process.poll() is None, "it ended before it listened"
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), DEADLINE_S).close()
+            return
+        time.sleep(0.01)
 
 
 def test_a_client_that_does_not_read_cannot_keep_it_from_ending(tmp_path: Path) -> None:

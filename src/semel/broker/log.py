@@ -1,5 +1,9 @@
-"""The broker's log, on standard error. Never written per request."""
+"""The broker's log, on standard error. Never written per request.
 
+It may be a file on the very disk that is full: what cannot be written is lost, and harms nobody.
+"""
+
+import contextlib
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,12 +23,15 @@ def _logger() -> "FilteringBoundLogger":
 
 
 def info(event: str, **values: Any) -> None:
-    _logger().info(event, **values)
+    with contextlib.suppress(OSError):
+        _logger().info(event, **values)
 
 
 def error(event: str, **values: Any) -> None:
-    _logger().error(event, **values)
+    with contextlib.suppress(OSError):
+        _logger().error(event, **values)
 
 
 def warning(event: str, **values: Any) -> None:
-    _logger().warning(event, **values)
+    with contextlib.suppress(OSError):
+        _logger().warning(event, **values)

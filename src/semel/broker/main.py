@@ -18,6 +18,7 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.topic_config import NOT_ENFORCED
 from semel.errors import CannotListen, ConfigError
+from semel.journal.allocation import FULL
 from semel.journal.file import FileDevice
 from semel.world import SystemClock, SystemRandomness
 
@@ -145,11 +146,23 @@ def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions)
             metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
     shown = f"[{host}]" if ":" in host else host
-    sys.stdout.write(
+    _say(
         f"Semel is ready on {shown}:{port}, data in {options.data} "
         f"({', '.join(NOT_ENFORCED)} are kept but not enforced yet)\n"
     )
-    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    """On standard output, unless that is a file on a full disk."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        # What is left in the buffer would be tried again, in vain, when the process ends.
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a descriptor is needed.
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def _read_until_end(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:

@@ -55,6 +55,9 @@ class Device(Protocol):
 
     def size(self, name: str) -> int: ...
 
+    def free_bytes(self) -> int:
+        """What can still be allocated, if nobody else takes it."""
+
     def allocate(self, name: str, size: int) -> None:
         """Gives the file at least `size` bytes, so that no write in them lacks room."""
 

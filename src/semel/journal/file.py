@@ -74,6 +74,10 @@ class FileDevice:
     def size(self, name: str) -> int:
         return (self.folder / name).stat().st_size
 
+    def free_bytes(self) -> int:
+        disk = os.statvfs(self.folder)
+        return disk.f_bavail * disk.f_frsize
+
     def allocate(self, name: str, size: int) -> None:
         descriptor = self._open(name, os.O_RDWR | os.O_CREAT)
         try:

@@ -16,6 +16,7 @@ from semel.journal.memory_file import MemoryFile
 from semel.types import Buffer
 
 DELAY_S_MEAN = 0.001
+UNLIMITED_BYTES = 2**60
 
 
 class Killed(BaseException):
@@ -88,6 +89,14 @@ class MemoryDevice:
 
     def size(self, name: str) -> int:
         return len(self._file(name).content)
+
+    def free_bytes(self) -> int:
+        if self.is_full:
+            return 0
+        if self.capacity_bytes is None:
+            return UNLIMITED_BYTES
+        used = sum(len(file.content) for file in self._files.values())
+        return max(0, self.capacity_bytes - used)
 
     def allocate(self, name: str, size: int) -> None:
         self._call()
@@ -222,11 +231,7 @@ class MemoryDevice:
 
     def _need(self, name: str, size: int) -> None:
         """Raises as a full disk does unless there are `size` bytes more."""
-        is_short = self.is_full
-        if self.capacity_bytes is not None:
-            used = sum(len(file.content) for file in self._files.values())
-            is_short = is_short or used + size > self.capacity_bytes
-        if size > 0 and is_short:
+        if size > 0 and size > self.free_bytes():
             raise OSError(errno.ENOSPC, "No space left on device", name)
 
     def _link(self, name: str) -> MemoryFile:

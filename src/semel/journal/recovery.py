@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from semel.errors import CorruptJournal
 from semel.journal import checkpoints, names, note
-from semel.journal.allocation import FULL, allocate_first, sizes_of
+from semel.journal.allocation import FULL, allocate
 from semel.journal.checkpoints import Checkpoint
 from semel.journal.device import Device
 from semel.journal.note import Note
@@ -167,7 +167,7 @@ def _make(device: Device, base: int, settings: JournalSettings) -> None:
         device.rename(names.PREPARED, name)
         return
     device.create(name)
-    refusal = allocate_first(device, name, sizes_of(settings))
+    refusal = allocate(device, name, settings)
     if device.size(name) == 0:
         assert refusal is not None
         raise refusal
@@ -222,7 +222,7 @@ def _rewrite(device: Device, bases: list[int], durable: int, end: int) -> None:
 def _extend(device: Device, name: str, settings: JournalSettings) -> int:
     """Gives the open segment its full room, or what a full disk leaves it; returns its size."""
     before = device.size(name)
-    refusal = allocate_first(device, name, sizes_of(settings))
+    refusal = allocate(device, name, settings)
     if refusal is not None and refusal.errno not in FULL:
         raise refusal
     after = device.size(name)

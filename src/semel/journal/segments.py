@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, NoReturn
 
 from semel.errors import JournalFull
 from semel.journal import names
-from semel.journal.allocation import allocate_first, sizes_of
+from semel.journal.allocation import allocate
 from semel.journal.device import Device, Job, JobHandle
 from semel.journal.settings import JournalSettings
 from semel.types import Buffer
@@ -162,11 +162,10 @@ class Segments:
             return
         if self._refusal is not None and self._loop.time() < self._retry_at_s:
             return
-        sizes = list(sizes_of(self._settings, size))
-        job = _prepare(self._device, sizes, is_new=not self.prepared_size)
-        self._preparing = self._device.submit(job, lambda error: self._on_prepared(sizes[0], error))
+        job = _prepare(self._device, self._settings, size, is_new=not self.prepared_size)
+        self._preparing = self._device.submit(job, self._on_prepared)
 
-    def _on_prepared(self, wanted: int, error: Exception | None) -> None:
+    def _on_prepared(self, error: Exception | None) -> None:
         self._preparing = None
         if error is not None and not isinstance(error, OSError):
             self._on_failure(error)
@@ -177,12 +176,12 @@ class Segments:
         else:
             assert self._loop is not None
             self._retry_at_s = self._loop.time() + self._retry_s
-            if self._refusal is None:
+            is_new, self._refusal = self._refusal is None, error
+            if is_new:
                 self.on_warning(
                     f"the disk has no room for a whole segment of the journal: the next one has "
-                    f"{self.prepared_size} bytes instead of {wanted} ({_reason(error)})"
+                    f"{self.prepared_size} bytes ({_reason(error)})"
                 )
-            self._refusal = error
         if self._missed_size is not None and self.prepared_size >= self._missed_size:
             self._missed_size = None
             self.on_warning(
@@ -203,13 +202,13 @@ class Segments:
         raise JournalFull(sentence)
 
 
-def _prepare(device: Device, sizes: Sequence[int], *, is_new: bool) -> Job:
-    """Raises what the disk said to the first size, also if there is room for another."""
+def _prepare(device: Device, settings: JournalSettings, needed: int, *, is_new: bool) -> Job:
+    """Raises what the disk said to a whole segment, also if there is room for a piece of one."""
     if is_new:
         device.create(names.PREPARED)
         yield
     try:
-        refusal = allocate_first(device, names.PREPARED, sizes)
+        refusal = allocate(device, names.PREPARED, settings, needed)
         yield
         device.sync(names.PREPARED)
     except OSError:
