@@ -50,6 +50,7 @@ def test_both_sinks_write_once_for_several_queries_of_one_session(tmp_path: Path
             topics.create(servers, topic, 3)
         first = run_client(address, broker, tmp_path)
         assert len(set(first.values())) == 3
+        assert (tmp_path / "failed").exists()
         # As if the server had died before Spark noted the last batch as done.
         for name in PREFIXES:
             queries.forget_commits(tmp_path / name, 2)

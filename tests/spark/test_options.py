@@ -134,6 +134,7 @@ def test_what_has_no_effect_is_taken_and_told_once(
         "kafka.ssl.truststore.location": "/a.pem",
         "startingTimestamp": "1000",
         "startingOffsets": "earliest",
+        "path": "t",
         # Of Spark's own, and one that is used.
         "checkpointLocation": "/checkpoint",
         "kafka.client.id": "me",
@@ -144,7 +145,7 @@ def test_what_has_no_effect_is_taken_and_told_once(
     (line,) = caplog.messages
     assert line == (
         "without effect here: option groupIdPrefix, kafka.compression.type, kafka.group.id, "
-        "kafka.max.poll.records, kafka.ssl.truststore.location, startingOffsets; "
+        "kafka.max.poll.records, kafka.ssl.truststore.location, path, startingOffsets; "
         "groupIdPrefix: a source reads without a consumer group; "
         "kafka.group.id: a source reads without a consumer group, and a sink has offsetsGroup and "
         "groupIdPrefix"

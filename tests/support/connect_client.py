@@ -2,12 +2,15 @@
 
 It copies the topic `orders` to three others, in batches of 200 rows: to `copied` by the default
 sink, and to `one` and `two` by `exactly_once`, in two queries that read one frame at the same time.
-For each checkpoint in FOLDER it says the id of its query.
+A task of the last one fails once. For each checkpoint in FOLDER it says the id of its query.
 """
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -18,35 +21,44 @@ ROWS_PER_BATCH = "200"
 
 def main(address: str, broker: str, folder: Path) -> None:
     spark = SparkSession.builder.remote(address).getOrCreate()
+    failed = folder / "failed"
 
     def orders() -> DataFrame:
         reader = spark.readStream.format("semel").option("kafka.bootstrap.servers", broker)
         reader = reader.option("subscribe", "orders").option("startingOffsets", "earliest")
         return reader.option("maxOffsetsPerTrigger", ROWS_PER_BATCH).load().select("key", "value")
 
-    def numbered(frame: DataFrame, batch_id: int) -> dict[str, DataFrame]:
-        return {"two": frame.selectExpr("key", "concat('number ', value) AS value")}
+    def fail_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if not failed.exists():
+            failed.touch()
+            raise RuntimeError("the first task fails")
 
-    shared = orders()
-    writers: dict[str, DataStreamWriter] = {
-        "copied": orders()
-        .writeStream.format("semel")
-        .option("kafka.bootstrap.servers", broker)
-        .option("topic", "copied"),
-        "one": shared.writeStream.foreachBatch(
-            semel.spark.exactly_once(topic="one", bootstrap_servers=broker)
-        ),
-        "two": shared.writeStream.foreachBatch(
-            semel.spark.exactly_once(numbered, bootstrap_servers=broker)
-        ),
-    }
-    started = {}
-    for name, writer in writers.items():
+    def numbered(frame: DataFrame, batch_id: int) -> dict[str, DataFrame]:
+        rows = frame.mapInArrow(fail_once, "key binary, value binary")
+        return {"two": rows.selectExpr("key", "concat('number ', value) AS value")}
+
+    def start(name: str, writer: DataStreamWriter) -> Any:
         chosen = writer.option("checkpointLocation", str(folder / name)).trigger(availableNow=True)
-        started[name] = chosen.start()
-    for name, query in started.items():
+        return chosen.start()
+
+    def finish(name: str, query: Any) -> None:
         query.awaitTermination()
         sys.stdout.write(f"{name} {query.id}\n")
+
+    shared = orders()
+    sinks = {
+        "one": semel.spark.exactly_once(topic="one", bootstrap_servers=broker),
+        "two": semel.spark.exactly_once(numbered, bootstrap_servers=broker),
+    }
+    # Spark waits ten seconds for the process of each, so that nothing else runs meanwhile.
+    started = {
+        name: start(name, shared.writeStream.foreachBatch(sink)) for name, sink in sinks.items()
+    }
+    for name, query in started.items():
+        finish(name, query)
+    default = orders().writeStream.format("semel").option("kafka.bootstrap.servers", broker)
+    finish("copied", start("copied", default.option("topic", "copied")))
     spark.stop()
 
 

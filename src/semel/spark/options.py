@@ -64,7 +64,8 @@ SINK = frozenset(
 )
 
 # Spark hands its own options to every source and sink.
-_OF_SPARK = frozenset({"checkpointLocation", "queryName", "path", "asyncProgressTrackingEnabled"})
+_READ_BY_SPARK = frozenset({"checkpointLocation", "queryName", "asyncProgressTrackingEnabled"})
+_OF_SPARK = _READ_BY_SPARK | {"path"}
 
 _REASONS = {
     "kafka.group.id": (
@@ -96,7 +97,7 @@ class Options:
     def __init__(self, given: Mapping[str, str], known: Collection[str]) -> None:
         self._given = {name.lower(): str(value) for name, value in given.items()}
         self._names = {name.lower(): name for name in (*known, *_OF_SPARK, *KAFKA_OPTIONS)}
-        self._read = {name.lower() for name in _OF_SPARK}
+        self._read = {name.lower() for name in _READ_BY_SPARK}
         for name in self._given:
             self._check(name)
 
