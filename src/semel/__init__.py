@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from semel.client.producing.blocking import Producer as Producer
     from semel.types import TopicPartition as TopicPartition
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported at the first use: a broker needs none of them, and pyarrow is not always there.
 _HOMES = {
