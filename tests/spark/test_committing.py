@@ -27,7 +27,7 @@ from semel.types import TopicPartition
 from support import topics
 from support.outlived import delay, timed_out
 
-FIRST_RUN, SECOND_RUN = "run-1", "run-2"
+FIRST_RUN, SECOND_RUN, THIRD_RUN = "run-1", "run-2", "run-3"
 
 
 @pytest.fixture
@@ -356,13 +356,43 @@ def test_two_sinks_of_one_run_need_names(semel_broker: Broker, topic: str) -> No
     assert sink.values() == [b"first"]
 
 
-def test_two_sinks_need_names_in_the_next_run_as_well(semel_broker: Broker, topic: str) -> None:
+@pytest.mark.parametrize("is_in_one_process", [True, False])
+def test_two_sinks_need_names_in_the_next_run_as_well(
+    semel_broker: Broker, topic: str, dialect: str, is_in_one_process: bool
+) -> None:
     """Both would be skipped there, and what the second has to write would be lost."""
-    sink = Sink(semel_broker, topic)
+    sink = Sink(semel_broker, topic, kafka__client__id=dialect)
     sink.write(0, [b"first"])
-    assert sink.write(0, [b"first"], run=SECOND_RUN) is Verdict.SKIP
-    with pytest.raises(TwoSinks):
-        sink.write(0, [b"second"], run=SECOND_RUN)
+    for run in (SECOND_RUN, THIRD_RUN):
+        assert sink.write(0, [b"first"], run=run) is Verdict.SKIP
+        if not is_in_one_process:
+            forget_everything()
+        with pytest.raises(TwoSinks):
+            sink.write(0, [b"second"], run=run)
+    assert sink.write(1, [b"next"], run=THIRD_RUN) is Verdict.WRITE
+    assert sink.values() == [b"first", b"next"]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_skipped_batch_whose_mark_nobody_answers_is_skipped_all_the_same(
+    semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    sink = Sink(semel_broker, topic)
+    sink.write(0, [b"a"])
+    original = TransactionalSession.commit
+    lost = iter([True])
+
+    async def lose_once(session: TransactionalSession) -> None:
+        is_lost = next(lost, False)
+        if is_done or not is_lost:
+            await original(session)
+        if is_lost:
+            raise OutcomeUnknown("nobody answers")
+
+    monkeypatch.setattr(TransactionalSession, "commit", lose_once)
+    assert sink.write(0, [b"a"], run=SECOND_RUN) is Verdict.SKIP
+    assert sink.write(1, [b"b"], run=SECOND_RUN) is Verdict.WRITE
+    assert sink.values() == [b"a", b"b"]
 
 
 def test_two_sinks_with_topics_of_their_own_need_names(semel_broker: Broker, topic: str) -> None:
@@ -458,6 +488,26 @@ def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
     for number in range(3):
         sink.write(number, [b"x"])
     assert taken == [f"id-{topic}"]
+
+
+def test_a_run_goes_on_in_whichever_process_spark_takes_for_its_commits(
+    semel_broker: Broker, topic: str, dialect: str
+) -> None:
+    """Queries of one application share some, and each batch may be committed by another."""
+    sink = Sink(semel_broker, topic, kafka__client__id=dialect)
+    processes: list[dict[Any, Any]] = [{}, {}]
+    turns = [0, 1, 0, 0, 1, 1, 0, 1]
+    for number, process in enumerate(turns):
+        committing._known.update(processes[process])
+        assert sink.write(number, [b"%d" % number]) is Verdict.WRITE
+        processes[process] = dict(committing._known)
+        forget_everything()
+    assert sink.values() == [b"%d" % number for number, _ in enumerate(turns)]
+
+
+def test_what_comes_once_is_not_remembered(semel_broker: Broker, topic: str) -> None:
+    Sink(semel_broker, topic).write(0, [b"a"], run="")
+    assert committing._known == {}
 
 
 def test_a_run_looks_the_marker_up_once(

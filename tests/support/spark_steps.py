@@ -37,6 +37,7 @@ UNCHECKED = "SEMEL_TEST_UNCHECKED"
 """Set where the number of the last batch is not to be looked at."""
 
 _batch_id = -1
+_is_to_write = False
 
 
 def halt(step: str, batch_id: int | None = None, **facts: int) -> None:
@@ -68,12 +69,14 @@ _write = TransactionalSession.write
 _commit = TransactionalSession.commit
 
 
-async def _halting_take_over(self: BatchTransaction, *, is_retry: bool = False) -> Verdict:
-    global _batch_id  # noqa: PLW0603 - the later steps of a batch do not know its number.
+async def _halting_take_over(self: BatchTransaction) -> Verdict:
+    global _batch_id, _is_to_write  # noqa: PLW0603 - the later steps of a batch do not know these.
     _batch_id = self._batch.batch_id
+    _is_to_write = False
     halt("before taking over")
-    verdict = await _take_over(self, is_retry=is_retry)
+    verdict = await _take_over(self)
     if verdict is Verdict.WRITE:
+        _is_to_write = True
         halt("taken over")
     return verdict
 
@@ -92,9 +95,12 @@ async def _halting_write(self: TransactionalSession, batches: Any) -> list[Deliv
 
 
 async def _halting_commit(self: TransactionalSession) -> None:
+    if not _is_to_write:
+        return await _commit(self)
     halt("marked")
     await _commit(self)
     halt("committed")
+    return None
 
 
 def _write_anyway(*_: Any, **__: Any) -> Verdict:

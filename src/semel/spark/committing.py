@@ -60,6 +60,15 @@ class _Known(NamedTuple):
     committed: Marker | None
     """What this very session has found or written last; None if that is to be looked up."""
 
+    def leads_to(self, batch: Marker) -> bool:
+        """Whether no other process of the same run can have come in between.
+
+        Spark keeps as many of them for commits as commit at the same time, and takes any.
+        """
+        if self.run_id != batch.run_id or self.committed is None:
+            return False
+        return self.committed.batch_id == batch.batch_id - 1
+
 
 # Of this process, for as long as Spark reuses it. A run goes on with the epoch it has: were each
 # batch to take the id over anew, a zombie that wakes up would fence the living driver.
@@ -78,12 +87,14 @@ class BatchTransaction:
         self._batch = batch
         self._key = (os.getpid(), settings, transactional_id)
         known = _known.get(self._key)
-        self._known = known if known and batch.run_id and known.run_id == batch.run_id else None
+        self._known = known if known and known.leads_to(batch) else None
+        self._has_begun = False
+        """From then on a marker of this very batch may be its own."""
         self.session = TransactionalSession(
             cluster, transactional_id, transaction_timeout_ms=settings.transaction_timeout_ms
         )
 
-    async def take_over(self, *, is_retry: bool = False) -> Verdict:
+    async def take_over(self) -> Verdict:
         """Whether the batch is to be written; no one else can write it from now on."""
         if self._settings.checks_marker:
             self._check_alone()
@@ -94,7 +105,8 @@ class BatchTransaction:
         if not self._settings.checks_marker:
             return Verdict.WRITE
         found = await self._last_committed()
-        if found is None and self._known is None and self._batch.batch_id > 0 and not is_retry:
+        is_retry, self._has_begun = self._has_begun, True
+        if found is None and self._known is None and self._batch.batch_id > 0:
             _log.warning(
                 "%s has no marker though batch %d is not the first: it is new here, or the "
                 "cluster has let the group %s expire",
@@ -110,13 +122,32 @@ class BatchTransaction:
             may_override=self._settings.may_override,
         )
         if verdict is Verdict.SKIP:
+            assert found is not None
+            await self._sign(found)
             _log.warning(
                 "batch %d of %s is committed already: skipped",
                 self._batch.batch_id,
                 self.transactional_id,
             )
-            self._remember(found)
         return verdict
+
+    async def _sign(self, found: Marker) -> None:
+        """Name this run in the marker of a batch that it skips.
+
+        A second sink of the batch under the same id would be skipped too, and what it has to
+        write be lost: by the name it is told, in whichever process it commits.
+        """
+        signed = found._replace(run_id=self._batch.run_id or found.run_id)
+        if signed != found:
+            await self.session.begin()
+            await self._send_marker(signed)
+            await self.session.commit()
+        self._remember(signed)
+
+    async def _send_marker(self, marker: Marker) -> None:
+        group = GroupMetadata(self._settings.marker_group_of(self.transactional_id))
+        at = GroupOffset(marker.batch_id + 1, marker_metadata(marker))
+        await self.session.send_offsets(group, {self._settings.marker_place: at})
 
     def _check_alone(self) -> None:
         """A run comes to a batch once, unless there are two sinks in it.
@@ -127,10 +158,10 @@ class BatchTransaction:
         process_id, _, transactional_id = self._key
         batch = self._batch
         for (owner, _, owned_id), known in _known.items():
-            is_of_this_run = (
-                (owner, owned_id) == (process_id, transactional_id)
-                and batch.run_id
-                and known.run_id == batch.run_id
+            is_of_this_run = (owner, owned_id, known.run_id) == (
+                process_id,
+                transactional_id,
+                batch.run_id,
             )
             if is_of_this_run and known.committed and known.committed.batch_id == batch.batch_id:
                 raise two_sinks(batch, transactional_id)
@@ -152,10 +183,7 @@ class BatchTransaction:
         if rows:
             jobs.append(self.session.write(rows))
         if self._settings.checks_marker:
-            marker = GroupOffset(self._batch.batch_id + 1, marker_metadata(self._batch))
-            place = self._settings.marker_place
-            group = GroupMetadata(self._settings.marker_group_of(self.transactional_id))
-            jobs.append(self.session.send_offsets(group, {place: marker}))
+            jobs.append(self._send_marker(self._batch))
         if consumed:
             jobs.append(self._publish(consumed))
         await _all_settled(jobs)
@@ -256,7 +284,8 @@ class BatchTransaction:
 
     def _remember(self, committed: Marker | None) -> None:
         self._known = _Known(self._batch.run_id, self.session, committed)
-        _known[self._key] = self._known
+        if self._batch.run_id:
+            _known[self._key] = self._known
 
     def forget(self) -> None:
         _known.pop(self._key, None)
@@ -275,12 +304,11 @@ async def commit_batch(
     work = BatchTransaction(cluster, settings, transactional_id, batch)
     try:
         for attempt in range(1, _ATTEMPTS + 1):
-            verdict = await work.take_over(is_retry=attempt > 1)
-            if verdict is Verdict.SKIP:
-                return verdict
             try:
-                await work.session.begin()
-                await work.finish(consumed, prepared)
+                verdict = await work.take_over()
+                if verdict is Verdict.WRITE:
+                    await work.session.begin()
+                    await work.finish(consumed, prepared)
             except TransactionFailed as error:
                 cause = await work.start_over(error)
                 if attempt == _ATTEMPTS:

@@ -121,7 +121,7 @@ class ExactlyOnce:
         work = BatchTransaction(connected.cluster, self._settings, transactional_id, batch)
         for attempt in range(self._retries + 1):
             try:
-                if connected.run(work.take_over(is_retry=attempt > 0)) is not Verdict.SKIP:
+                if connected.run(work.take_over()) is not Verdict.SKIP:
                     self._write(connected, work, frame, batch_id, consumed)
             except _FAILURES as error:
                 # Also at the last failure, or readers would wait until the transaction times out;
