@@ -362,18 +362,22 @@ def test_what_a_function_for_each_batch_writes_is_written_once(
     assert values(spark, f"{name}-log") == [b"batch 0", b"batch 1", b"batch 2"]
 
 
+@pytest.mark.parametrize("has_jobs_of_its_own", [False, True])
 def test_a_function_that_writes_twice_to_a_topic_is_told_to_name_the_second(
-    spark: Session, orders: str, name: str, tmp_path: Path
+    spark: Session, orders: str, name: str, tmp_path: Path, has_jobs_of_its_own: bool
 ) -> None:
     def twice(frame: DataFrame, second: dict[str, str]) -> None:
+        if has_jobs_of_its_own:
+            spark.sparkContext.setJobGroup("nightly", "orders")
         save(frame, name)
         save(frame, name, **second)
 
     stream = queries.stream(spark, orders)
     unnamed = stream.writeStream.foreachBatch(lambda frame, _: twice(frame, {}))
-    with pytest.raises(StreamingQueryException, match="give the second a name of its own"):
-        queries.finish(unnamed, tmp_path)
-    assert values(spark, name) == VALUES
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match="give the second a name of its own"):
+            queries.finish(unnamed, tmp_path)
+        assert values(spark, name) == VALUES
     named = stream.writeStream.foreachBatch(lambda frame, _: twice(frame, {"name": "second"}))
     queries.finish(named, tmp_path)
     assert values(spark, name) == sorted(VALUES * 2)

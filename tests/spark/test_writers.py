@@ -69,9 +69,9 @@ def run_as(run_id: str, **more: str) -> None:
     work_for({"sql.streaming.queryId": QUERY, "spark.jobGroup.id": run_id, **more})
 
 
-def run_batch(batch_id: int, run_id: str) -> None:
+def run_batch(batch_id: int, run_id: str, **more: str) -> None:
     """As a function for `foreachBatch` is run."""
-    run_as(run_id, **{"streaming.sql.batchId": str(batch_id), **OF_STREAMS})
+    run_as(run_id, **{"streaming.sql.batchId": str(batch_id), **OF_STREAMS, **more})
 
 
 def work_for(properties: dict[str, str]) -> None:
@@ -424,6 +424,20 @@ def test_two_batch_jobs_for_one_topic_within_a_micro_batch_need_names(
             save(source(semel_broker, topic=topic), "second")
         save(source(semel_broker, topic=topic, name="second"), "second")
     assert topics.values(semel_broker.bootstrap_servers, topic) == [b"first", b"second"]
+
+
+def test_two_batch_jobs_need_names_also_where_the_function_names_its_jobs_itself(
+    semel_broker: Broker, topic: str
+) -> None:
+    """Spark's name for the run is that of the jobs, unless a function has set another."""
+    for execution in ("7", "0", "3"):
+        more = {"spark.app.id": "local-1", "spark.sql.execution.root.id": execution}
+        run_batch(0, "the user's own", **more)
+        save(source(semel_broker, topic=topic), "first")
+        committing._known.clear()
+        with pytest.raises(TwoSinks, match="give the second a name of its own"):
+            save(source(semel_broker, topic=topic), "second")
+    assert topics.values(semel_broker.bootstrap_servers, topic) == [b"first"]
 
 
 def test_topics_of_a_batch_job_within_a_micro_batch_may_come_from_a_column(

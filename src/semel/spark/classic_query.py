@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from semel.errors import ConfigError
 from semel.spark.checkpoint import offsets_in
-from semel.spark.task import QUERY_ID, RUN_ID, Origin, origin_from
+from semel.spark.task import PROPERTIES, Origin, origin_from
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ class ClassicQuery:
         self._spark = spark
         context = spark.sparkContext
         self.origin: Origin = origin_from(
-            {name: context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID)}
+            {name: context.getLocalProperty(name) for name in PROPERTIES}
         )
         if not self.origin.query_id:
             raise ConfigError("exactly_once works within writeStream.foreachBatch only")

@@ -18,13 +18,20 @@ from semel.spark.worker_process import settle
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
-QUERY_ID = "sql.streaming.queryId"
-BATCH_ID = "streaming.sql.batchId"
-RUN_ID = "spark.jobGroup.id"
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_RUN_ID = "spark.jobGroup.id"
+
+# These two are of one execution of a micro-batch, and of all that its function does.
+_APPLICATION_ID = "spark.app.id"
+_EXECUTION_ID = "spark.sql.execution.root.id"
 
 # Spark sets it for the session in which the batches of a stream run, and for no other, and hands
 # the settings of a session to every task that works for one of its data frames.
 _OF_STREAMS = "spark.sql.streaming.internal.stateStore.partitions"
+
+PROPERTIES = (_QUERY_ID, _BATCH_ID, _RUN_ID, _APPLICATION_ID, _EXECUTION_ID, _OF_STREAMS)
+"""The local properties of Spark that say where a task, or a call of a function, comes from."""
 
 
 class BatchTooLarge(SemelError):
@@ -40,6 +47,7 @@ class Origin(NamedTuple):
 
     query_id: str
     run_id: str
+    """Where a function has named its jobs itself, it stands for one execution of a batch."""
     batch_id: int | None = None
     is_of_stream: bool = False
 
@@ -71,15 +79,11 @@ class EncodedRows(WriterCommitMessage):
 
 
 def origin_from(properties: Mapping[str, str | None]) -> Origin:
-    run_id = properties.get(RUN_ID) or ""
-    if not properties.get(QUERY_ID) or not _is_uuid(run_id):
-        # A job group of the user's own: it may be the same in every run.
-        run_id = ""
-    query_id = properties.get(QUERY_ID) or ""
-    batch_id = properties.get(BATCH_ID)
+    query_id = properties.get(_QUERY_ID) or ""
+    batch_id = properties.get(_BATCH_ID)
     return Origin(
         query_id,
-        run_id,
+        _run_in(properties) if query_id else "",
         int(batch_id) if query_id and batch_id else None,
         properties.get(_OF_STREAMS) is not None,
     )
@@ -88,8 +92,16 @@ def origin_from(properties: Mapping[str, str | None]) -> Origin:
 def origin_of_task() -> Origin:
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
-    names = (QUERY_ID, RUN_ID, BATCH_ID, _OF_STREAMS)
-    return origin_from({name: context.getLocalProperty(name) for name in names})
+    return origin_from({name: context.getLocalProperty(name) for name in PROPERTIES})
+
+
+def _run_in(properties: Mapping[str, str | None]) -> str:
+    group = properties.get(_RUN_ID) or ""
+    if _is_uuid(group):
+        return group
+    # A job group of the user's own: it may be the same in every run.
+    application_id, execution_id = properties.get(_APPLICATION_ID), properties.get(_EXECUTION_ID)
+    return f"{application_id}/{execution_id}" if application_id and execution_id else ""
 
 
 def encode_task(
