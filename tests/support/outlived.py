@@ -13,10 +13,13 @@ _PAUSE_S = 0.01
 
 
 async def timed_out(session: TransactionalSession) -> None:
-    """Wait until the transaction has been open, and the cluster has rolled it back."""
-    for state in ("Ongoing", "CompleteAbort"):
-        while (await describe(session._cluster, session.transactional_id)).state != state:  # noqa: ASYNC110 - nobody tells.
-            await asyncio.sleep(_PAUSE_S)
+    """Wait until the cluster has rolled the transaction back, which gives the id a new epoch."""
+    while True:
+        found = await describe(session._cluster, session.transactional_id)
+        is_later = found.producer_epoch > session.identity.producer_epoch
+        if is_later and found.state == "CompleteAbort":
+            return
+        await asyncio.sleep(_PAUSE_S)
 
 
 def delay(
