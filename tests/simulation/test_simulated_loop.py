@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from semel.verify.simulated_loop import Deadlock, OutOfTime, Process, simulate
+from semel.verify.simulated_loop import Deadlock, OutOfTime, Process, SimulatedLoop, simulate
 
 
 def test_an_hour_passes_at_once() -> None:
@@ -86,3 +86,42 @@ def test_a_process_does_not_take_others_with_it() -> None:
         return deeds
 
     assert simulate(1, main) == ["survivor"]
+
+
+def test_a_frozen_process_does_later_what_it_would_have_done() -> None:
+    deeds: list[tuple[str, float]] = []
+
+    async def work(name: str) -> None:
+        for _ in range(3):
+            await asyncio.sleep(1)
+            deeds.append((name, asyncio.get_running_loop().time()))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        frozen, other = Process("frozen"), Process("other")
+        working = [frozen.start(work("frozen")), other.start(work("other"))]
+        await asyncio.sleep(1.5)
+        loop.freeze(frozen, 10)
+        await asyncio.gather(*working)
+
+    simulate(1, main)
+    assert [at_s for name, at_s in deeds if name == "other"] == pytest.approx([1, 2, 3])
+    assert [at_s for name, at_s in deeds if name == "frozen"] == pytest.approx([1, 11.5, 12.5])
+
+
+def test_one_that_dies_while_it_is_frozen_does_nothing_more() -> None:
+    deeds: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        process = Process("frozen")
+        loop.freeze(process, 10)
+        process.call(loop.call_soon, deeds.append, "done")
+        await asyncio.sleep(1)
+        process.die()
+        await asyncio.sleep(20)
+
+    simulate(1, main)
+    assert deeds == []

@@ -20,6 +20,7 @@ from semel.verify.transaction_history import (
     OffsetsWritten,
     Outcome,
     StableEndSeen,
+    TimedOut,
     Unwelcome,
     WriteAcknowledged,
     Written,
@@ -86,6 +87,7 @@ def found(events: Iterable[Event]) -> list[str]:
         [*WRITTEN, *COMMITTED, LOG_P, LOG_Q, read(2, 2, record(0, "a0"))],
         [given(1, "one", 0), given(2, "one", 1, is_new=False), given(3, "two", 2)],
         [*COPIED, *COMMITTED, LOG_P, OffsetSeen(at(2), "g", INPUT, 2)],
+        [TimedOut(at(2), "A", began_s=1.0, timeout_s=1.0)],
     ],
 )
 def test_nothing_is_wrong_with(events: list[Event]) -> None:
@@ -137,6 +139,7 @@ def test_nothing_is_wrong_with(events: list[Event]) -> None:
             ],
             "a transaction up to 2 was committed before",
         ),
+        ([TimedOut(at(2), "A", 1.2, 1.0)], "aborted by its timer after 0.900 of 1.0 s"),
         ([given(1, "one", 3), given(2, "two", 3)], "was given to one and to two"),
         (
             [whole(P, record(0, ABORT_MARKER, epoch=2), record(1, ABORT_MARKER, epoch=1))],

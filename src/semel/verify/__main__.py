@@ -7,6 +7,7 @@ from collections import Counter
 
 import structlog
 
+from semel.verify.clock_workload import CLOCKS
 from semel.verify.run import Outcome, run_seed
 from semel.verify.transaction_workload import TRANSACTIONS
 from semel.verify.workload import LOG
@@ -21,6 +22,8 @@ SHOWN = (
     "died: I/O error",
     "died: stopped",
     "full disks",
+    "clock jumps",
+    "freezes",
     "segments filled",
     "connections",
     "generations",
@@ -31,7 +34,7 @@ SHOWN = (
     "committed records read",
 )
 ANOMALIES_SHOWN_MAX = 10
-WORKLOADS = {"log": LOG, "transactions": TRANSACTIONS}
+WORKLOADS = {"log": LOG, "transactions": TRANSACTIONS, "clocks": CLOCKS}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -10,8 +10,11 @@ from semel.verify.machine import Machine
 from semel.verify.population import Population
 from semel.verify.simulated_network import Network
 from semel.verify.transaction_history import Began, CommitSent, WriteAcknowledged
+from semel.verify.workload import Ordeal
 
-PAUSE_S_MEAN = 0.12
+JUMPS_MS = (300, 2_000, 3_600_000, 2 * 86_400_000, 10 * 365 * 86_400_000)
+"""The clock is set by one of these, ahead or back."""
+FREEZES_S = (0.05, 0.4, 1.5, 6.0)
 
 
 class Faults:
@@ -22,8 +25,10 @@ class Faults:
         network: Network,
         population: Population,
         history: History,
+        ordeal: Ordeal,
     ) -> None:
         self._history = history
+        self._ordeal = ordeal
         self._rng = Random(f"faults {seed}")
         self._machine = machine
         self._network = network
@@ -45,14 +50,17 @@ class Faults:
             kinds["rivals"] = (6, population.rival_one)
             kinds["power losses in a transaction"] = (8, self._lose_power_in_a_transaction)
             kinds["kills in a transaction"] = (3, self._kill_in_a_transaction)
-        chosen = self._rng.sample(sorted(kinds), self._rng.randint(3, len(kinds)))
+        chosen = ordeal.faults or self._rng.sample(sorted(kinds), self._rng.randint(3, len(kinds)))
+        # Left to a run of their own, since they dilute what the others are there to find.
+        kinds["clock jumps"] = (5, self._set_clock)
+        kinds["freezes"] = (1, self._freeze)
         self._kinds = {name: kinds[name] for name in chosen}
         self._wants_stop = False
 
     async def run(self, until_s: float) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() < until_s:
-            await asyncio.sleep(self._rng.expovariate(1 / PAUSE_S_MEAN))
+            await asyncio.sleep(self._rng.expovariate(1 / self._ordeal.pause_s_mean))
             names = list(self._kinds)
             weights = [self._kinds[name][0] for name in names]
             (name,) = self._rng.choices(names, weights)
@@ -73,6 +81,7 @@ class Faults:
         device.on_next_sync = None
         device.on_next_checkpoint = None
         self._history.await_nothing()
+        self._machine.thaw()
 
     def _kill_in_a_call(self) -> None:
         self._machine.device.calls_left = self._rng.choice((0, 1, 3, 10, 30))
@@ -103,6 +112,12 @@ class Faults:
 
     def _fill_disk(self) -> None:
         self._machine.device.is_full = not self._machine.device.is_full
+
+    def _set_clock(self) -> None:
+        self._machine.set_clock(self._rng.choice((1, -1)) * self._rng.choice(JUMPS_MS))
+
+    def _freeze(self) -> None:
+        self._machine.freeze(self._rng.choice(FREEZES_S))
 
     def _stop(self) -> None:
         self._wants_stop = True

@@ -15,9 +15,11 @@ from semel.verify.offsets import committed_offset
 from semel.verify.producers import ACKS_ONE, PlainProducer
 from semel.verify.readers import fetch_request, partitions_of, stored_records, term_end_of
 from semel.verify.workload import Workload
-from semel.wire.messages import fetch
+from semel.wire.messages import describe_groups, fetch
 
 PATIENCE_S = 30.0
+SESSION_S_MAX = 60.0
+"""The longest session that a member has asked for."""
 
 
 class Finale:
@@ -29,21 +31,29 @@ class Finale:
     async def run(self) -> None:
         await self._within_patience(self._say_last_words())
         await asyncio.sleep(self._workload.rest_s)
-        if not self._workload.is_read_at_rest:
+        if self._workload.is_read_at_rest:
+            await self._within_patience(self._read_all(0))
+            await self._within_patience(
+                self._see_members_go(), "members that did not go", SESSION_S_MAX
+            )
+        else:
             self._machine.lose_power()
-        await self._within_patience(self._read_all(0))
+            await self._within_patience(self._read_all(0))
         self._machine.lose_power()
         await self._within_patience(self._read_all(1))
         await self._machine.stop()
         await self._within_patience(self._read_all(2))
 
-    async def _within_patience(self, work: Coroutine[Any, Any, None]) -> None:
-        reading = self._client.process.start(work)
+    async def _within_patience(
+        self, work: Coroutine[Any, Any, None], complaint: str = "nothing", more_s: float = 0.0
+    ) -> None:
+        working = self._client.process.start(work)
+        patience_s = PATIENCE_S + more_s
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                await reading
+            async with asyncio.timeout(patience_s):
+                await working
         except TimeoutError:
-            self._client.history.note(NotServing(f"nothing in {PATIENCE_S} s"))
+            self._client.history.note(NotServing(f"{complaint} in {patience_s} s"))
         except (AssertionError, SemelError) as error:
             self._client.history.note(NotServing(repr(error)))
 
@@ -51,6 +61,18 @@ class Finale:
         """A record that no one waits for must come to rest as well."""
         await self._machine.serving()
         await PlainProducer(self._client, self._workload.partitions, ACKS_ONE, 1).run()
+
+    async def _see_members_go(self) -> None:
+        """Sessions end also of those who are dead and could not say so."""
+        while True:
+            if await self._insist(self._member_count) == 0:
+                return
+            await asyncio.sleep(0.5)
+
+    async def _member_count(self, link: Link) -> int:
+        request = describe_groups.DescribeGroupsRequest([self._workload.group])
+        (group,) = (await link.ask(describe_groups, request)).message.groups
+        return len(group.members)
 
     async def _read_all(self, round_number: int) -> None:
         await self._machine.serving()

@@ -1,4 +1,7 @@
-"""What groups promise: one owner of a partition in a generation, and offsets that never go back."""
+"""What groups promise: one owner of a partition in a generation, and offsets that never go back.
+
+And that whoever shows life is not expelled.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -6,8 +9,10 @@ from collections.abc import Iterator
 from semel.types import TopicPartition
 from semel.verify.history import (
     Assigned,
+    Beaten,
     Committed,
     CommitTried,
+    Expelled,
     History,
     Joined,
     OffsetSeen,
@@ -18,9 +23,21 @@ NEVER_COMMITTED = -1
 
 
 def check_groups(history: History) -> Iterator[str]:
+    yield from _check_members(history)
     yield from _check_owners(history)
     yield from _check_generations(history)
     yield from _check_offsets(history)
+
+
+def _check_members(history: History) -> Iterator[str]:
+    heard = {beaten.member: beaten for beaten in history.all(Beaten)}
+    for expelled in history.all(Expelled):
+        last = heard.get(expelled.member)
+        if last is not None and expelled.span.ended_s < last.span.began_s + last.kept_s:
+            yield (
+                f"{expelled.member} was expelled at {expelled.span.ended_s:.3f} s, though it was "
+                f"heard after {last.span.began_s:.3f} s"
+            )
 
 
 def _check_owners(history: History) -> Iterator[str]:

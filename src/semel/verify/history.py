@@ -124,6 +124,22 @@ class Assigned(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class Beaten(NamedTuple):
+    """A heartbeat of a member was answered, and nothing was amiss."""
+
+    span: Span
+    member: str
+    kept_s: float
+    """For at least so long the member stays from the moment on at which it was heard."""
+
+
+class Expelled(NamedTuple):
+    """One who was a member is answered as no one that the group knows."""
+
+    span: Span
+    member: str
+
+
 class CommitTried(NamedTuple):
     group: str
     partition: TopicPartition

@@ -150,6 +150,20 @@ class Machine:
             self._changed.clear()
             await self._changed.wait()
 
+    # Time
+
+    def set_clock(self, ahead_ms: int) -> None:
+        """The wall clock jumps, whether a broker runs or rests; back if it is negative."""
+        self.clock.error_ms += ahead_ms
+
+    def freeze(self, duration_s: float) -> None:
+        if self._running is not None:
+            self._loop.freeze(self._running, duration_s)
+
+    def thaw(self) -> None:
+        if self._running is not None:
+            self._loop.thaw(self._running)
+
     # Death
 
     def kill(self) -> None:

@@ -1,5 +1,6 @@
 """Members of a consumer group: they join, share partitions, commit, die and return."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 
@@ -12,8 +13,8 @@ from semel.errors import (
 )
 from semel.types import TopicPartition
 from semel.verify.client import Client
-from semel.verify.history import Assigned, Committed, CommitTried, Joined
-from semel.verify.link import Link, Lost
+from semel.verify.history import Assigned, Beaten, Committed, CommitTried, Expelled, Joined
+from semel.verify.link import Link, Lost, Reply
 from semel.verify.offsets import commit_request, committed_offset
 from semel.wire.messages import (
     heartbeat,
@@ -25,6 +26,8 @@ from semel.wire.messages import (
 
 SESSION_TIMEOUT_MS = 900
 REBALANCE_TIMEOUT_MS = 500
+SILENCE_S_MAX = 0.4
+"""Members pause now and then for so long, which is no reason to expel them."""
 PATIENCE_S = 2.5
 STATIC_SINCE = {"join": 5, "sync": 3, "heartbeat": 3, "commit": 7}
 PROTOCOL = "shared"
@@ -128,6 +131,8 @@ class Member:
             positions[partition] = max(seen.offset, 0)
         while True:
             await self._client.think()
+            if self._client.rng.random() < 0.1:
+                await asyncio.sleep(self._client.rng.uniform(0.1, SILENCE_S_MAX))
             if self._client.rng.random() < 0.02:
                 await self._leave(link)
             if positions and self._client.rng.random() < 0.6:
@@ -142,7 +147,12 @@ class Member:
             self._group, self._generation, self._member_id, self._instance_id
         )
         reply = await link.ask(heartbeat, request, version_min=self._since("heartbeat"))
-        self._check(reply.message.error_code)
+        code = reply.message.error_code
+        if code == 0:
+            # It was not to join again, so that whoever begins a rebalance gives it that time.
+            kept_s = min(SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS) / 1000
+            self._client.history.note(Beaten(reply.span, self._member_id, kept_s))
+        self._check_place(code, reply)
 
     async def _commit(self, link: Link, partition: TopicPartition, offset: int) -> None:
         request = commit_request(
@@ -162,7 +172,7 @@ class Member:
             self._member_id = ""
             raise
         (outcome,) = reply.message.topics[0].partitions
-        self._check(outcome.error_code)
+        self._check_place(outcome.error_code, reply)
         self._client.history.note(Committed(reply.span, self._group, partition, offset))
 
     async def _leave(self, link: Link) -> None:
@@ -171,12 +181,18 @@ class Member:
             [leave_group.MemberIdentity(self._member_id, self._instance_id)],
             self._member_id,
         )
-        await link.ask(leave_group, request, version_min=3 if self._instance_id else 0)
+        # It may arrive whenever, and must find nobody then who is a member again.
         self._member_id = ""
+        await link.ask(leave_group, request, version_min=3 if self._instance_id else 0)
         raise Rejoin
 
     def _since(self, what: str) -> int:
         return STATIC_SINCE[what] if self._instance_id else 0
+
+    def _check_place(self, code: int, reply: Reply) -> None:
+        if code == UnknownMemberId.code:
+            self._client.history.note(Expelled(reply.span, self._member_id))
+        self._check(code)
 
     def _check(self, code: int) -> None:
         if code == 0:

@@ -13,6 +13,7 @@ from semel.verify.finale import Finale
 from semel.verify.history import (
     Acknowledged,
     Assigned,
+    Beaten,
     Committed,
     Died,
     Fetched,
@@ -38,7 +39,6 @@ from semel.verify.workload import LOG, Workload
 BUDGET_S = 300.0
 """Simulated time that a run may take."""
 PATIENCE_S = 200.0
-FAULTS_S = (0.4, 2.5)
 PRODUCING_PATIENCE_S = 60.0
 
 
@@ -63,13 +63,13 @@ async def _run(seed: int, workload: Workload) -> Outcome:
     surroundings = Surroundings(network, machine, history)
     population = Population(seed, surroundings, workload.cast)
     observer = Client("observer", surroundings, seed)
-    faults = Faults(seed, machine, network, population, history)
+    faults = Faults(seed, machine, network, population, history, workload.ordeal)
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(PATIENCE_S):
             living = tasks.create_task(machine.run())
             await observer.process.start(_make_topics(observer, workload))
             population.start()
-            await faults.run(Random(f"length {seed}").uniform(*FAULTS_S))
+            await faults.run(Random(f"length {seed}").uniform(*workload.ordeal.duration_s))
             await _finish(population, history)
             population.end()
             await Finale(observer, machine, workload).run()
@@ -128,6 +128,7 @@ def _counts(machine: Machine, network: Network, faults: Faults, history: History
     for loss, count in network.loss_counts.items():
         counts[f"connections {loss.value}"] = count
     counts["generations"] = history.count(Assigned)
+    counts["heartbeats"] = history.count(Beaten)
     counts["offsets committed"] = history.count(Committed)
     counts["topics made"] = history.count(TopicMade)
     counts["transactions"] = history.count(Began)

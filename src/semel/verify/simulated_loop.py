@@ -2,7 +2,7 @@
 
 Callbacks that are ready together run in any order. A callback belongs to the process in whose
 context it was planned, and is forgotten once that process is dead: no `finally` of it runs, as
-none would run after `kill -9`.
+none would run after `kill -9`. While its process is frozen, it is held back.
 """
 
 import asyncio
@@ -31,7 +31,9 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_alive = True
-        """The exception that nothing in the process has caught, if that ended it."""
+        self.is_frozen = False
+        self.held_back: list[asyncio.Handle] = []
+        """What would have run by now."""
         self._context = copy_context()
         self._context.run(_process.set, self)
         self._tasks: list[asyncio.Task[Any]] = []
@@ -91,10 +93,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if len(turn) > 1:
             self._random.shuffle(turn)
         for handle in turn:
-            if is_live(handle):
-                self.callback_count += 1
-                self.running = owner(handle)
-                handle._run()
+            if not is_live(handle):
+                continue
+            self.running = owner(handle)
+            if self.running is not None and self.running.is_frozen:
+                self.running.held_back.append(handle)
+                continue
+            self.callback_count += 1
+            handle._run()
+
+    def freeze(self, process: Process, duration_s: float) -> None:
+        """Let it do nothing for a while, as SIGSTOP does, or a machine that sleeps."""
+        process.is_frozen = True
+        self.call_later(duration_s, self.thaw, process, context=Context())
+
+    def thaw(self, process: Process) -> None:
+        process.is_frozen = False
+        held_back, process.held_back = process.held_back, []
+        self._ready.extend(held_back)  # type: ignore[attr-defined]
 
     def _jump_to_next_timer(self, scheduled: list[asyncio.TimerHandle]) -> None:
         while scheduled and not is_live(scheduled[0]):

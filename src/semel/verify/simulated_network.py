@@ -78,8 +78,11 @@ class SimulatedTransport(asyncio.Transport):
     def drained(self, held_size: int) -> None:
         if self._is_protocol_paused and held_size <= self._low_size:
             self._is_protocol_paused = False
-            if self._protocol is not None and self._wire.broker.is_alive:
-                self._wire.broker.call(self._protocol.resume_writing)
+            asyncio.get_running_loop().call_soon(self._resume, context=self._wire.broker.context)
+
+    def _resume(self) -> None:
+        if self._protocol is not None:
+            self._protocol.resume_writing()
 
     def pause_reading(self) -> None:
         self._wire.to_broker.pause()

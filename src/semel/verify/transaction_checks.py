@@ -19,6 +19,7 @@ from semel.verify.transaction_history import (
     EpochGiven,
     Outcome,
     StableEndSeen,
+    TimedOut,
     TopicGone,
     Unwelcome,
     WriteAcknowledged,
@@ -61,6 +62,7 @@ def check_transactions(history: History) -> Iterator[str]:
     yield from _check_committed_readers(history, truths)
     yield from _check_stable_ends(history)
     yield from _check_incarnations(history, logs)
+    yield from _check_timers(history)
     for unwelcome in history.all(Unwelcome):
         yield (
             f"{unwelcome.request} of {unwelcome.attempt} ({unwelcome.dialect}) was answered "
@@ -78,6 +80,16 @@ def _check_rest(wholes: list[WholeLog], truths: dict[TopicPartition, Truth]) -> 
             )
         for stored in truths[whole.partition].unended[:1]:
             yield f"{stored.label} in {whole.partition} was never committed or aborted"
+
+
+def _check_timers(history: History) -> Iterator[str]:
+    for timed_out in history.all(TimedOut):
+        age_s = timed_out.span.ended_s - timed_out.began_s
+        if age_s < timed_out.timeout_s:
+            yield (
+                f"{timed_out.attempt} was aborted by its timer after {age_s:.3f} of "
+                f"{timed_out.timeout_s} s"
+            )
 
 
 def _check_atomicity(history: History, truths: dict[TopicPartition, Truth]) -> Iterator[str]:

@@ -70,6 +70,16 @@ class Ended(NamedTuple):
     outcome: Outcome
 
 
+class TimedOut(NamedTuple):
+    """One whom nobody else could fence was told that it is."""
+
+    span: Span
+    attempt: str
+    began_s: float
+    """Its first request was sent then, so that its timer rings no earlier than a timeout later."""
+    timeout_s: float
+
+
 class Refusal(NamedTuple):
     attempt: str
     request: str

@@ -13,6 +13,17 @@ from semel.verify.producers import ACKS_ALL, ACKS_NONE, ACKS_ONE, PlainProducer,
 from semel.verify.readers import Reader
 
 
+class Ordeal(NamedTuple):
+    """What a run has to bear."""
+
+    faults: tuple[str, ...] = ()
+    """By their names; if there are none, some of those that are not about clocks."""
+    duration_s: tuple[float, float] = (0.4, 2.5)
+    """The least and the most."""
+    pause_s_mean: float = 0.12
+    """Between two faults."""
+
+
 class Workload(NamedTuple):
     topics: Mapping[str, int]
     """Names, and how many partitions each has."""
@@ -23,6 +34,7 @@ class Workload(NamedTuple):
     rest_s: float
     is_read_at_rest: bool
     """Also before the power is lost for the last time, so that it is not this that ends things."""
+    ordeal: Ordeal = Ordeal()
 
     @property
     def partitions(self) -> list[TopicPartition]:
