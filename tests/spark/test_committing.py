@@ -19,7 +19,14 @@ from semel.client.session import TransactionalSession
 from semel.errors import CoordinatorNotAvailable
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction, Fenced, TimedOut, commit_batch
-from semel.spark.marker import BatchBehind, Marker, SharedTransactionalId, TwoSinks, Verdict
+from semel.spark.marker import (
+    NO_QUERY,
+    BatchBehind,
+    Marker,
+    SharedTransactionalId,
+    TwoSinks,
+    Verdict,
+)
 from semel.spark.marker_store import stored_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.testing import Broker
@@ -300,6 +307,22 @@ def test_a_commit_that_nobody_answers_is_looked_up(
     for number in range(3):
         assert sink.write(number, [b"%d" % number]) in set(Verdict)
     assert sink.values() == [b"0", b"1", b"2"]
+
+
+def test_a_commit_of_a_job_without_a_number_that_nobody_answers_is_not_written_again(
+    semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Sink(semel_broker, topic, delivery="at-least-once")
+    original = TransactionalSession.commit
+
+    async def lost(session: TransactionalSession) -> None:
+        await original(session)
+        raise OutcomeUnknown("nobody answers")
+
+    monkeypatch.setattr(TransactionalSession, "commit", lost)
+    with pytest.raises(OutcomeUnknown):
+        sink.write(0, [b"a"], query=NO_QUERY, run="")
+    assert sink.values() == [b"a"]
 
 
 def test_a_rolled_back_checkpoint_is_refused_unless_overridden(

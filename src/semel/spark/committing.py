@@ -15,7 +15,7 @@ from semel.client.cluster import Cluster
 from semel.client.connection import IMPLICIT_PARTITIONS
 from semel.client.coordination import GroupMetadata, GroupOffset
 from semel.client.identity import Identity
-from semel.client.outcome import MustAbort, MustStop, TransactionFailed
+from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
 from semel.client.session import TransactionalSession
 from semel.client.transactions import describe
 from semel.errors import (
@@ -25,6 +25,7 @@ from semel.errors import (
     SemelError,
 )
 from semel.spark.marker import (
+    NO_QUERY,
     Marker,
     Verdict,
     judge,
@@ -210,7 +211,10 @@ class BatchTransaction:
             error = self._timed_out(error)
             # Refused if somebody takes the id over in between.
             self._continue_as(given)
-        elif isinstance(error, MustStop):
+        elif isinstance(error, MustStop) or (
+            # A job without a number could find out nowhere whether this was committed.
+            isinstance(error, OutcomeUnknown) and not self._may_write_again
+        ):
             raise await self._explained(error)
         # Else not even the id was taken over, so that nothing is open.
         if self.session.is_initialised:
@@ -221,6 +225,11 @@ class BatchTransaction:
             # Whether the transaction that went wrong was committed is not known.
             self._remember(None)
         return error
+
+    @property
+    def _may_write_again(self) -> bool:
+        """Though it may be committed: the marker tells, or a stream asks for no more."""
+        return self._settings.checks_marker or self._batch.query_id != NO_QUERY
 
     async def _given_at_timeout(self) -> Identity | None:
         """The next epoch, if the cluster itself has issued it when it rolled back by timeout.
@@ -251,7 +260,7 @@ class BatchTransaction:
         timed_out.__cause__ = error
         return timed_out
 
-    async def _explained(self, error: MustStop) -> SemelError:
+    async def _explained(self, error: TransactionFailed) -> SemelError:
         """Who has taken the id over, as far as the marker tells."""
         if not isinstance(error.__cause__, ProducerFenced | InvalidProducerEpoch):
             return error
