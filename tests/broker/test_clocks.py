@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from semel.broker.broker import Broker
-from semel.errors import NONE, ProducerFenced, UnknownMemberId
+from semel.errors import NONE, JournalFull, ProducerFenced, UnknownMemberId
 from semel.journal.memory import MemoryDevice
-from semel.lane import frame, image
+from semel.lane import facts, frame, image
+from semel.lane.lane import Lane
 from semel.records.batch import read
 from semel.records.records import Record, encode_batch
 from semel.types import GroupId, TransactionalId
@@ -59,22 +60,22 @@ class World:
 
     def __init__(self) -> None:
         self._rng = Random(1)
-        self._device = MemoryDevice(self._rng)
+        self.device = MemoryDevice(self._rng)
         self.clock = LoopClock()
 
     @asynccontextmanager
     async def broker(self) -> AsyncIterator[Broker]:
         """Killed at the end of the block."""
-        broker = opened(self._device, self._rng, EXPIRING, self.clock)
+        broker = opened(self.device, self._rng, EXPIRING, self.clock)
         async with started(broker):
             yield broker
             await broker.lane.durable(broker.lane.journal.end)
-        self._device.kill()
+        self.device.kill()
 
     def opened(self) -> Broker:
         """Recovered, and killed before it has done anything."""
-        broker = opened(self._device, self._rng, EXPIRING, self.clock)
-        self._device.kill()
+        broker = opened(self.device, self._rng, EXPIRING, self.clock)
+        self.device.kill()
         return broker
 
 
@@ -288,6 +289,34 @@ def test_a_jump_that_was_seen_does_not_come_back_as_a_rest(is_busy: bool) -> Non
             assert traces(broker) == set()
 
     in_a_world(scenario)
+
+
+def test_a_jump_seen_on_a_full_disk_does_not_come_back_as_a_rest() -> None:
+    async def scenario(world: World) -> None:
+        async with world.broker() as broker:
+            await leave_traces(broker)
+            world.device.is_full = True
+            fill(broker.lane)
+            for _ in range(3):
+                world.clock.ahead_ms += 2 * DAY_MS
+                await elapse(1.1)
+        async with world.broker() as broker:
+            world.device.is_full = False
+            await elapse(2 * CHECK_MS / 1000)
+            assert traces(broker) == ALL
+            assert await produce(broker, "t", BATCH) == 0
+
+    in_a_world(scenario)
+
+
+def fill(lane: Lane) -> None:
+    """Until there is no room for the smallest frame that adds something."""
+    size = lane.journal.settings.payload_bytes_max // 8
+    while size:
+        try:
+            lane.say(facts.TopicConfigured("t", {"any": "." * size}))
+        except JournalFull:
+            size //= 2
 
 
 def test_a_clock_that_stands_right_has_nothing_to_be_noted() -> None:

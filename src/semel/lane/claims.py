@@ -15,8 +15,8 @@ class Claim(enum.Enum):
     ORDINARY = enum.auto()
     """Whatever begins something or adds to it. It leaves the whole headroom."""
     ENDING = enum.auto()
-    """What ends or frees something that is there, so that it cannot be repeated for ever. It uses
-    the headroom, but for the part that opening needs."""
+    """What ends or frees something that is there, so that it cannot be repeated for ever, and where
+    a clock was set to. It uses the headroom, but for the part that opening needs."""
     OWED = enum.auto()
     """The end of an open transaction, and opening. All there is may be used."""
 

@@ -146,11 +146,12 @@ class Lane:
     def note_jump(self) -> None:
         """Write down where the wall clock is, if it was set ahead since the last frame.
 
-        The next process would take that for a rest.
+        The next process would take that for a rest, and forget who has waited for room on a full
+        disk: clocks are not set so often that this could use up what ends need there.
         """
         last = self.state.last_moment
         if last is not None and self.clock.has_jumped(last):
-            self.draft(0).append_moment()
+            self.draft(0, Claim.ENDING).append_moment()
 
     def end_if_torn(self, error: Exception | None) -> None:
         """End the journal, and with it the broker, if a step was left before its frame was whole.
