@@ -249,3 +249,17 @@ def test_without_idempotence_a_partition_has_one_request_and_no_sequence() -> No
     assert content[43:61] == b"\xff" * 14 + b"\x00\x00\x00\x01"
     answer(core, request, MessageTooLarge("no"))
     assert len(drained(core)) == 1
+
+
+def test_a_record_that_was_refused_until_its_time_was_up_says_why() -> None:
+    core = recognised(delivery_timeout_ms=1_500)
+    batch = put(core)
+    (request,) = drained(core)
+    refusal = NotLeaderOrFollower(f"{PLACE}: the disk is full")
+    answer(core, request, refusal)
+    drained(core, 1_500)
+    assert isinstance(batch.error, RequestTimedOut)
+    assert str(batch.error) == (
+        f"{PLACE}: not stored within 1500 ms; the last attempt: the disk is full"
+    )
+    assert batch.error.__cause__ is refusal

@@ -9,6 +9,7 @@ from math import inf
 
 from semel.client.identity import NOBODY
 from semel.client.producing.failures import Failure
+from semel.errors import RequestError
 from semel.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
 from semel.records.compression import Compression, compress
 from semel.records.records import RecordHeader
@@ -57,6 +58,7 @@ class Batch:
         "plain",
         "position",
         "record_count",
+        "refusal",
         "ripe_at_ms",
         "size",
         "waiters",
@@ -82,6 +84,8 @@ class Batch:
         """Whether everything before it was acknowledged when it was last sent."""
         self.may_be_stored = False
         """Whether an attempt had no answer, or one that leaves it open."""
+        self.refusal: RequestError | None = None
+        """Of the last attempt."""
         self.attempts = 0
         self.content: bytes | None = None
         self.is_done = False

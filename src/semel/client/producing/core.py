@@ -230,6 +230,7 @@ class ProducerCore:
 
     def _refused(self, batch: Batch, error: RequestError, log_start_offset: int) -> None:
         queue = self._queues[batch.place]
+        batch.refusal = error
         # For good: what a lost connection has swallowed may still arrive.
         batch.may_be_stored = batch.may_be_stored or verdict.may_be_stored(error)
         if self._is_to_go_again(queue, batch, error, log_start_offset):
@@ -290,10 +291,17 @@ class ProducerCore:
         for queue in list(self._active.values()):
             oldest = queue.oldest_waiting()
             while oldest is not None and oldest.deadline_ms <= now_ms:
-                timeout_ms = self.settings.delivery_timeout_ms
-                error = RequestTimedOut(f"{queue.place}: not stored within {timeout_ms} ms")
-                self._give_up(queue, oldest, error)
+                self._give_up(queue, oldest, self._too_late(oldest))
                 oldest = queue.oldest_waiting()
+
+    def _too_late(self, batch: Batch) -> RequestTimedOut:
+        sentence = f"{batch.place}: not stored within {self.settings.delivery_timeout_ms} ms"
+        if batch.refusal is None:
+            return RequestTimedOut(sentence)
+        reason = str(batch.refusal).removeprefix(f"{batch.place}: ")
+        error = RequestTimedOut(f"{sentence}; the last attempt: {reason}")
+        error.__cause__ = batch.refusal
+        return error
 
     def _next_deadline_ms(self) -> float | None:
         waiting = (queue.oldest_waiting() for queue in self._active.values())
