@@ -272,6 +272,27 @@ def test_a_clock_that_went_back_over_a_rest_neither_forgets_early_nor_never(jump
     in_a_world(scenario)
 
 
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_clock_that_was_behind_and_is_right_after_a_rest_counts_the_rest_alone(
+    has_checkpoint: bool,
+) -> None:
+    async def scenario(world: World) -> None:
+        async with world.broker() as broker:
+            world.clock.ahead_ms -= DAY_MS
+            await elapse(2 * EXPIRATION_MS / 1000)
+            await leave_traces(broker)
+            if has_checkpoint:
+                await broker.lane.journal.checkpoint_now()
+        world.clock.ahead_ms += DAY_MS
+        async with world.broker() as broker:
+            await elapse(EXPIRATION_MS / 1000 - 1)
+            assert traces(broker) == ALL
+            await elapse(CHECK_MS / 1000 + 2)
+            assert traces(broker) == set()
+
+    in_a_world(scenario)
+
+
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_a_jump_that_was_seen_does_not_come_back_as_a_rest(is_busy: bool) -> None:
     async def scenario(world: World) -> None:

@@ -1,7 +1,8 @@
 """The lane's own time: what has passed, whatever the clocks of the machine were set to meanwhile.
 
 While the broker runs it follows the monotonic clock. Over a rest only the wall clock goes on, so
-a rest counts for as long as that says: from what the last frame has noted to what it shows now.
+a rest counts for as long as that says: from what it would have shown at the last frame, had nobody
+set it back, to what it shows now.
 """
 
 from typing import Final
@@ -18,15 +19,19 @@ JUMP_MS_MIN: Final = 1_000
 
 
 class LaneClock:
-    def __init__(self, clock: Clock, last: Moment | None) -> None:
-        """`last` is the time of the last frame; None if it is not known."""
+    def __init__(self, clock: Clock, last: Moment | None, wall_ahead_ms: int) -> None:
+        """`last` is the time of the last frame; None if it is not known.
+
+        `wall_ahead_ms` is by how much the wall clock was ahead of the lane's time when it was last
+        believed.
+        """
         self._clock = clock
         wall_ms = clock.wall_ms()
         if last is None:
-            last = Moment(wall_ms, wall_ms)
+            last, wall_ahead_ms = Moment(wall_ms, wall_ms), 0
         # A clock that shows less than it did tells nothing about the rest. Counted as none, it
         # keeps what might have expired, and forgets nothing that has not.
-        self._looked_ms = last.now_ms + max(0, wall_ms - last.wall_ms)
+        self._looked_ms = max(last.now_ms, wall_ms - wall_ahead_ms)
         self._looked_monotonic_ms = clock.monotonic_ms()
         self._shown_ms = max(wall_ms, last.wall_ms)
 
@@ -49,7 +54,6 @@ class LaneClock:
         self._looked_monotonic_ms = monotonic_ms
         return self._looked_ms
 
-    def has_jumped(self, last: Moment) -> bool:
-        """Whether the next process would count more since `last` than has passed."""
-        passed_ms = self.now_ms() - last.now_ms
-        return self.wall_ms() - last.wall_ms - passed_ms >= JUMP_MS_MIN
+    def has_jumped(self, wall_ahead_ms: int) -> bool:
+        """Whether the next process, if it is told this, would count more than has passed."""
+        return self.wall_ms() - wall_ahead_ms - self.now_ms() >= JUMP_MS_MIN

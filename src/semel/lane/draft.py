@@ -100,6 +100,6 @@ class Draft:
         for partition, base_offset, at, size, max_timestamp_ms in self._batches:
             journal.index.add(partition.number, base_offset, start + at, size, max_timestamp_ms)
             lane.unsettled.append((end, partition, partition.log_end_offset))
-        lane.state.last_moment = self.at
+        lane.state.passed(self.at)
         lane.is_in_step = False
         return end

@@ -59,6 +59,8 @@ class LaneImage(_Image, frozen=True):
     transactions: TransactionsSnapshot
     last_moment: tuple[int, int] | None = None
     """Of the last frame, the lane's time and the wall clock; not there up to format 2."""
+    wall_ahead_ms: int | None = None
+    """None if the last frame says it."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -79,6 +81,7 @@ def take(state: LaneState) -> bytes:
             groups=state.groups.snapshot(),
             transactions=state.transactions.snapshot(),
             last_moment=None if last is None else (last.now_ms, last.wall_ms),
+            wall_ahead_ms=state.wall_ahead_ms,
         )
     )
 
@@ -99,7 +102,9 @@ def restore(image: bytes, state: LaneState) -> None:
     state.identity = read.identity
     state.cluster_id = read.cluster_id
     if read.last_moment is not None:
-        state.last_moment = Moment(*read.last_moment)
+        state.passed(Moment(*read.last_moment))
+    if read.wall_ahead_ms is not None:
+        state.wall_ahead_ms = read.wall_ahead_ms
     for topic_image in read.topics:
         topic = Topic(topic_image.name, topic_image.topic_id, topic_image.config)
         state.add_topic(topic)

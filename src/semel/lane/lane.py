@@ -53,7 +53,7 @@ class Lane:
         """Something is applied that no frame in the journal says yet. Law: only within a step."""
         self.state = LaneState(Groups(settings.groups, randomness), Transactions(ending_size))
         recover(self.state, journal)
-        self.clock = LaneClock(clock, self.state.last_moment)
+        self.clock = LaneClock(clock, self.state.last_moment, self.state.wall_ahead_ms)
 
     async def start(
         self,
@@ -149,8 +149,7 @@ class Lane:
         The next process would take that for a rest, and forget who has waited for room on a full
         disk: clocks are not set so often that this could use up what ends need there.
         """
-        last = self.state.last_moment
-        if last is not None and self.clock.has_jumped(last):
+        if self.state.last_moment and self.clock.has_jumped(self.state.wall_ahead_ms):
             self.draft(0, Claim.ENDING).append_moment()
 
     def end_if_torn(self, error: Exception | None) -> None:

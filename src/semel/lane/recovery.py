@@ -32,7 +32,7 @@ def recover(state: LaneState, journal: Journal) -> None:
                 _replay_batch(state, journal, entry, at.now_ms)
             else:
                 raise CorruptJournal(f"entry at byte {entry.body_position}: kind {entry.kind}")
-        state.last_moment = at
+        state.passed(at)
     for partition in state.partitions.values():
         partition.settle(partition.log_end_offset)
 

@@ -22,6 +22,9 @@ class LaneState:
         self.identity: DiskIdentity | None = None
         self.last_moment: Moment | None = None
         """When the last frame was made; None if nothing says so."""
+        self.wall_ahead_ms = 0
+        """By how much the wall clock was ahead of the lane's time when it last showed more than in
+        all frames before. A clock that was set back shows nothing new, and tells nothing."""
         self.cluster_id = b""
         self.topics: dict[str, Topic] = {}
         self.topics_by_id: dict[bytes, Topic] = {}
@@ -30,6 +33,12 @@ class LaneState:
         self.next_producer_id = ProducerId(0)
         self.groups = groups
         self.transactions = transactions
+
+    def passed(self, at: Moment) -> None:
+        """A frame was made then."""
+        if self.last_moment is None or at.wall_ms > self.last_moment.wall_ms:
+            self.wall_ahead_ms = at.wall_ms - at.now_ms
+        self.last_moment = at
 
     def apply(self, fact: facts.AnyFact) -> None:
         match fact:
