@@ -1,6 +1,7 @@
 """What an open makes of the bytes it finds: rules 2, 5 and 6 of the law, one by one."""
 
 import asyncio
+import contextlib
 from random import Random
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from semel.errors import CorruptJournal
 from semel.journal import names, note
 from semel.journal.frames import HEADER_SIZE, head, header_at
-from semel.journal.memory import MemoryDevice
+from semel.journal.memory import Killed, MemoryDevice
 from support import seeded_loop
 from support.journal_life import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from support.journal_world import SEGMENT_BYTES, Remembering
@@ -195,6 +196,19 @@ def test_what_an_open_has_found_survives_a_power_loss_right_after_it() -> None:
         assert len(reopen(device).replayed) == 5
         device.power_loss()
         assert len(reopen(device).replayed) == 5
+
+
+def test_a_power_loss_at_any_step_of_an_open_is_no_damage() -> None:
+    """The names of files that the last process left may be lost with it, and what is in them."""
+    for seed in range(20):
+        for calls in range(40):
+            device = device_of(seed)
+            live(device, 70, durable=False)
+            device.calls_left = calls
+            with contextlib.suppress(Killed):
+                Remembering(device)
+            device.power_loss()
+            assert set(reopen(device).replayed) <= {PAYLOAD}
 
 
 def test_pages_that_a_failed_sync_dropped_are_written_again() -> None:

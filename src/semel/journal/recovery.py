@@ -93,8 +93,9 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     if not certain:
         # Until a frame that answers the doubt is durable, the next open must share it.
         note.mark(device, failed=True)
-    note.write(device, Note(incarnation, walk.end))
+    # The note says that all of it is durable, and so is written when the names of the files are.
     device.sync_folder()
+    note.write(device, Note(incarnation, walk.end))
     return Recovered(
         bases,
         limit,
