@@ -1,5 +1,6 @@
 """Rule 7: room is found before anything is decided, and a full disk stops writes alone."""
 
+import contextlib
 from collections.abc import Coroutine
 from random import Random
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from semel.errors import ConfigError, JournalFull
 from semel.journal import names
 from semel.journal.frames import HEADER_SIZE
-from semel.journal.memory import MemoryDevice
+from semel.journal.memory import Killed, MemoryDevice
 from semel.journal.settings import JournalSettings
 from support import seeded_loop
 from support.journal_world import Remembering, stored_batches
@@ -201,6 +202,43 @@ def test_a_segment_that_was_prepared_is_there_for_the_next_process_on_a_full_dis
         assert await again.durable(again.journal.end)
 
     run(main())
+
+
+@pytest.mark.parametrize("kept_size", [500, 3_000, SEGMENT_BYTES + 4_000])
+def test_what_must_be_left_is_there_after_any_crash_on_a_full_disk(kept_size: int) -> None:
+    for seed in range(150):
+        room_outlives_crashes(seed, kept_size)
+
+
+def room_outlives_crashes(seed: int, kept_size: int) -> None:
+    """Also if the next process dies while it opens, and the power may go each time."""
+    rng = Random(f"room {seed}")
+
+    async def main() -> None:
+        device = MemoryDevice(rng)
+        crashes = (device.kill, device.power_loss)
+        lane = Remembering(device, SETTINGS)
+        lane.start()
+        full_from = rng.randrange(60)
+        for number in range(rng.randrange(1, 90)):
+            device.is_full = number >= full_from
+            with contextlib.suppress(JournalFull):
+                lane.append(b"p" * rng.randrange(1, 900), kept_size=kept_size)
+            if rng.random() < 0.3:
+                await seeded_loop.elapse(rng.uniform(0, 0.003))
+        device.is_full = True
+        rng.choice(crashes)()
+        for _ in range(rng.randrange(4)):
+            device.calls_left = rng.randrange(13)
+            with contextlib.suppress(Killed):
+                Remembering(device, SETTINGS)
+            rng.choice(crashes)()
+        again = Remembering(device, SETTINGS)
+        again.start()
+        if again.payloads:  # What was taken left that room.
+            assert await again.durable(again.append(b"x" * (kept_size - HEADER_SIZE), kept_size=0))
+
+    seeded_loop.run(rng, main())
 
 
 def test_a_full_disk_is_told_once_when_it_comes_and_once_when_it_goes() -> None:

@@ -78,8 +78,9 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
             f"was durable for {durable - walk.end} bytes more"
         )
     if not behind.is_blank:
-        for base in bases[walk.segment + 1 :]:
-            device.remove(names.segment(base))
+        # Nothing of them counts, but the first has the room that was to be left behind what does.
+        for base in reversed(bases[walk.segment + 1 :]):
+            device.rename(names.segment(base), names.PREPARED)
         del bases[walk.segment + 1 :]
         _wipe(device, names.segment(bases[-1]), walk.end - bases[-1])
     _rewrite(device, bases, durable, walk.end)
@@ -172,6 +173,7 @@ def _make(device: Device, base: int, settings: JournalSettings) -> None:
     if device.size(name) == 0:
         assert refusal is not None
         raise refusal
+    device.sync(name)
 
 
 def _keep_prepared(device: Device) -> int:

@@ -209,14 +209,18 @@ def _prepare(device: Device, settings: JournalSettings, needed: int, *, is_new: 
         yield
     try:
         refusal = allocate(device, names.PREPARED, settings, needed)
-        yield
-        device.sync(names.PREPARED)
+        if device.size(names.PREPARED):
+            yield
+            device.sync(names.PREPARED)
+            yield
+            # Nobody could give its room back to us if its name were lost.
+            device.sync_folder()
+        else:
+            device.remove(names.PREPARED)
     except OSError:
         with contextlib.suppress(OSError):
             device.remove(names.PREPARED)
         raise
-    if device.size(names.PREPARED) == 0:
-        device.remove(names.PREPARED)
     if refusal is not None:
         raise refusal
 
