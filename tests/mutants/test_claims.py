@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker import test_full_disk
+from broker import test_full_disk, test_large_deletions, test_wide_transactions
 from semel.errors import JournalFull
+from semel.journal.segments import Segments
 from semel.journal.settings import JournalSettings
-from semel.lane import lane
+from semel.lane import lane, transaction_steps
 from semel.lane.claims import Claim, kept_size
 from semel.lane.lane import Lane
 from support.compiled import plain_python
@@ -51,6 +52,15 @@ def every_opening_is_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lane, "start", talkative)
 
 
+def a_transaction_may_have_any_width(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(transaction_steps, "_check_width", lambda lane, step: None)
+
+
+def a_segment_is_never_longer(patch: pytest.MonkeyPatch) -> None:
+    prepare = Segments.prepare
+    patch.setattr(Segments, "prepare", lambda segments, size=0: prepare(segments))
+
+
 PLANTS: list[tuple[Plant, Kill]] = [
     (nothing_is_left, test_full_disk.test_on_a_full_disk_everything_that_is_open_can_be_ended),
     (
@@ -68,6 +78,14 @@ PLANTS: list[tuple[Plant, Kill]] = [
     (
         every_opening_is_written,
         test_full_disk.test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it,
+    ),
+    (
+        a_transaction_may_have_any_width,
+        test_wide_transactions.test_under_tv2_the_batch_that_would_join_is_refused_with_the_reason,
+    ),
+    (
+        a_segment_is_never_longer,
+        test_large_deletions.test_a_topic_goes_with_what_wide_transactions_know_of_it,
     ),
 ]
 

@@ -6,11 +6,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from log import test_producers, test_transactions
+from log import test_partition, test_producers, test_transactions
+from semel.log.partition import Partition
 from semel.log.producers import Producer, SequenceReused
 from semel.log.transactions import AbortedIndex, PartitionTransactions
-from semel.transactions import coordinator, ending, epochs, initialising, outcome, states
+from semel.transactions import (
+    coordinator,
+    ending,
+    epochs,
+    initialising,
+    outcome,
+    states,
+    verification,
+)
 from semel.transactions.dialect import Dialect
+from semel.transactions.epochs import check_usable
 from semel.transactions.late_requests import LateRequests
 from semel.transactions.states import Status
 from semel.types import Offset
@@ -204,6 +214,12 @@ def all_kinds_of_requests_count_together(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def who_comes_back_is_told_the_same_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        verification, "check_usable", lambda current, term, was_told: check_usable(current, term)
+    )
+
+
 # Readers (rule 1 and what others shipped)
 
 
@@ -228,6 +244,12 @@ def only_what_began_in_the_range_is_listed(patch: pytest.MonkeyPatch) -> None:
 
 def the_aborted_list_is_always_empty(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AbortedIndex, "overlapping", lambda self, start, end: [])
+
+
+def the_stable_end_is_left_behind_by_the_start(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        Partition, "last_stable_offset", property(lambda self: self.transactions.last_stable_offset)
+    )
 
 
 KILLED: list[tuple[Plant, Kill]] = [
@@ -318,6 +340,17 @@ KILLED: list[tuple[Plant, Kill]] = [
         test_transactions.test_aborted_ones_begun_before_the_range_are_listed_and_all_by_first_offset,
     ),
     (the_aborted_list_is_always_empty, chaos),
+    (
+        who_comes_back_is_told_the_same_again,
+        given(
+            test_terms.test_who_was_told_and_comes_back_under_a_spent_epoch_is_fenced,
+            Status.COMPLETE_ABORT,
+        ),
+    ),
+    (
+        the_stable_end_is_left_behind_by_the_start,
+        test_partition.test_the_last_stable_offset_lies_between_start_and_high_watermark_and_never_goes_back,
+    ),
 ]
 
 
