@@ -302,3 +302,13 @@ def test_after_a_power_loss_the_transaction_is_aborted_and_the_next_one_is_not(
         with producer.transaction():
             producer.send("t", b"4")
         assert committed(broker, "t") == [1, 4]
+
+
+def test_a_fenced_producer_is_told_what_may_have_fenced_it(broker: Broker, dialect: str) -> None:
+    name, servers = f"told-{dialect}", broker.bootstrap_servers
+    with semel.Producer(servers, transactional_id=name) as fenced:
+        transact(fenced, name, b"0")
+        with semel.Producer(servers, transactional_id=name) as successor:
+            transact(successor, name, b"1")
+        with pytest.raises(MustStop, match="a newer producer has its id, or its transaction outl"):
+            transact(fenced, name, b"2")
