@@ -22,14 +22,21 @@ from semel.groups.commands import (
     OffsetToCommit,
     Protocol,
 )
-from semel.groups.records import GroupForgotten, OffsetForgotten
+from semel.groups.records import (
+    GenerationRecorded,
+    GroupForgotten,
+    OffsetCommitted,
+    OffsetForgotten,
+)
 from semel.groups.room import STEP_BYTES_MAX
 from semel.groups.settings import GroupSettings
+from semel.groups.snapshot import GroupsSnapshot, OffsetInSnapshot
 from semel.types import GroupId, MemberId, TopicPartition
 from support.group_world import (
     GROUP,
     NOBODY,
     SESSION_MS,
+    START_MS,
     GroupWorld,
     everything,
     subscription,
@@ -284,6 +291,18 @@ def test_a_restart_does_not_prolong_retention() -> None:
     world.pass_time(RETENTION_MS - DAY_MS)
     world.restart_from_snapshot()
     world.pass_time(DAY_MS + CHECK_MS)
+    assert world.fetch() == (-1, NONE)
+
+
+def test_a_checkpoint_that_knows_no_times_but_those_in_its_records_is_judged_by_them() -> None:
+    world = GroupWorld()
+    offset = OffsetCommitted(GROUP, "t", 0, 5, -1, "", commit_timestamp_ms=START_MS)
+    left = GenerationRecorded(GROUP, "consumer", 1, None, None, START_MS + DAY_MS, ())
+    world.groups.restore(GroupsSnapshot((left,), (OffsetInSnapshot(offset, order=1),), order=1))
+    world.groups.recovered(world.at)
+    world.pass_time(RETENTION_MS + DAY_MS - 1)
+    assert world.fetch() == (5, NONE)
+    world.pass_time(CHECK_MS + 1)
     assert world.fetch() == (-1, NONE)
 
 
