@@ -192,7 +192,7 @@ TORN = r"not whole|is torn|not committed and is visible"
 BROKEN = TORN + r"|never committed or aborted|stuck|disagree|committed offset"
 
 TRANSACTION_BUGS = (
-    Bug(1, the_stable_end_follows_what_is_applied, UNCOMMITTED, first_seed=350),
+    Bug(1, the_stable_end_follows_what_is_applied, UNCOMMITTED, first_seed=245),
     Bug(1, the_stable_end_includes_the_first_open_record, UNCOMMITTED),
     Bug(1, open_transactions_hold_nobody_back, UNCOMMITTED),
     Bug(1, the_aborted_list_is_empty, UNCOMMITTED),
