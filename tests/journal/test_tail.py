@@ -1,14 +1,16 @@
 """The newest frames in memory: what is read of them, what is let go, what they keep alive."""
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.journal.tail import Tail
+from semel.journal.tail import FRAME_OVERHEAD, Tail
 
 
 @given(
     sizes=st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=4), min_size=1, max_size=200),
-    bytes_max=st.integers(0, 400),
+    bytes_max=st.integers(0, 6 * FRAME_OVERHEAD),
     data=st.data(),
 )
 def test_what_is_held_is_what_was_appended(
@@ -27,7 +29,7 @@ def test_what_is_held_is_what_was_appended(
     held_bytes = 0
     is_held = True
     for start, stop in reversed(frames):
-        held_bytes += stop - start
+        held_bytes += FRAME_OVERHEAD + stop - start
         is_held = is_held and held_bytes <= bytes_max
         first = data.draw(st.integers(start, stop - 1))
         last = data.draw(st.integers(first + 1, stop))
@@ -36,7 +38,7 @@ def test_what_is_held_is_what_was_appended(
 
 
 def test_a_small_batch_counts_as_the_whole_request_that_it_keeps_alive() -> None:
-    tail = Tail(3000)
+    tail = Tail(3 * (1000 + FRAME_OVERHEAD))
     requests = [bytes(1000) for _ in range(4)]
     for number, request in enumerate(requests):
         tail.add(number * 100, [memoryview(request)[10:20]])
@@ -44,8 +46,21 @@ def test_a_small_batch_counts_as_the_whole_request_that_it_keeps_alive() -> None
 
 
 def test_batches_of_one_request_keep_it_alive_once() -> None:
-    tail = Tail(1000)
+    tail = Tail(1000 + 50 * FRAME_OVERHEAD)
     request = bytes(1000)
     for number in range(50):
         tail.add(number * 100, [memoryview(request)[number * 10 : number * 10 + 10]])
     assert tail.read(0, 10) == bytes(10)
+
+
+def test_frames_of_a_few_bytes_take_no_more_memory_than_they_may() -> None:
+    bytes_max = 2**20
+    tail = Tail(bytes_max)
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            tail.add(2**40 + 100 * number, [bytearray(50)])
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held <= 1.5 * bytes_max

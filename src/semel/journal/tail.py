@@ -9,6 +9,9 @@ from typing import Final
 
 from semel.types import Buffer
 
+FRAME_OVERHEAD: Final = 256
+"""Bytes. What holding a frame takes beside its parts, which may be much smaller."""
+
 FRAMES_DROPPED_AT_ONCE: Final = 64
 """Removing the first of a list moves all others, so that they go in lots."""
 
@@ -30,7 +33,7 @@ class Tail:
 
     def add(self, start: int, parts: list[Buffer]) -> None:
         """The payload of a frame, whose first byte stands at `start` of the journal."""
-        held = 0
+        held = FRAME_OVERHEAD
         for part in parts:
             if isinstance(part, memoryview):
                 owner = part.obj
