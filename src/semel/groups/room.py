@@ -28,8 +28,8 @@ RECORD_BYTES_MIN = min(OFFSET_RECORD_OVERHEAD, GENERATION_RECORD_OVERHEAD)
 STEP_BYTES_MAX = 2 * STRING_BYTES_MAX + 4 * 1024
 """Bounds a step that no request asked for: `expire`, `forget_ticket`, `forget_ids`.
 
-It has to fit what the journal keeps for the urgent on a full disk, and has to hold the record of
-any group that is left empty: its id, its protocol's type and little else.
+It has to fit what the journal keeps for ends on a full disk, and has to hold the record of any
+group that is left empty: its id, its protocol's type and little else.
 """
 
 Command = Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteGroups | DeleteOffsets

@@ -16,12 +16,12 @@ def delete_topic(lane: Lane, topic: Topic) -> Position:
 
     A transaction that still named a partition which is gone could never be given its markers.
     """
+    at = lane.clock.moment()
     partitions = frozenset(partition.topic_partition for partition in topic.partitions)
     forgotten = lane.state.groups.forget_partitions(partitions)
     tombstones = None
     if forgotten.records:
-        tombstones = GroupBatches(offsets_topic(lane), forgotten.records, lane.clock.wall_ms())
-    at = lane.clock.moment()
+        tombstones = GroupBatches(offsets_topic(lane), forgotten.records, at.wall_ms)
     leaving = [
         prepare(lane, transaction, ForgetPartitions(partitions), at)
         for transaction in lane.state.transactions.open()
