@@ -347,7 +347,7 @@ def test_rows_that_cannot_be_written_fail_at_once_and_by_name(
 
 def test_it_is_for_streaming_queries_only(spark: Session, name: str) -> None:
     frame = spark.range(3).selectExpr("string(id) AS value")
-    with pytest.raises(ConfigError, match=r"within writeStream\.foreachBatch only"):
+    with pytest.raises(ConfigError, match=r"foreachBatch only.*inheritable_thread_target"):
         semel.spark.exactly_once(topic=name)(frame, 0)
 
 

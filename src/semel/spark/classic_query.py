@@ -24,7 +24,11 @@ class ClassicQuery:
             {name: context.getLocalProperty(name) for name in PROPERTIES}
         )
         if not self.origin.query_id:
-            raise ConfigError("exactly_once works within writeStream.foreachBatch only")
+            raise ConfigError(
+                "exactly_once works within writeStream.foreachBatch only, and there in the thread "
+                "that Spark runs the function in: wrap what another thread runs in "
+                "pyspark.inheritable_thread_target"
+            )
 
     def consumed(self, batch_id: int) -> dict[TopicPartition, int] | None:
         try:
