@@ -4,28 +4,18 @@ A job written for Spark's Kafka source may carry any of them. What only tunes Ka
 is taken, and said to have no effect; what contradicts how source and sink work is refused by name.
 """
 
-USED = frozenset(
-    {
-        "bootstrap.servers",
-        "client.id",
-        "compression.type",
-        "fetch.max.bytes",
-        "isolation.level",
-        "max.request.size",
-        "request.timeout.ms",
-        "sasl.jaas.config",
-        "sasl.mechanism",
-        "security.protocol",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.password",
-        "ssl.keystore.location",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.type",
-        "transaction.timeout.ms",
-    }
-)
+from semel.client.security_settings import SECURITY_SETTINGS
+
+USED = SECURITY_SETTINGS | {
+    "bootstrap.servers",
+    "client.id",
+    "compression.type",
+    "fetch.max.bytes",
+    "isolation.level",
+    "max.request.size",
+    "request.timeout.ms",
+    "transaction.timeout.ms",
+}
 
 _WITHOUT_EFFECT = frozenset(
     {
