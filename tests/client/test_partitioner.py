@@ -115,20 +115,18 @@ def test_an_empty_key_decides_or_is_none_as_in_librdkafka(
     topics.create(servers, topic, PARTITION_COUNT)
     count = 10 * PARTITION_COUNT
 
-    def send_theirs() -> None:
-        # Each waits for the last, since records without key stay together for a while.
-        configuration = {
+    theirs = confluent_kafka.Producer(
+        {
             "bootstrap.servers": servers,
             "partitioner": librdkafka_name,
+            # Else records without a key stay together for a while.
             "sticky.partitioning.linger.ms": 0,
             "log_level": 0,
         }
-        producer = confluent_kafka.Producer(configuration)
-        for _ in range(count):
-            producer.produce(topic, b"theirs", key=b"")
-        assert producer.flush(60) == 0
-
-    send_theirs()
+    )
+    for _ in range(count):
+        theirs.produce(topic, b"theirs", key=b"")
+    assert theirs.flush(60) == 0
     # The name that librdkafka has for it is taken as well.
     with semel.Producer(servers, partitioner=librdkafka_name, batch_size_max=1) as producer:
         for _ in range(count):
