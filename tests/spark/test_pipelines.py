@@ -388,7 +388,7 @@ def test_a_thread_of_the_function_writes_once_or_not_at_all(
 ) -> None:
     def save_there(frame: DataFrame, topic: str) -> None:
         # Spark finds sources of Python only where a session is active.
-        frame.sparkSession.createDataFrame([(1,)], "a int")
+        frame.sparkSession.createDataFrame([], "a int")
         save(frame, topic)
 
     refused: list[str] = []
