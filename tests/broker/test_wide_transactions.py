@@ -12,6 +12,7 @@ from semel.types import Offset
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from support import handled
+from support.compiled import plain_python
 from support.handled import call, opened, started
 from support.handled_producer import HandledProducer
 from support.kafka_codes import NONE, TRANSACTION_ABORTABLE
@@ -125,6 +126,7 @@ async def committed_batches(broker: Broker, partition: int) -> tuple[int, int]:
     return found.last_stable_offset, len(found.aborted_transactions or ())
 
 
+@plain_python
 def test_one_that_is_too_wide_already_is_aborted_whole_after_a_power_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -148,6 +150,7 @@ def test_one_that_is_too_wide_already_is_aborted_whole_after_a_power_loss(
     run(rng, main())
 
 
+@plain_python
 @pytest.mark.parametrize("commit", [True, False])
 def test_one_that_is_too_wide_already_is_ended_by_its_client(
     monkeypatch: pytest.MonkeyPatch, commit: bool

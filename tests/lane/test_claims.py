@@ -1,10 +1,13 @@
 """What is owed for the end of an open transaction is enough, whichever way it ends."""
 
+from dataclasses import fields
 from itertools import product
 from random import Random
 
 import pytest
 
+from semel.broker.config import BrokerConfig
+from semel.groups.room import STEP_BYTES_MAX
 from semel.groups.settings import GroupSettings
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.journal import Journal
@@ -13,7 +16,7 @@ from semel.journal.settings import JournalSettings
 from semel.lane import frame
 from semel.lane.claims import Claim, kept_size
 from semel.lane.lane import Lane, LaneSettings
-from semel.lane.transaction_steps import ending_size, prepare
+from semel.lane.transaction_steps import BATCH_OVERHEAD, ending_size, prepare
 from semel.transactions.commands import (
     Abort,
     Command,
@@ -121,6 +124,18 @@ def test_what_is_owed_is_not_much_more_than_an_end_takes(lane: Lane) -> None:
     for value in open_transactions():
         step = prepare(lane, value, InitProducer(value.transactional_id, 60_000), AT)
         assert ending_size(value) <= step.size + 700
+
+
+def test_the_smallest_segments_keep_room_for_what_the_groups_do_unasked() -> None:
+    (least,) = (
+        field.metadata["least"]
+        for field in fields(BrokerConfig)
+        if field.name == "journal_segment_bytes"
+    )
+    settings = JournalSettings(segment_bytes=least)
+    partition_count = BrokerConfig.offsets_topic_num_partitions
+    size = STEP_BYTES_MAX + BATCH_OVERHEAD * partition_count + frame.TIME_SIZE + HEADER_SIZE
+    assert size <= settings.headroom - settings.opening_bytes
 
 
 def test_who_claims_less_leaves_what_others_may_claim() -> None:
