@@ -30,7 +30,8 @@ pytestmark = pytest.mark.timeout(300)
 
 VALUES = [b"%04d" % number for number in range(600)]
 BATCHES = {"maxOffsetsPerTrigger": "200"}
-SHORT = {"kafka.transaction.timeout.ms": "2000"}
+SHORT = {"kafka.transaction.timeout.ms": "8000"}
+"""Waited for once, and kept by a batch also on a machine that has much else to do."""
 
 
 @pytest.fixture
