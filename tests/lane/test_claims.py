@@ -134,7 +134,7 @@ def test_the_smallest_segments_keep_room_for_what_the_groups_do_unasked() -> Non
     )
     settings = JournalSettings(segment_bytes=least)
     partition_count = BrokerConfig.offsets_topic_num_partitions
-    size = STEP_BYTES_MAX + BATCH_OVERHEAD * partition_count + frame.TIME_SIZE + HEADER_SIZE
+    size = STEP_BYTES_MAX + BATCH_OVERHEAD * partition_count + frame.HEAD_SIZE + HEADER_SIZE
     assert size <= settings.headroom - settings.opening_bytes
 
 
