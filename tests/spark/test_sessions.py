@@ -76,6 +76,39 @@ def test_a_session_on_a_cluster_is_refused_where_its_python_lacks_the_package(
         registration._choose_python(spark)  # type: ignore[arg-type]
 
 
+_REGISTERED_AT_A_SERVER = """
+from pyspark.sql import SparkSession
+import semel.spark
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+try:
+    semel.spark.register(spark)
+    print("registered")
+except Exception as error:
+    print(error)
+spark.stop()
+"""
+
+
+@pytest.mark.parametrize(
+    ("python", "told"),
+    [(None, "'): set PYSPARK_PYTHON"), (sys.executable, "registered")],
+)
+def test_a_server_of_spark_connect_whose_python_lacks_the_package_is_told_so(
+    tmp_path: Path, elsewhere: dict[str, str], python: str | None, told: str
+) -> None:
+    del elsewhere["MASTER"]
+    done = subprocess.run(
+        [sys.executable, "-c", _REGISTERED_AT_A_SERVER],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=elsewhere if python is None else {**elsewhere, "PYSPARK_PYTHON": python},
+        cwd=tmp_path,
+    )
+    assert told in done.stdout, done.stdout + done.stderr
+
+
 def test_the_pandas_that_is_installed_with_it_is_one_that_pyspark_supports() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extra = map(Requirement, project["project"]["optional-dependencies"]["spark"])
