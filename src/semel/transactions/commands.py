@@ -18,7 +18,7 @@ from semel.types import (
 
 
 class TransactionSettings(NamedTuple):
-    """Named after Kafka's `transaction.*` and `transactional.id.*` settings."""
+    """Named after Kafka's `transaction.*` settings."""
 
     timeout_ms_max: int = 15 * 60_000
 
