@@ -193,7 +193,7 @@ class MemoryDevice:
 
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
         covered = [(self._file(name), len(self._file(name).unsynced)) for name in names]
-        changes = len(self._folder_history)
+        files = self._files
 
         def land() -> None:
             if self.fails_next_sync:
@@ -204,9 +204,8 @@ class MemoryDevice:
                 return
             for file, count in covered:
                 self._sync(file, count)
-            if folder and changes and self.is_synced and changes <= len(self._folder_history):
-                self._folder_on_disk = self._folder_history[changes - 1]
-                del self._folder_history[:changes]
+            if folder and self.is_synced:
+                self._sync_folder_of(files)
             on_done(None)
 
         self._later(land)
@@ -239,6 +238,14 @@ class MemoryDevice:
         self._files = {**self._files, name: file}
         self._folder_history.append(self._files)
         return file
+
+    def _sync_folder_of(self, files: dict[str, MemoryFile]) -> None:
+        """As it was then; what has changed since may still be lost."""
+        for place, then in enumerate(self._folder_history):
+            if then is files:
+                self._folder_on_disk = files
+                del self._folder_history[: place + 1]
+                return
 
     def _sync(self, file: MemoryFile, count: int) -> None:
         if self.is_synced:
