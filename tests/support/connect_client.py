@@ -2,7 +2,8 @@
 
 It copies the topic `orders` to three others, in batches of 200 rows: to `copied` by the default
 sink, and to `one` and `two` by `exactly_once`, in two queries that read one frame at the same time.
-A task of the last one fails once. For each checkpoint in FOLDER it says the id of its query.
+A task of the last one fails once. For each checkpoint in FOLDER it says the id of its query. A
+further one calls `write` in a function, which cannot know its batches there, and is to be refused.
 """
 
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -59,6 +61,17 @@ def main(address: str, broker: str, folder: Path) -> None:
         finish(name, query)
     default = orders().writeStream.format("semel").option("kafka.bootstrap.servers", broker)
     finish("copied", start("copied", default.option("topic", "copied")))
+
+    def save(frame: DataFrame, batch_id: int) -> None:
+        sink = frame.write.format("semel").mode("append").option("topic", "saved")
+        sink.option("kafka.bootstrap.servers", broker).save()
+
+    try:
+        finish("saved", start("saved", orders().writeStream.foreachBatch(save)))
+    except PySparkException as error:
+        if "write with semel.spark.exactly_once" not in str(error):
+            raise
+        sys.stdout.write("saved refused\n")
     spark.stop()
 
 
