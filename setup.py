@@ -18,8 +18,7 @@ COMPILED = """
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome
     transactions/records transactions/states transactions/store transactions/verification
-    lane/changes lane/clock lane/draft lane/internal_topics lane/lane lane/state lane/topics
-    lane/transaction_steps
+    lane/catalogue lane/clock lane/frame lane/lane lane/producing lane/state lane/transactions
     journal/commit journal/file journal/frames journal/index journal/journal journal/sealed
     journal/segments
     broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming

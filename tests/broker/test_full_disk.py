@@ -36,6 +36,7 @@ from semel.wire.messages.sync_group import SyncGroupRequest
 from support import handled
 from support.handled import call, opened, started
 from support.handled_producer import HandledProducer
+from support.inside import journal_of, state_of
 from support.kafka_codes import NONE
 from support.raw_client import (
     METRICS,
@@ -245,8 +246,8 @@ def test_on_a_full_disk_everything_that_is_open_can_be_ended() -> None:
                 elif number % 4 == 2:
                     assert await producer.init() == NONE
             await elapse(20)  # Their timers end the rest.
-            assert broker.lane.state.transactions.open() == ()
-            partitions = broker.lane.state.topics["t"].partitions[:3]
+            assert state_of(broker).transactions.open() == ()
+            partitions = list(state_of(broker).hosted["t"].values())[:3]
             assert sum(each.last_stable_offset for each in partitions) == 2 * len(producers)
 
     run(rng, main())
@@ -268,21 +269,21 @@ def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it() -> Non
             await fill_memory(broker)
             await ask_for_ids_until_refused(broker)
             assert await delete_records_until_refused(broker) > 500
-            await broker.lane.durable(broker.lane.journal.end)
+            await broker.controller.until_durable()
         for _ in range(3):
             device.kill()
             broker = opened(device, rng, CONFIG)
             async with started(broker):
-                assert broker.lane.journal.frames_appended == 0
+                assert journal_of(broker).frames_appended == 0
         for _ in range(30):
             device.power_loss()
             broker = opened(device, rng, CONFIG)
             async with started(broker):
                 await fill_memory(broker)
                 await delete_records_until_refused(broker)
-        assert broker.lane.state.term == 30
-        assert broker.lane.state.transactions.open() == ()
-        partitions = broker.lane.state.topics["t"].partitions[:3]
+        assert state_of(broker).term == 30
+        assert state_of(broker).transactions.open() == ()
+        partitions = list(state_of(broker).hosted["t"].values())[:3]
         assert all(each.last_stable_offset == each.high_watermark for each in partitions)
 
     run(rng, main())
@@ -290,7 +291,7 @@ def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it() -> Non
 
 async def delete_records_until_refused(broker: InMemory) -> int:
     """One by one; how many. They end something, and may take more room than others."""
-    start = broker.lane.state.topics["t"].partitions[3].log_start_offset
+    start = state_of(broker).hosted["t"][3].log_start_offset
     for count in range(4_000):
         wanted = DeleteRecordsTopic("t", [DeleteRecordsPartition(3, start + count + 1)])
         answer = await call(broker, "delete_records", 2, DeleteRecordsRequest([wanted]))
@@ -314,11 +315,11 @@ def test_on_a_full_disk_an_abort_of_nothing_writes_nothing_and_waits_for_room() 
             assert await application.init() == NONE
             device.is_full = True
             await fill_memory(broker)
-            end = broker.lane.journal.end
+            end = journal_of(broker).end
             for _ in range(500):
                 assert (await application.produce("t", b"v")).error_code == STORAGE_ERROR
                 assert await application.end(commit=False) == COORDINATOR_NOT_AVAILABLE
-            assert broker.lane.journal.end == end
+            assert journal_of(broker).end == end
             assert await still_open.end(commit=True) == NONE
             device.is_full = False
             await elapse(3)
@@ -406,7 +407,7 @@ def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_member()
                 codes = [each.error_code for each in answer.responses[0].partition_responses]
             assert codes == [STORAGE_ERROR]
             await elapse(20)
-            group = broker.lane.state.groups.describe(GroupId("g"))
+            group = state_of(broker).groups.describe(GroupId("g"))
             assert group is not None
             assert (group.state, group.members) == ("Empty", ())
 

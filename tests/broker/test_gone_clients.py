@@ -18,6 +18,7 @@ from semel.wire.messages.sync_group import SyncGroupRequest
 from semel.world import Moment
 from support import handled
 from support.handled import opened, started
+from support.inside import state_of
 from support.raw_client import RawClient, decoded_reply, encoded, request_frame
 
 CONFIG = replace(handled.CONFIG, group_initial_rebalance_delay_ms=60_000)
@@ -58,11 +59,11 @@ def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_w
             connection = broker.connection()
             connection.connection_made(SilentTransport())
             received(connection, join_request())
-            assert broker.waiting_room.waiting_count == 1
+            assert broker.controller.waiting_room.waiting_count == 1
             connection.connection_lost(None)
             for _ in range(TICKS):
                 await asyncio.sleep(0)
-            assert broker.waiting_room.waiting_count == 0
+            assert broker.controller.waiting_room.waiting_count == 0
 
     asyncio.run(main())
 
@@ -77,9 +78,9 @@ def test_a_reply_that_comes_in_the_tick_of_its_clients_loss_is_not_counted_as_un
             for connection in (first, second):
                 connection.connection_made(SilentTransport())
                 received(connection, join_request())
-            assert broker.waiting_room.waiting_count == 1
+            assert broker.controller.waiting_room.waiting_count == 1
             assert broker.reply_room_bytes < room_bytes
-            group = broker.lane.state.groups.describe(GroupId("g"))
+            group = state_of(broker).groups.describe(GroupId("g"))
             assert group is not None
             received(first, join_request(group.members[0].member_id))
             first.connection_lost(None)
@@ -111,7 +112,7 @@ def test_all_ids_that_a_client_was_given_go_in_one_step(monkeypatch: pytest.Monk
         broker = opened(MemoryDevice(rng), rng, CONFIG)
         async with started(broker):
             steps: list[int] = []
-            groups = broker.lane.state.groups
+            groups = state_of(broker).groups
             forget_ids = groups.forget_ids
 
             def counted(group_id: GroupId, member_ids: set[MemberId], at: Moment) -> Step:

@@ -6,7 +6,8 @@ from random import Random
 import pytest
 
 from semel.broker.broker import Broker
-from semel.broker.housekeeping import ROUND_MS, Housekeeping
+from semel.broker.housekeeping import ROUND_MS
+from semel.broker.server import Server
 from semel.errors import NONE
 from semel.journal.memory import MemoryDevice
 from semel.types import GroupId
@@ -14,6 +15,7 @@ from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support.handled import call, opened, started
+from support.inside import state_of
 from support.seeded_loop import elapse, run
 
 
@@ -33,7 +35,7 @@ def test_requests_of_groups_do_not_make_it_visit_every_connection(
     rng = Random(1)
     visits: list[int] = []
     monkeypatch.setattr(
-        Housekeeping, "_close_idle_connections", lambda _, now_ms: visits.append(now_ms)
+        Server, "close_idle", lambda server: visits.append(round(server.loop.time() * 1000))
     )
 
     async def main() -> None:
@@ -60,7 +62,7 @@ def test_a_deadline_nearer_than_the_next_look_is_kept() -> None:
             await elapse(0.5)
             await entered(broker, session_timeout_ms=100)
             await elapse(0.11)
-            group = broker.lane.state.groups.describe(GroupId("g"))
+            group = state_of(broker).groups.describe(GroupId("g"))
             assert group is not None
             return group.state
 

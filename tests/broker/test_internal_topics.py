@@ -7,6 +7,7 @@ import pytest
 from semel.journal.memory import MemoryDevice
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from support.handled import CONFIG, call, opened, started
+from support.inside import state_of
 from support.seeded_loop import run
 
 
@@ -29,6 +30,6 @@ def test_a_reader_of_a_coordinators_topic_does_not_make_an_ordinary_one_of_it(
             (topic,) = (await call(broker, "metadata", 9, wanted)).topics
             assert topic.is_internal
             assert len(topic.partitions) == partition_count
-            assert broker.lane.state.topics[name].config["cleanup.policy"] == "compact"
+            assert state_of(broker).catalogue.named(name).config["cleanup.policy"] == "compact"
 
     run(rng, main())

@@ -28,6 +28,7 @@ from semel.wire.messages.offset_delete import (
 from support import handled
 from support.handled import call, opened, started
 from support.handled_producer import HandledProducer
+from support.inside import journal_of, state_of
 from support.journal_world import stored_batches
 from support.kafka_codes import NONE
 from support.seeded_loop import elapse, run
@@ -58,7 +59,7 @@ async def commit(broker: Broker, partitions: range) -> set[int]:
 
 
 def offset_count(broker: Broker) -> int:
-    fetched = broker.lane.state.groups.fetch_offsets(FetchOffsets(GROUP, None))
+    fetched = state_of(broker).groups.fetch_offsets(FetchOffsets(GROUP, None))
     return sum(each.offset >= 0 for each in fetched)
 
 
@@ -98,13 +99,13 @@ def test_its_offsets_are_gone_for_this_process_and_the_next(delete: Deletion) ->
             assert offset_count(broker) == PARTITION_COUNT
             assert await delete(broker) == NONE
             assert offset_count(broker) == 0
-            assert broker.lane.state.groups.describe(GROUP) is None
+            assert state_of(broker).groups.describe(GROUP) is None
         for crash in (device.kill, device.power_loss):
             crash()
             broker = opened(device, rng, CONFIG)
             async with started(broker):
                 assert offset_count(broker) == 0
-                assert ("t" in broker.lane.state.topics) == (delete is not delete_topic)
+                assert ("t" in state_of(broker).catalogue) == (delete is not delete_topic)
 
     run(rng, main())
 
@@ -117,11 +118,11 @@ def test_readers_of_the_internal_topic_need_not_take_it_all_at_once() -> None:
         async with started(broker):
             await prepare(broker)
             assert await delete_group(broker) == NONE
-            await broker.lane.durable(broker.lane.journal.end)
+            await broker.controller.until_durable()
             sizes, record_count = [], 0
-            for partition in broker.lane.state.topics[OFFSETS_TOPIC].partitions:
+            for partition in state_of(broker).hosted[OFFSETS_TOPIC].values():
                 end = partition.log_end_offset
-                for batch in stored_batches(broker.lane.journal, partition.number, 0, end):
+                for batch in stored_batches(journal_of(broker), partition.number, 0, end):
                     sizes.append(len(batch))
                     record_count += record_batch.read(batch).record_count
             assert record_count == 2 * PARTITION_COUNT
@@ -151,7 +152,7 @@ def test_a_topic_goes_with_what_wide_transactions_know_of_it() -> None:
         device.power_loss()
         broker = opened(device, rng, CONFIG)
         async with started(broker):
-            ends = {each.log_end_offset for each in broker.lane.state.topics["kept"].partitions}
+            ends = {each.log_end_offset for each in state_of(broker).hosted["kept"].values()}
             assert ends == {len(producers)}
 
     run(rng, main())
@@ -164,13 +165,13 @@ def test_offsets_that_no_frame_could_hold_are_refused_for_good() -> None:
         broker = opened(MemoryDevice(rng), rng, CONFIG)
         async with started(broker):
             await prepare(broker)
-            end = broker.lane.journal.end
+            end = journal_of(broker).end
             assert await commit(broker, range(PARTITION_COUNT)) == {INVALID_COMMIT_OFFSET_SIZE}
             producer = HandledProducer(broker, "a")
             await producer.init()
             offsets = {("t", index): 1 for index in range(PARTITION_COUNT)}
             codes = await producer.commit_offsets(GROUP, offsets)
             assert codes == {INVALID_COMMIT_OFFSET_SIZE}
-            assert broker.lane.journal.end < end + 1_000
+            assert journal_of(broker).end < end + 1_000
 
     run(rng, main())

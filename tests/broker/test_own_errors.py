@@ -10,17 +10,18 @@ import pytest
 
 from semel.broker import dispatch
 from semel.broker.answer import Answer
-from semel.broker.housekeeping import Housekeeping
 from semel.broker.server import Server
 from semel.errors import JournalFailed
 from semel.journal.memory import MemoryDevice
 from semel.lane import frame
+from semel.lane.duties import Duties
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from support.broker_in_thread import BrokerInThread
 from support.handled import call, opened, started
+from support.inside import state_of
 from support.raw_client import (
     BY_MODULE,
     RawClient,
@@ -137,7 +138,7 @@ def test_an_error_within_a_step_ends_the_broker_before_anything_is_built_on_it(
         broker = opened(device, rng)
         async with started(broker):
             await call(broker, "create_topics", 7, topic("next"))
-            return set(broker.lane.state.topics)
+            return {topic.name for topic in state_of(broker).catalogue}
 
     with pytest.raises(ExceptionGroup) as ended:
         run(rng, torn())
@@ -149,7 +150,7 @@ def test_an_error_within_a_step_ends_the_broker_before_anything_is_built_on_it(
 def test_a_duty_that_fails_keeps_no_other_from_being_done(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(1)
     rounds = []
-    monkeypatch.setattr(Housekeeping, "_expire_producers", mistaken)
+    monkeypatch.setattr(Duties, "_expire_producers", mistaken)
     monkeypatch.setattr(Server, "close_idle", lambda _: rounds.append(1))
 
     async def main() -> None:

@@ -54,6 +54,7 @@ from semel.wire.messages.offset_for_leader_epoch import (
 )
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support.handled import CONFIG, call, opened, started
+from support.inside import journal_of, state_of
 from support.raw_client import fetch_request
 from support.seeded_loop import run
 
@@ -79,13 +80,13 @@ def with_broker(scenario: Callable[[Ask], Awaitable[None]], config: BrokerConfig
             await call(
                 broker, "find_coordinator", 4, FindCoordinatorRequest(coordinator_keys=["g"])
             )
-            frames = broker.lane.journal.frames_appended
+            frames = journal_of(broker).frames_appended
 
             async def ask(module: str, version: int, request: Any) -> Any:
                 return await call(broker, module, version, request)
 
             await scenario(ask)
-            assert broker.lane.journal.frames_appended == frames
+            assert journal_of(broker).frames_appended == frames
 
     run(rng, main())
 
@@ -333,7 +334,7 @@ def test_an_older_leader_epoch_is_fenced_after_a_power_loss() -> None:
         device.power_loss()
         broker = opened(device, rng)
         async with started(broker):
-            assert broker.lane.state.term == 1
+            assert state_of(broker).term == 1
             codes = [await _fetch_code(broker, epoch) for epoch in (0, 1, 2)]
         assert codes == [FENCED_EPOCH, 0, UNKNOWN_EPOCH]
 

@@ -54,7 +54,7 @@ async def write_in_transaction(broker: Broker, given: Any) -> None:
     answer = await call(broker, "produce", 12, ProduceRequest("a", -1, 30_000, [data]))
     (topic,) = answer.responses
     assert [each.error_code for each in topic.partition_responses] == [NONE]
-    await broker.lane.durable(broker.lane.journal.end)
+    await broker.controller.until_durable()
 
 
 async def search(

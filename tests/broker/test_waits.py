@@ -30,6 +30,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from support.handled import Peer, call, opened, started
+from support.inside import journal_of
 from support.raw_client import BY_MODULE, fetch_request, produce_request
 from support.seeded_loop import run
 
@@ -55,6 +56,11 @@ def ask(broker: Broker, module: str, version: int, request: Any) -> Any:
     return known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
 
 
+def waits_for(answer: Answer, broker: Broker) -> list[int]:
+    marks = broker.marks() if answer.marks is None else answer.marks
+    return [mark.position for mark in marks]
+
+
 @pytest.mark.parametrize(("module", "version", "request_"), ASKED, ids=[each[0] for each in ASKED])
 def test_who_misses_a_topic_hears_of_it_when_its_end_is_durable(
     module: str, version: int, request_: Any
@@ -71,7 +77,8 @@ def test_who_misses_a_topic_hears_of_it_when_its_end_is_durable(
             if not isinstance(answer, Answer):
                 answer = await answer
             assert answer.durable
-            assert answer.position == broker.lane.journal.end > broker.lane.journal.durable
+            assert waits_for(answer, broker) == [journal_of(broker).end]
+            assert journal_of(broker).end > journal_of(broker).durable
 
     run(rng, main())
 
@@ -96,6 +103,7 @@ def test_a_transaction_that_misses_a_topic_hears_of_it_when_its_end_is_durable()
             codes = [partition.error_code for partition in topic.partitions]
             assert codes == [UnknownTopicOrPartition.code]
             assert answer.durable
-            assert answer.position > broker.lane.journal.durable
+            assert waits_for(answer, broker) == [journal_of(broker).end]
+            assert journal_of(broker).end > journal_of(broker).durable
 
     run(rng, main())

@@ -16,6 +16,7 @@ from semel.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from support.handled import call, opened, started
+from support.inside import state_of
 from support.raw_client import (
     RawClient,
     fetch,
@@ -111,7 +112,7 @@ def test_36_batches_carry_the_brokers_leader_epoch_and_it_tells_where_each_ended
     async def life(term: int) -> None:
         broker = opened(device, rng)
         async with started(broker):
-            assert broker.lane.state.term == term
+            assert state_of(broker).term == term
             if term == 0:
                 request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
                 await call(broker, "create_topics", 7, request)

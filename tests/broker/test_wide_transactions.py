@@ -7,7 +7,7 @@ import pytest
 
 from semel.broker.broker import Broker
 from semel.journal.memory import MemoryDevice
-from semel.lane import transaction_steps
+from semel.lane import transactions as lane_transactions
 from semel.types import Offset
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -15,6 +15,7 @@ from support import handled
 from support.compiled import plain_python
 from support.handled import call, opened, started
 from support.handled_producer import HandledProducer
+from support.inside import journal_of, state_of
 from support.kafka_codes import NONE, TRANSACTION_ABORTABLE
 from support.seeded_loop import run
 from support.transactional_wire import TV1, TV2, Versions
@@ -43,7 +44,7 @@ async def join_until_refused(producer: HandledProducer) -> int:
 
 def stable_ends(broker: Broker, count: int) -> set[tuple[Offset, Offset]]:
     """Last stable offset and high watermark, of as many partitions."""
-    partitions = broker.lane.state.topics["wide"].partitions[:count]
+    partitions = list(state_of(broker).hosted["wide"].values())[:count]
     return {(each.last_stable_offset, each.high_watermark) for each in partitions}
 
 
@@ -63,7 +64,7 @@ def test_a_partition_too_many_is_refused_and_the_transaction_ends_without_it(
             joined = await join_until_refused(producer)
             assert STEP < joined < PARTITION_COUNT
             assert (await producer.produce("wide", b"v", joined - 1)).error_code == NONE
-            ((transaction,)) = broker.lane.state.transactions.open()
+            ((transaction,)) = state_of(broker).transactions.open()
             assert len(transaction.partitions) == joined
             assert await producer.end(commit=commit) == NONE
             assert stable_ends(broker, joined - 1) == {(1, 1)}
@@ -87,16 +88,16 @@ def test_under_tv2_the_batch_that_would_join_is_refused_with_the_reason() -> Non
             joined = await join_until_refused(producer)
             while await producer.add("wide", [joined]) == {NONE}:
                 joined += 1
-            frames = broker.lane.journal.frames_appended
+            frames = journal_of(broker).frames_appended
             refused = await producer.produce("t", b"v")
             assert refused.error_code == TRANSACTION_ABORTABLE
             assert f"{joined + 1} partitions" in refused.error_message
             offsets = {("t", 0): 1}
             assert await producer.commit_offsets("g", offsets) == {TRANSACTION_ABORTABLE}
-            assert broker.lane.state.transactions.open()[0].partitions == {
+            assert state_of(broker).transactions.open()[0].partitions == {
                 ("wide", index) for index in range(joined)
             }
-            assert broker.lane.journal.frames_appended == frames + 1  # The groups' topic.
+            assert journal_of(broker).frames_appended == frames + 1  # The groups' topic.
             # What is part of it already is taken as before.
             assert (await producer.produce("wide", b"v")).error_code == NONE
             assert await producer.end(commit=True) == NONE
@@ -110,10 +111,10 @@ async def open_too_wide(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Hand
     producer = HandledProducer(broker, "a")
     await producer.init()
     with monkeypatch.context() as patch:
-        patch.setattr(transaction_steps, "_check_width", lambda lane, step: None)
+        patch.setattr(lane_transactions, "_check_width", lambda *_: None)
         assert await join_until_refused(producer) == PARTITION_COUNT
     assert (await producer.produce("wide", b"v", 7)).error_code == NONE
-    await broker.lane.durable(broker.lane.journal.end)
+    await broker.controller.until_durable()
     return producer
 
 
@@ -141,8 +142,8 @@ def test_one_that_is_too_wide_already_is_aborted_whole_after_a_power_loss(
         for _ in range(2):
             broker = opened(device, rng, CONFIG)
             async with started(broker):
-                assert broker.lane.state.term == 1
-                assert broker.lane.state.transactions.open() == ()
+                assert state_of(broker).term == 1
+                assert state_of(broker).transactions.open() == ()
                 assert stable_ends(broker, PARTITION_COUNT) == {(1, 1), (2, 2)}
                 assert await committed_batches(broker, 7) == (2, 1)
             device.kill()
@@ -166,9 +167,9 @@ def test_one_that_is_too_wide_already_is_ended_by_its_client(
         broker = producer.broker = opened(device, rng, CONFIG)
         async with started(broker):
             assert await producer.add("t", [0]) == {TRANSACTION_ABORTABLE}
-            frames = broker.lane.journal.frames_appended
+            frames = journal_of(broker).frames_appended
             assert await producer.end(commit=commit) == NONE
-            assert broker.lane.journal.frames_appended == frames + 1
+            assert journal_of(broker).frames_appended == frames + 1
             assert stable_ends(broker, PARTITION_COUNT) == {(1, 1), (2, 2)}
         device.power_loss()
         broker = opened(device, rng, CONFIG)

@@ -15,8 +15,10 @@ from semel.journal.memory import MemoryDevice
 from semel.journal.settings import JournalSettings
 from semel.lane import frame
 from semel.lane.claims import Claim, kept_size
-from semel.lane.lane import Lane, LaneSettings
-from semel.lane.transaction_steps import BATCH_OVERHEAD, ending_size, prepare
+from semel.lane.commands import LaneSettings
+from semel.lane.lane import Lane
+from semel.lane.topics import CreateInternalTopic
+from semel.lane.transactions import BATCH_OVERHEAD, add_transaction, ending_size
 from semel.transactions.commands import (
     Abort,
     Command,
@@ -29,6 +31,7 @@ from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
 from semel.types import (
     EPOCH_MAX,
+    TRANSACTIONS_TOPIC,
     ProducerEpoch,
     ProducerId,
     Term,
@@ -68,7 +71,10 @@ def lane() -> Lane:
 
     async def main() -> None:
         await lane.start(lambda error: None)
+        lane.submit(CreateInternalTopic(TRANSACTIONS_TOPIC))
         lane.state.next_producer_id = ProducerId(2**62)
+        for topic, index in product(TOPICS, {index for chosen in INDEXES for index in chosen}):
+            lane.state.host_one(topic, index, lane.state.next_partition_number)
 
     run(Random(1), main())
     return lane
@@ -110,20 +116,25 @@ def ways_to_end(value: Transaction) -> list[Command]:
     return [*ends, InitProducer(value.transactional_id, 60_000), named, Abort(), RaiseTerm()]
 
 
+def end_of(lane: Lane, value: Transaction, command: Command) -> frame.Frame:
+    made = frame.Frame(AT)
+    added = add_transaction(lane.state, lane.environment, made, value, command)
+    assert added.decision.values, command
+    return made
+
+
 def test_no_end_takes_more_than_is_owed_for_it(lane: Lane) -> None:
     for value in open_transactions():
         for command in ways_to_end(value):
-            step = prepare(lane, value, command, AT)
-            assert step.decision.values, command
-            frame_size = HEADER_SIZE + frame.HEAD_SIZE + step.size
-            assert frame_size <= ending_size(value), (command, value)
+            size = HEADER_SIZE + end_of(lane, value, command).size
+            assert size <= ending_size(value), (command, value)
 
 
 def test_what_is_owed_is_not_much_more_than_an_end_takes(lane: Lane) -> None:
     """Or a disk would be called full that is not."""
     for value in open_transactions():
-        step = prepare(lane, value, InitProducer(value.transactional_id, 60_000), AT)
-        assert ending_size(value) <= step.size + 700
+        end = end_of(lane, value, InitProducer(value.transactional_id, 60_000))
+        assert ending_size(value) <= end.size + 700
 
 
 def test_the_smallest_segments_keep_room_for_what_the_groups_do_unasked() -> None:

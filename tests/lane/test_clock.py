@@ -42,6 +42,7 @@ def test_it_follows_what_passes_and_no_jump(seed: int) -> None:
             clocks.wall += rng.choice((1, -1)) * rng.randint(0, 10 ** rng.randint(1, 13))
         latest_ms = max(latest_ms, clocks.wall)
         at = clock.moment()
+        clock.in_frame(at)
         assert at.now_ms == WALL_MS + passed_ms
         # Shown is the wall clock, as far as that does not go back.
         assert at.wall_ms == latest_ms

@@ -15,7 +15,8 @@ from semel.groups.settings import GroupSettings
 from semel.journal.file import FileDevice
 from semel.journal.journal import Journal
 from semel.journal.settings import JournalSettings
-from semel.lane.lane import Lane, LaneSettings
+from semel.lane.commands import LaneSettings
+from semel.lane.lane import Lane
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
 from semel.types import TransactionalId
@@ -79,6 +80,6 @@ def test_its_times_are_counted_on(folder: Path, wall_ms: int, is_idle: bool) -> 
     before_ms = lane.clock.now_ms() - DAY_MS
     idle = set(lane.state.transactions.idle_since(before_ms))
     assert (TransactionalId("idle") in idle) == is_idle
-    (partition, _) = lane.state.topics["t"].partitions
+    partition = lane.state.hosted["t"][0]
     assert partition.has_silent_producer(before_ms) == is_idle
     device.stop()

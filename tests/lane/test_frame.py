@@ -5,22 +5,26 @@ import struct
 import pytest
 
 from semel.errors import CorruptJournal
-from semel.lane import frame
+from semel.lane import facts, frame
 from semel.types import Position
 
 AT = Position(4_096)
 
 
 def test_both_layouts_tell_when_the_frame_was_made_and_where_its_entries_begin() -> None:
-    entries = frame.pack_entry(frame.FACT, 0, 3) + b"any"
+    fact = facts.ProducerIdTaken(5)
+    stored = facts.encode(fact)
+    entries = frame.pack_entry(frame.FACT, 0, len(stored)) + stored
     newer = frame.pack_head(frame.LAYOUT, 5_000, 6_000) + entries
     older = struct.pack(">q", 5_000) + entries
     for payload, wall_ms in ((newer, 6_000), (older, 5_000)):
         moment, start = frame.read_head(memoryview(payload), AT)
         assert (moment.now_ms, moment.wall_ms) == (5_000, wall_ms)
-        (entry,) = frame.read_entries(memoryview(payload), start, AT)
-        assert bytes(entry.body) == b"any"
-        assert entry.body_position == AT + len(payload) - 3
+        assert payload[start:] == entries
+        decoded = frame.decode(memoryview(payload), AT)
+        assert (decoded.at.now_ms, decoded.at.wall_ms) == (5_000, wall_ms)
+        assert decoded.entries == [fact]
+        assert decoded.size == len(payload)
 
 
 @pytest.mark.parametrize(

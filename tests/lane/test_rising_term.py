@@ -8,13 +8,15 @@ from semel.journal.journal import Journal
 from semel.journal.memory import MemoryDevice
 from semel.journal.settings import JournalSettings
 from semel.lane import facts
-from semel.lane.changes import create_topic
-from semel.lane.lane import Lane, LaneSettings
-from semel.lane.transaction_steps import take_transaction_step
+from semel.lane.commands import LaneSettings
+from semel.lane.lane import Lane
+from semel.lane.topics import CreateTopic
+from semel.lane.transactions import Transact
 from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.types import Term, TopicPartition, TransactionalId
 from support.handled import LoopClock, SeededRandomness
+from support.inside import say
 from support.seeded_loop import run
 
 OPEN_COUNT = 400
@@ -35,18 +37,18 @@ async def _start(device: MemoryDevice) -> Lane:
 
 
 async def _open_transactions(lane: Lane) -> None:
-    create_topic(lane, "t", 1, {})
+    lane.submit(CreateTopic("t", 1, {}))
     for number in range(OPEN_COUNT):
         name = TransactionalId(f"id-{number}")
-        given, _ = take_transaction_step(lane, name, InitProducer(name, 60_000))
+        given = lane.submit(Transact(name, InitProducer(name, 60_000)))
         write = WriteRecords(
             given.producer_id,
             given.producer_epoch,
             frozenset({TopicPartition("t", 0)}),
             Dialect.TV2,
         )
-        _, end = take_transaction_step(lane, name, write)
-    await lane.durable(end)
+        lane.submit(Transact(name, write))
+    await lane.until_durable()
 
 
 def test_however_many_transactions_are_open_one_frame_ends_them_and_raises_the_term() -> None:
@@ -62,13 +64,13 @@ def test_however_many_transactions_are_open_one_frame_ends_them_and_raises_the_t
         assert risen.state.term == term + 1
         assert risen.state.transactions.open() == ()
         assert risen.state.transactions.owed_size == 0
-        assert risen.state.topics["t"].partitions[0].log_end_offset == OPEN_COUNT
+        assert risen.state.hosted["t"][0].log_end_offset == OPEN_COUNT
         assert risen.journal.frames_appended == 1
         device.kill()
 
         again = await _start(device)
         assert again.state.term == term + 1
-        assert again.state.topics["t"].partitions[0].log_end_offset == OPEN_COUNT
+        assert again.state.hosted["t"][0].log_end_offset == OPEN_COUNT
         assert again.journal.frames_appended == 0
 
     run(Random(1), live())
@@ -82,7 +84,8 @@ def test_a_term_that_rose_under_no_known_disk_rises_again() -> None:
         lane = await _start(device)
         term = Term(lane.state.term + 1)
         unproven = DiskIdentity(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
-        await lane.durable(lane.say(facts.Opened(term, unproven)))
+        say(lane, facts.Opened(term, unproven))
+        await lane.until_durable()
         device.kill()
         assert (await _start(device)).state.term == term + 1
 

@@ -9,9 +9,11 @@ from broker import test_full_disk, test_large_deletions, test_wide_transactions
 from semel.errors import JournalFull
 from semel.journal.segments import Segments
 from semel.journal.settings import JournalSettings
-from semel.lane import lane, transaction_steps
+from semel.lane import lane
+from semel.lane import transactions as lane_transactions
 from semel.lane.claims import Claim, kept_size
 from semel.lane.lane import Lane
+from semel.lane.opening import BeginTerm
 from support.compiled import plain_python
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -47,13 +49,13 @@ def every_opening_is_written(patch: pytest.MonkeyPatch) -> None:
 
     async def talkative(self: Lane, *arguments: Any) -> None:
         await start(self, *arguments)
-        self._raise_term()
+        self.submit(BeginTerm(self.journal.identity))
 
     patch.setattr(Lane, "start", talkative)
 
 
 def a_transaction_may_have_any_width(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(transaction_steps, "_check_width", lambda lane, step: None)
+    patch.setattr(lane_transactions, "_check_width", lambda *_: None)
 
 
 def a_segment_is_never_longer(patch: pytest.MonkeyPatch) -> None:

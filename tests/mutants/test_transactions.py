@@ -117,10 +117,10 @@ def any_tv2_retry_succeeds(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_timeout_does_not_fence(patch: pytest.MonkeyPatch) -> None:
-    keep = outcome.finish
+    keep = outcome.prepare
     patch.setattr(
         ending,
-        "finish",
+        "prepare",
         lambda current, context, *, commit, bump: keep(current, context, commit=commit, bump=False),
     )
 
@@ -135,9 +135,10 @@ def a_newcomer_leaves_the_last_epoch_remembered(patch: pytest.MonkeyPatch) -> No
 def a_new_incarnation_ends_in_complete_abort(patch: pytest.MonkeyPatch) -> None:
     keep = initialising._emptied
 
-    def aborted(bumped: Any, last: Any, command: Any, context: Any) -> Any:
+    def aborted(bumped: Any, rest: Any, context: Any) -> Any:
         # With the epoch of the old one remembered, as an end by a client would.
-        value = keep(bumped, bumped.producer_epoch - 1, command, context)
+        rest = rest._replace(last_producer_epoch=bumped.producer_epoch - 1)
+        value = keep(bumped, rest, context)
         return replace(value, status=Status.COMPLETE_ABORT)
 
     everything = dict.fromkeys(Status, frozenset(Status))
@@ -147,13 +148,12 @@ def a_new_incarnation_ends_in_complete_abort(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_new_incarnation_leaves_the_old_transaction_open(patch: pytest.MonkeyPatch) -> None:
-    keep = outcome.finish
+    keep = outcome.prepare
 
     def unmarked(*arguments: Any, **options: Any) -> Any:
-        prepared, completed, _ = keep(*arguments, **options)
-        return prepared, completed, None
+        return keep(*arguments, **options)._replace(markers=None)
 
-    patch.setattr(initialising, "finish", unmarked)
+    patch.setattr(initialising, "prepare", unmarked)
 
 
 # Sequences after an abort, and the checksum (rule 11)

@@ -6,25 +6,26 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.broker.answer import Answer
-from semel.broker.handlers import init_producer_id, offset_fetch, produce
+from semel.broker.answer import NOTHING, Answer
+from semel.broker.handlers import offset_fetch, produce
 from semel.broker.server import Server
-from semel.groups.records import GenerationRecorded
 from semel.journal import frames, recovery, walk
 from semel.journal.commit import GroupCommit
 from semel.journal.device import DiskIdentity
 from semel.journal.journal import Journal
 from semel.journal.segments import Segments
-from semel.lane import facts
-from semel.lane import recovery as lane_recovery
-from semel.lane.draft import Draft
-from semel.lane.group_steps import GroupBatches
+from semel.lane import facts, frame, group_commands, opening
+from semel.lane.commands import Decided
 from semel.lane.lane import Lane
+from semel.lane.producing import TakeProducerId
 from semel.lane.state import LaneState
-from semel.lane.topics import Topic
+from semel.lane.topics import GrowTopic
 from semel.log import producers
 from semel.log.partition import Partition
+from semel.records import records
 from semel.records.batch import stamp
+from semel.types import ProducerId
+from support.inside import journal_of
 
 Patch = pytest.MonkeyPatch
 
@@ -42,15 +43,14 @@ class Bug(NamedTuple):
 
 
 def the_watermark_moves_when_a_batch_is_appended(patch: Patch) -> None:
-    append = Draft.append
+    append = Lane.append
 
-    def eager(self: Draft) -> Any:
-        end = append(self)
-        for _, partition, offset in self._lane.unsettled:
+    def eager(self: Lane, *arguments: Any) -> None:
+        append(self, *arguments)
+        for _, partition, offset in self._growing:
             partition.settle(offset)
-        return end
 
-    patch.setattr(Draft, "append", eager)
+    patch.setattr(Lane, "append", eager)
 
 
 def replies_leave_when_written(patch: Patch) -> None:
@@ -76,10 +76,10 @@ def a_duplicate_does_not_wait_for_its_original(patch: Patch) -> None:
     handle = produce.produce
 
     def hasty(broker: Any, request: Any, call: Any) -> Any:
-        end = broker.lane.journal.end
+        end = journal_of(broker).end
         answered = handle(broker, request, call)
-        if isinstance(answered, Answer) and broker.lane.journal.end == end:
-            return Answer(answered.response)
+        if isinstance(answered, Answer) and journal_of(broker).end == end:
+            return Answer(answered.response, NOTHING)
         return answered
 
     patch_route(patch, 0, hasty)
@@ -89,7 +89,7 @@ def offsets_are_read_before_they_are_durable(patch: Patch) -> None:
     handle = offset_fetch.offset_fetch
 
     def hasty(broker: Any, request: Any, call: Any) -> Answer:
-        return Answer(handle(broker, request, call).response)
+        return Answer(handle(broker, request, call).response, NOTHING)
 
     patch_route(patch, 9, hasty)
 
@@ -171,27 +171,26 @@ def a_checkpoint_precedes_its_frames(patch: Patch) -> None:
 
 
 def generations_are_not_written(patch: Patch) -> None:
-    make = GroupBatches.__init__
+    encode = records.encode_batch
 
-    def forgetful(self: GroupBatches, topic: Any, records: Any, wall_ms: int) -> None:
-        make(
-            self,
-            topic,
-            [each for each in records if not isinstance(each, GenerationRecorded)],
-            wall_ms,
-        )
-        self._records = records
+    def forgetful(records: Any, **options: Any) -> bytes:
+        """As many records as before, but those of generations say nothing."""
+        blank = [
+            each._replace(key=b"\x00\x7f") if each.key[:2] == b"\x00\x02" else each
+            for each in records
+        ]
+        return encode(blank, **options)
 
-    patch.setattr(GroupBatches, "__init__", forgetful)
+    patch.setattr(group_commands, "encode_batch", forgetful)
 
 
 def producer_ids_are_not_written(patch: Patch) -> None:
-    def forgetful(lane: Lane) -> Any:
-        taken = lane.state.next_producer_id
-        lane.state.apply(facts.ProducerIdTaken(taken))
-        return taken, lane.journal.end
+    def forgetful(self: TakeProducerId, state: LaneState, *_: Any) -> Decided[Any]:
+        taken = state.next_producer_id
+        state.next_producer_id = ProducerId(taken + 1)
+        return Decided(taken)
 
-    patch.setattr(init_producer_id, "take_producer_id", forgetful)
+    patch.setattr(TakeProducerId, "decide", forgetful)
 
 
 # Rule 11: duplicates
@@ -216,7 +215,7 @@ def retries_are_stored_again(patch: Patch) -> None:
 
 
 def producers_are_forgotten_by_a_restart(patch: Patch) -> None:
-    recover = lane_recovery.recover
+    recover = opening.recover
 
     def forgetful(state: LaneState, journal: Journal) -> None:
         recover(state, journal)
@@ -231,7 +230,7 @@ def producers_are_forgotten_by_a_restart(patch: Patch) -> None:
 
 def leader_epochs_are_not_stamped(patch: Patch) -> None:
     patch.setattr(
-        "semel.lane.draft.stamp", lambda header, base_offset, _: stamp(header, base_offset, -1)
+        "semel.lane.frame.stamp", lambda header, base_offset, _: stamp(header, base_offset, -1)
     )
 
 
@@ -252,32 +251,35 @@ def any_leader_epoch_may_fetch(patch: Patch) -> None:
 
 
 def clients_may_write_to_internal_topics(patch: Patch) -> None:
-    patch.setattr(Topic, "is_internal", False)
+    patch.setattr("semel.lane.catalogue.INTERNAL_TOPICS", frozenset())
 
 
 # What every rule rests on
 
 
 def topics_are_not_written(patch: Patch) -> None:
-    add_fact = Draft.add_fact
+    decide = GrowTopic.decide
 
-    def forgetful(self: Draft, fact: Any) -> None:
-        if isinstance(fact, facts.PartitionsAdded):
-            self._lane.state.apply(fact)
-        else:
-            add_fact(self, fact)
+    def forgetful(self: GrowTopic, state: LaneState, at: Any, environment: Any) -> Decided[None]:
+        decided = decide(self, state, at, environment)
+        if decided.frame is not None:
+            state.apply(decided.frame)
+        return Decided(None)
 
-    patch.setattr(Draft, "add_fact", forgetful)
+    patch.setattr(GrowTopic, "decide", forgetful)
 
 
 def a_deletion_is_forgotten_at_replay(patch: Patch) -> None:
-    replay = lane_recovery._replay_fact
+    decode = frame.decode
 
-    def forgetful(state: LaneState, journal: Journal, fact: Any) -> None:
-        if not isinstance(fact, facts.TopicDeleted):
-            replay(state, journal, fact)
+    def forgetful(payload: memoryview, position: Any) -> Any:
+        read = decode(payload, position)
+        read.entries = [
+            entry for entry in read.entries if not isinstance(entry, facts.TopicDeleted)
+        ]
+        return read
 
-    patch.setattr(lane_recovery, "_replay_fact", forgetful)
+    patch.setattr(opening, "decode", forgetful)
 
 
 def patch_route(patch: Patch, key: int, handler: Callable[..., Any]) -> None:

@@ -33,7 +33,7 @@ class BrokerInThread:
         storage = Storage(str(folder), lambda: (2**30, 2**30))
         device = FileDevice(folder, synced=False)
         self.broker = Broker(
-            BrokerConfig(), device, storage, SystemClock(), SeededRandomness(Random(1))
+            BrokerConfig(), [device], storage, SystemClock(), SeededRandomness(Random(1))
         )
         self._ready = threading.Event()
         self._loop = asyncio.new_event_loop()

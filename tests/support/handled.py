@@ -11,6 +11,7 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
 from semel.journal.memory import MemoryDevice
+from semel.lane.lane import Mark
 from support.raw_client import BY_MODULE
 
 CONFIG = BrokerConfig(
@@ -60,7 +61,7 @@ def opened(
 ) -> Broker:
     """Recovered, and not yet started."""
     storage = Storage("memory", lambda: (2**41, FREE_BYTES))
-    return Broker(config, device, storage, clock or LoopClock(), SeededRandomness(rng))
+    return Broker(config, [device], storage, clock or LoopClock(), SeededRandomness(rng))
 
 
 @asynccontextmanager
@@ -80,13 +81,26 @@ async def started(broker: Broker) -> AsyncIterator[Broker]:
         serving.cancel()
 
 
+async def reached(mark: Mark) -> None:
+    """Return when what was decided before the mark survives a power loss."""
+    done = asyncio.get_running_loop().create_future()
+
+    def release() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    mark.when_durable(release)
+    await done
+
+
 async def call(broker: Broker, module: str, version: int, request: Any) -> Any:
     """The response, once the journal allows it to leave."""
     known = route(BY_MODULE[module].key)
     handled = known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
     answer = handled if isinstance(handled, Answer) else await handled
     if answer.durable:
-        await broker.lane.durable(answer.position)
+        for mark in broker.marks() if answer.marks is None else answer.marks:
+            await reached(mark)
     # Whatever a handler answers can be said in the version that was asked for.
     if answer.response is not None:
         known.api.encode_response(answer.response, version)

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from semel.broker.handlers import end_txn
 from semel.groups.offsets import Offsets
-from semel.lane import lane as lane_module
-from semel.lane import transaction_steps
+from semel.lane import facts, opening
+from semel.lane import transactions as lane_transactions
 from semel.log.transactions import AbortedIndex, PartitionTransactions
 from semel.transactions import coordinator, ending, epochs, initialising, outcome, states
 from semel.transactions.states import Status
@@ -89,7 +89,18 @@ def only_what_is_known_to_be_aborted_is_spent(patch: Patch) -> None:
 
 
 def a_rise_of_the_term_aborts_nothing(patch: Patch) -> None:
-    patch.setattr(lane_module, "term_aborts", lambda lane, term, at: [])
+    decide = opening.BeginTerm.decide
+
+    def lenient(self: Any, state: Any, at: Any, environment: Any) -> Any:
+        decided = decide(self, state, at, environment)
+        assert decided.frame is not None
+        decided.frame.entries = [
+            entry for entry in decided.frame.entries if isinstance(entry, facts.Fact)
+        ]
+        decided.frame.size = len(b"".join(decided.frame.encode()))
+        return decided
+
+    patch.setattr(opening.BeginTerm, "decide", lenient)
     for module in (epochs, ending):
         patch.setattr(module, "is_spent", lambda current, term: False)
 
@@ -121,8 +132,9 @@ def a_newcomer_keeps_the_epoch(patch: Patch) -> None:
 def a_newcomer_ends_in_complete_abort(patch: Patch) -> None:
     emptied = initialising._emptied
 
-    def aborted(bumped: Any, last: Any, command: Any, context: Any) -> Any:
-        value = emptied(bumped, bumped.producer_epoch - 1, command, context)
+    def aborted(bumped: Any, rest: Any, context: Any) -> Any:
+        rest = rest._replace(last_producer_epoch=bumped.producer_epoch - 1)
+        value = emptied(bumped, rest, context)
         return replace(value, status=Status.COMPLETE_ABORT)
 
     everything = dict.fromkeys(Status, frozenset(Status))
@@ -132,21 +144,20 @@ def a_newcomer_ends_in_complete_abort(patch: Patch) -> None:
 
 
 def a_newcomer_leaves_the_old_transaction_open(patch: Patch) -> None:
-    finish = outcome.finish
+    prepare = outcome.prepare
 
     def unmarked(*arguments: Any, **options: Any) -> Any:
-        prepared, completed, _ = finish(*arguments, **options)
-        return prepared, completed, None
+        return prepare(*arguments, **options)._replace(markers=None)
 
-    patch.setattr(initialising, "finish", unmarked)
+    patch.setattr(initialising, "prepare", unmarked)
 
 
 def a_timeout_does_not_fence(patch: Patch) -> None:
-    finish = outcome.finish
+    prepare = outcome.prepare
     patch.setattr(
         ending,
-        "finish",
-        lambda current, context, *, commit, bump: finish(
+        "prepare",
+        lambda current, context, *, commit, bump: prepare(
             current, context, commit=commit, bump=bump and current.client_version == 2
         ),
     )
@@ -156,13 +167,14 @@ def a_timeout_does_not_fence(patch: Patch) -> None:
 
 
 def one_partition_gets_no_marker(patch: Patch) -> None:
-    add = transaction_steps._add_markers
+    add = lane_transactions.add_markers
 
-    def short(lane: Any, draft: Any, markers: Any) -> None:
+    def short(state: Any, frame: Any, markers: Any, term: Any) -> None:
         kept = sorted(markers.partitions)
-        add(lane, draft, markers._replace(partitions=tuple(kept[1:] if len(kept) > 2 else kept)))
+        kept = kept[1:] if len(kept) > 2 else kept
+        add(state, frame, markers._replace(partitions=tuple(kept)), term)
 
-    patch.setattr(transaction_steps, "_add_markers", short)
+    patch.setattr(lane_transactions, "add_markers", short)
 
 
 # Offsets

@@ -24,8 +24,8 @@ from semel.transactions.commands import (
     RaiseTerm,
     WriteRecords,
 )
-from semel.transactions.coordinator import decide
-from semel.transactions.dialect import Dialect, said
+from semel.transactions.coordinator import decide_whole
+from semel.transactions.dialect import Dialect, as_version
 from semel.transactions.late_requests import LateRequests
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
@@ -198,7 +198,7 @@ class Lane:
             term = Term(self.state.term + 1)
             items: list[Item] = [TermRaised(term)]
             for value in self.state.transactions.open():
-                items += self._items(decide(value, RaiseTerm(), self._context(term)))
+                items += self._items(decide_whole(value, RaiseTerm(), self._context(term)))
             self.append(items)
         self.flush()
 
@@ -220,7 +220,7 @@ class Lane:
         self.now_ms += milliseconds
         for transactional_id in self.state.transactions.overdue(self.now_ms):
             value = self.state.transactions.get(transactional_id)
-            self.append(self._items(decide(value, Abort(), self._context())))
+            self.append(self._items(decide_whole(value, Abort(), self._context())))
 
     def handle(self, request: Request, connection_number: int) -> tuple[Reply | None, int]:
         """The reply and the frame that must be durable before it; None closes the connection."""
@@ -234,7 +234,7 @@ class Lane:
                 return self._produce(request, body), 0
             decision = self._decide(request, body)
         except RequestError as error:
-            return Reply(said(error, api_key, version).code), len(self.frames)
+            return Reply(as_version(error, api_key, version).code), len(self.frames)
         self.append(self._items(decision))
         reply = Reply(0, decision.producer_id, decision.producer_epoch)
         return reply, 0 if isinstance(body, AddPartitions) else len(self.frames)
@@ -251,7 +251,7 @@ class Lane:
 
     def _decide(self, request: Request, command: Command) -> Decision:
         current = self.state.transactions.get(request.transactional_id)
-        return decide(current, command, self._context())
+        return decide_whole(current, command, self._context())
 
     def _produce(self, request: Request, body: Produce) -> Reply:
         state = self.state

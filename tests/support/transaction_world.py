@@ -16,7 +16,7 @@ from semel.transactions.commands import (
     WriteOffsets,
     WriteRecords,
 )
-from semel.transactions.coordinator import decide
+from semel.transactions.coordinator import decide_whole
 from semel.transactions.dialect import Dialect
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
@@ -71,7 +71,7 @@ class World:
         return value
 
     def take(self, command: Command) -> Decision:
-        decision = decide(self.store.get(ID), command, self.context)
+        decision = decide_whole(self.store.get(ID), command, self.context)
         self.apply(decision)
         return decision
 
@@ -141,7 +141,7 @@ class World:
     def raise_term(self) -> None:
         self.term = Term(self.term + 1)
         for value in self.store.open():
-            self.apply(decide(value, RaiseTerm(), self.context))
+            self.apply(decide_whole(value, RaiseTerm(), self.context))
 
 
 def identity_of(value: Transaction) -> Identity:

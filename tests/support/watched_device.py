@@ -22,8 +22,8 @@ class WatchedDevice(MemoryDevice):
 
     def break_at(self, broker: Broker, place: TopicPartition, offset: int) -> None:
         """The batch that holds this offset can no longer be read."""
-        lane = broker.lane
-        number = lane.state.topics[place.topic].partitions[place.partition].number
+        lane = broker.controller
+        number = lane.state.hosted[place.topic][place.partition].number
         ((position, _), *_) = lane.journal.index.locations(number, offset, offset + 1, 1)
         self.broken = lane.journal.segments.locate(position)[1] + 1
 

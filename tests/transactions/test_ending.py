@@ -10,7 +10,8 @@ from semel.errors import (
     ProducerFenced,
     RequestError,
 )
-from semel.transactions.commands import End, InitProducer, Markers
+from semel.transactions.commands import Complete, End, InitProducer, Markers
+from semel.transactions.coordinator import decide, decide_whole
 from semel.transactions.dialect import Dialect
 from semel.transactions.states import Status
 from semel.types import EPOCH_MAX, ProducerId, TopicPartition
@@ -58,16 +59,39 @@ def test_the_end_is_one_decision_prepare_markers_complete(commit: bool) -> None:
     assert prepared.partitions == {P0, P2, offsets}
     assert not completed.partitions
     assert decision.markers == Markers(identity[0], epoch(1), commit, (offsets, P0, P2))
-    assert decision.markers.settle_offsets
 
 
-def test_offsets_are_settled_only_where_some_are_pending() -> None:
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_is_prepared_first_and_completed_when_all_have_been_told(commit: bool) -> None:
+    """As two commands, for participants that are not all at hand."""
     world = World()
     identity = world.init()
-    world.write(identity, P0)
-    markers = world.end(identity, commit=True).markers
-    assert markers is not None
-    assert not markers.settle_offsets
+    world.write(identity, P0, P2)
+    prepared = decide(world.value, End(*identity, commit, Dialect.TV2), world.context)
+    (value,) = prepared.values
+    assert value.is_prepared
+    assert value.partitions == {P0, P2}
+    assert prepared.markers == Markers(identity[0], epoch(1), commit, (P0, P2))
+    completed = decide(value, Complete(), world.context)
+    assert completed.markers is None
+    assert (*prepared.values, *completed.values) == world.end(identity, commit=commit).values
+
+
+def test_a_new_incarnation_goes_on_when_what_it_had_to_end_is_completed() -> None:
+    world = World()
+    world.write(world.init(), P0)
+    command = InitProducer(ID, 60_000)
+    prepared = decide(world.value, command, world.context)
+    assert prepared.then is not None
+    completed = decide(prepared.values[-1], Complete(), world.context)
+    emptied = decide(completed.values[-1], prepared.then, world.context)
+    whole = decide_whole(world.value, command, world.context)
+    assert (*prepared.values, *completed.values, *emptied.values) == whole.values
+    assert (whole.producer_id, whole.producer_epoch) == (
+        emptied.producer_id,
+        emptied.producer_epoch,
+    )
+    assert whole.then is None
 
 
 def test_tv1_keeps_its_epoch_and_tv2_gets_the_next_one() -> None:

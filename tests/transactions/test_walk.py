@@ -21,7 +21,7 @@ from semel.transactions.commands import (
     WriteOffsets,
     WriteRecords,
 )
-from semel.transactions.coordinator import decide
+from semel.transactions.coordinator import decide_whole
 from semel.transactions.records import decode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
@@ -159,7 +159,7 @@ class Walk:
         value = self.world.store.get(ID)
         if value is None or before is None:
             return  # An id that has expired knows nothing of its producers.
-        again = decide(value, command, self.world.context)
+        again = decide_whole(value, command, self.world.context)
         assert again.values == ()
         assert (again.producer_id, again.producer_epoch) == (
             decision.producer_id,

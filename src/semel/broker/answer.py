@@ -1,27 +1,30 @@
-"""What a handler returns: a response, and the point of the journal it has to wait for."""
+"""What a handler returns: a response, and the points of the journals it has to wait for."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from semel.types import Position
+from semel.lane.lane import Mark
 from semel.wire.apis import Api
 
-NO_POSITION: Final = Position(0)
-"""To be waited for by nobody."""
+NOTHING: Final[tuple[Mark, ...]] = ()
+"""For an answer that was not decided on anything that could still be lost."""
 
 
 class Answer:
-    __slots__ = ("durable", "position", "response")
+    """Safe as it comes: it leaves when all that is appended by now is durable, in every lane that
+    this broker leads. A handler names only the exceptions."""
+
+    __slots__ = ("durable", "marks", "response")
 
     def __init__(
-        self, response: Any, position: Position = NO_POSITION, durable: bool = True
+        self, response: Any, marks: Sequence[Mark] | None = None, *, durable: bool = True
     ) -> None:
         self.response = response
         """The message to send; None: this request is not answered (acks=0)."""
-        self.position = position
-        """Nothing leaves before the journal has reached this position…"""
+        self.marks = marks
+        """Nothing leaves before the journals have reached these marks, None: their present ends…"""
         self.durable = durable
-        """…durably; or, if False, has handed it to the kernel."""
+        """…durably; or, if False, have handed them to the kernel."""
 
 
 Handled = Answer | Coroutine[Any, Any, Answer]

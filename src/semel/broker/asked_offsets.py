@@ -28,7 +28,7 @@ def known_offsets(broker: "Broker", topics: Topics) -> tuple[OffsetToCommit, ...
         )
         for topic in topics
         for partition in topic.partitions
-        if _exists(broker, topic.name, partition.partition_index)
+        if broker.catalogue.has_partition(topic.name, partition.partition_index)
     )
 
 
@@ -43,8 +43,3 @@ def answers(
             topic.name,
             [(index, codes.get(TopicPartition(topic.name, index), unknown)) for index in indexes],
         )
-
-
-def _exists(broker: "Broker", topic_name: str, index: int) -> bool:
-    topic = broker.lane.state.topics.get(topic_name)
-    return topic is not None and topic.partition(index) is not None

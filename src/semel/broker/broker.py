@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from semel.broker import log
@@ -14,19 +14,31 @@ from semel.broker.lookup import Lookup
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
 from semel.broker.turns import Turns
-from semel.broker.waiting_room import WaitingRoom
+from semel.errors import (
+    NotController,
+    NotCoordinator,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
 from semel.groups.settings import GroupSettings
 from semel.journal.device import Device
 from semel.journal.journal import Journal
 from semel.journal.settings import JournalSettings
-from semel.lane.lane import Lane, LaneSettings
+from semel.lane.commands import ExpirySettings, LaneSettings
+from semel.lane.lane import Lane, Mark
+from semel.lane.topics import CreateInternalTopic, DeleteTopic, HostPartitions
+from semel.lane.view import CatalogueView, TopicView
+from semel.records.partitioning import partition_for
 from semel.transactions.commands import TransactionSettings
 from semel.transactions.late_requests import LateRequests
-from semel.types import TopicPartition
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from semel.world import Clock, Randomness
 
 FRAME_SIZE_MAX = 2 * 2**20
 """Bytes. Batches of one request share a frame up to this size."""
+
+CONTROLLER = 0
+"""The lane that holds the catalogue of topics."""
 
 
 class Storage(NamedTuple):
@@ -41,40 +53,64 @@ class Broker:
     def __init__(
         self,
         config: BrokerConfig,
-        device: Device,
+        devices: Sequence[Device],
         storage: Storage,
         clock: Clock,
         randomness: Randomness,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """Opens the journal and replays it. Raises CorruptJournal or FolderInUse."""
+        """Opens a lane on each device and replays it. Raises CorruptJournal or FolderInUse."""
         self.config = config
         self.metrics = Metrics()
         self._advertised = advertised
         self._storage = storage
-        journal_settings = JournalSettings(
+        self._clock = clock
+        self._randomness = randomness
+        self._journal_settings = JournalSettings(
             segment_bytes=config.journal_segment_bytes,
             flush_interval_ms=config.log_flush_interval_ms,
             group_commit=config.journal_group_commit,
             tail_bytes=config.journal_tail_bytes,
         )
-        journal = Journal.open(device, journal_settings)
-        self.lane = Lane(journal, lane_settings(config), clock, randomness)
-        self.frame_size_max = min(FRAME_SIZE_MAX, journal_settings.payload_bytes_max // 2)
-        self.batch_size_most = journal_settings.payload_bytes_max // 4
-        self.waiting_room = WaitingRoom(self.lane, self.complain)
+        self._lane_count = len(devices)
+        self.deadlines_changed = asyncio.Event()
+        """Set when a step has brought a deadline before the next look at them."""
+        self.lanes: dict[int, Lane] = {}
+        """Those that this broker leads, by their numbers."""
+        for number, device in enumerate(devices):
+            self.lanes[number] = self._open(number, device)
+        self.led_lanes = tuple(self.lanes.values())
+        self.catalogue: CatalogueView = self.lanes[CONTROLLER].view.catalogue
+        payload_bytes_max = self._journal_settings.payload_bytes_max
+        self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
+        self.batch_size_most = payload_bytes_max // 4
         self.late_requests = LateRequests()
         self.turns = Turns()
-        self.lookup = Lookup(journal, self.turns)
+        self.lookup = Lookup(self.lanes[CONTROLLER].journal, self.turns)
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
+
+    def _open(self, number: int, device: Device) -> Lane:
+        return Lane(
+            Journal.open(device, self._journal_settings),
+            lane_settings(self.config),
+            self._clock,
+            self._randomness,
+            number,
+            self._lane_count,
+            self.deadlines_changed,
+        )
 
     async def start(self, tasks: asyncio.TaskGroup) -> Server:
         """Ready to take connections: each needs a `Connection(server)` as its protocol."""
         self._failed = asyncio.get_running_loop().create_future()
         tasks.create_task(self._fail())
-        await self.lane.start(self._on_failure, self._warn)
+        for lane in self.led_lanes:
+            await lane.start(self._on_failure, self._warn)
+        for topic in tuple(self.catalogue):
+            # A crash may have come between the lanes.
+            self.host(topic)
         self._server = Server(self, tasks)
         tasks.create_task(Housekeeping(self, self._server).run())
         return self._server
@@ -87,11 +123,104 @@ class Broker:
     async def stop(self) -> None:
         """Close, write down what is there, and give the folder free."""
         self.close()
-        await self.lane.journal.close()
+        for lane in self.led_lanes:
+            await lane.close()
 
     def connection(self) -> Connection:
         assert self._server is not None, "start the broker first"
         return Connection(self._server)
+
+    # Lanes
+
+    @property
+    def lane(self) -> Lane:
+        return self.controller
+
+    @property
+    def controller(self) -> Lane:
+        """The lane that decides about topics."""
+        lane = self.lanes.get(CONTROLLER)
+        if lane is None:
+            raise NotController("the topics are led elsewhere")
+        return lane
+
+    @property
+    def any_lane(self) -> Lane:
+        """For what any lane can do."""
+        if not self.led_lanes:
+            raise NotCoordinator("this broker leads no lane")
+        return self.led_lanes[0]
+
+    def lane_of(self, partition: TopicPartition) -> Lane:
+        """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere."""
+        topic = self.catalogue.get(partition.topic)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {partition.topic!r}")
+        return self.lane_in(topic, partition.partition)
+
+    def lane_in(self, topic: TopicView, index: int) -> Lane:
+        if not 0 <= index < topic.partition_count:
+            raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {index}")
+        lane = self.lanes.get((topic.first_lane + index) % topic.lane_count)
+        if lane is None:
+            raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere")
+        return lane
+
+    def lane_of_group(self, group_id: str) -> Lane:
+        """Raises NotCoordinator if it is led elsewhere."""
+        return self._coordinator(OFFSETS_TOPIC, group_id)
+
+    def lane_of_transactional_id(self, transactional_id: str) -> Lane:
+        """Raises NotCoordinator if it is led elsewhere."""
+        return self._coordinator(TRANSACTIONS_TOPIC, transactional_id)
+
+    def _coordinator(self, topic_name: str, key: str) -> Lane:
+        number = CONTROLLER
+        if self._lane_count > 1:
+            topic = self.internal_topic(topic_name)
+            number = topic.lane_of(partition_for(key, topic.partition_count))
+        lane = self.lanes.get(number)
+        if lane is None:
+            raise NotCoordinator(f"the coordinator of {key!r} is elsewhere")
+        return lane
+
+    def marks(self) -> list[Mark]:
+        """The present end of every lane that is led here."""
+        return [lane.mark() for lane in self.led_lanes]
+
+    # Topics over lanes
+
+    def internal_topic(self, name: str) -> TopicView:
+        """The topic of a coordinator, made when the first needs it. Raises JournalFull."""
+        topic = self.catalogue.get(name)
+        if topic is None:
+            self.controller.submit(CreateInternalTopic(name))
+            topic = self.catalogue.named(name)
+            self.host(topic)
+        return topic
+
+    def host(self, topic: TopicView) -> None:
+        """Let the other lanes know which partitions of a topic lie in them."""
+        for lane in self.led_lanes:
+            if lane.number != CONTROLLER:
+                indexes = tuple(
+                    index
+                    for index in range(topic.partition_count)
+                    if topic.lane_of(index) == lane.number
+                )
+                if indexes:
+                    lane.submit(
+                        HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count)
+                    )
+
+    def delete_topic(self, topic: TopicView) -> None:
+        """The catalogue forgets it last: what is there can be deleted again after a crash."""
+        name = topic.name
+        for lane in reversed(self.led_lanes):
+            if lane.number == CONTROLLER or lane.view.hosts(name):
+                lane.submit(DeleteTopic(name))
+
+    # What handlers ask
 
     @property
     def connection_count(self) -> int:
@@ -105,7 +234,7 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        return base64.urlsafe_b64encode(self.lane.state.cluster_id).decode().rstrip("=")
+        return base64.urlsafe_b64encode(self.controller.view.cluster_id).decode().rstrip("=")
 
     @property
     def data_folder(self) -> str:
@@ -118,6 +247,8 @@ class Broker:
         """Where this client finds the broker: the address it came to, unless one is advertised."""
         return self._advertised or call.peer.listener
 
+    # What goes wrong
+
     def found_unreadable(self, partition: TopicPartition, error: Exception) -> None:
         """Say it once: its readers will ask again and again."""
         if partition not in self._unreadable:
@@ -125,9 +256,8 @@ class Broker:
             log.warning("a partition cannot be read", partition=str(partition), reason=str(error))
 
     def complain(self, message: str, error: Exception) -> None:
-        """Tell of an error of our own. It ends the broker only if it left a step half done."""
+        """Tell of an error of our own."""
         asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
-        self.lane.end_if_torn(error)
 
     def _warn(self, warning: str) -> None:
         """Tell what the journal has to say, which is mostly about the disk."""
@@ -162,4 +292,10 @@ def lane_settings(config: BrokerConfig) -> LaneSettings:
             timeout_ms_max=config.transaction_max_timeout_ms,
         ),
         transactions_partition_count=config.transaction_state_log_num_partitions,
+        expiry=ExpirySettings(
+            config.producer_id_expiration_ms,
+            config.producer_id_expiration_check_interval_ms,
+            config.transactional_id_expiration_ms,
+            config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        ),
     )

@@ -9,13 +9,15 @@ from until it has caught up, so that what the broker holds for it stays bounded.
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
-from semel.types import Buffer
+from semel.journal.journal import Journal
+from semel.lane.lane import Lane, Mark
+from semel.types import Buffer, Position
 
 if TYPE_CHECKING:
     from semel.broker.server import Server
@@ -32,13 +34,45 @@ WRITELINES_PAUSES: Final = sys.version_info < (3, 12) or not (
 class Reply:
     """The place of one reply in the order of its connection."""
 
-    __slots__ = ("_connection", "is_ready", "parts", "size")
+    __slots__ = ("_awaited_count", "_connection", "is_ready", "lanes", "parts", "size")
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
         self.parts: list[Buffer] = []
         self.size = 0
+        self.lanes: Sequence[Lane] = ()
+        """Whose journals have to come so far first."""
+        self._awaited_count = 0
         self.is_ready = False
+
+    def wait_for(self, marks: Sequence[Mark], *, durable: bool) -> None:
+        self.lanes = [mark.lane for mark in marks]
+        for mark in marks:
+            self._await(mark.lane.journal, mark.position, durable)
+        if not self._awaited_count:
+            self.release()
+
+    def wait_for_ends(self, lanes: Sequence[Lane], *, durable: bool) -> None:
+        """For all that these lanes have decided by now."""
+        self.lanes = lanes
+        for lane in lanes:
+            journal = lane.journal
+            self._await(journal, journal.end, durable)
+        if not self._awaited_count:
+            self.release()
+
+    def _await(self, journal: Journal, position: Position, durable: bool) -> None:
+        if position > (journal.durable if durable else journal.written):
+            self._awaited_count += 1
+            if durable:
+                journal.when_durable(position, self._reached_one)
+            else:
+                journal.when_written(position, self._reached_one)
+
+    def _reached_one(self) -> None:
+        self._awaited_count -= 1
+        if not self._awaited_count:
+            self.release()
 
     def release(self) -> None:
         """Nothing holds this reply back any longer but the replies before it."""

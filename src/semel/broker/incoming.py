@@ -1,61 +1,31 @@
-"""A batch as it comes in with a Produce request: looked at, not yet decided."""
+"""A batch as it comes in with a Produce request: found its partition, checked, not yet decided."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from semel.errors import InvalidTopic, MessageTooLarge, UnknownTopicOrPartition
-from semel.log.partition import Partition
+from semel.errors import InvalidTopic, MessageTooLarge, RequestError, UnknownTopicOrPartition
+from semel.lane.lane import Lane
+from semel.lane.producing import Incoming, StampedIncoming
 from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch
-from semel.records.batch import BatchHeader
+from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset
 from semel.wire.messages.produce import PartitionProduceData, PartitionProduceResponse
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-NO_TIMESTAMP_MS: Final = -1
-
-
-class Incoming:
-    __slots__ = ("batch", "fingerprint", "header", "log_append_time_ms", "partition")
-
-    def __init__(
-        self,
-        partition: Partition,
-        header: BatchHeader,
-        fingerprint: int,
-        batch: memoryview,
-        log_append_time_ms: int = NO_TIMESTAMP_MS,
-    ) -> None:
-        self.partition = partition
-        self.header = header
-        self.fingerprint = fingerprint
-        self.batch = batch
-        self.log_append_time_ms = log_append_time_ms
-
-    def accepted(self, base_offset: Offset) -> PartitionProduceResponse:
-        partition = self.partition
-        return PartitionProduceResponse(
-            partition.topic_partition.partition,
-            0,
-            base_offset,
-            self.log_append_time_ms,
-            partition.log_start_offset,
-        )
-
 
 Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 """A refusal that stands unless the log has the original."""
 
 
-def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> Incoming:
+def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> tuple[Lane, Incoming]:
     """Find the partition and check the batch. Raises the refusal that the producer gets."""
-    topic = broker.lane.state.topics.get(topic_name)
+    topic = broker.catalogue.get(topic_name)
     if topic is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic_name!r}")
-    partition = topic.partition(data.index)
-    if partition is None:
-        raise UnknownTopicOrPartition(f"topic {topic_name!r} has no partition {data.index}")
+    lane = broker.lane_in(topic, data.index)
+    partition = lane.view.partition(topic_name, data.index)
     if topic.is_internal:
         raise InvalidTopic(f"clients may not write to {topic_name!r}")
     batch = memoryview(data.records or b"")
@@ -63,9 +33,24 @@ def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> In
     if len(batch) > limit:
         raise MessageTooLarge(f"the batch has {len(batch)} bytes, more than {limit}")
     header = record_batch.admit(batch)
-    if not topic.is_log_append_time:
-        return Incoming(partition, header, header.checksum, batch)
-    wall_ms = broker.lane.clock.moment().wall_ms
-    stamped = memoryview(record_batch.with_log_append_time(batch, wall_ms))
-    header = record_batch.read(stamped)
-    return Incoming(partition, header, record_batch.fingerprint(header, stamped), stamped, wall_ms)
+    if topic.is_log_append_time:
+        return lane, StampedIncoming(partition, header, batch)
+    return lane, Incoming(partition, header, header.checksum, batch)
+
+
+def accepted(
+    incoming: Incoming, base_offset: Offset, appended_at_ms: int = NO_TIMESTAMP_MS
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        incoming.partition.topic_partition.partition,
+        0,
+        base_offset,
+        appended_at_ms if incoming.is_stamped else NO_TIMESTAMP_MS,
+        incoming.partition.log_start_offset,
+    )
+
+
+def refused(data: PartitionProduceData, refusal: RequestError) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        data.index, refusal.code, -1, error_message=str(refusal) or None
+    )

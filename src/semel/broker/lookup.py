@@ -8,9 +8,9 @@ question always has the same answer, and the latest answers are kept.
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from semel.broker.incoming import Incoming
 from semel.broker.turns import BATCHES_AT_ONCE, Turns
 from semel.journal.journal import Journal
+from semel.lane.producing import Incoming
 from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch
 from semel.records.batch import HEADER_SIZE, BatchHeader

@@ -54,7 +54,7 @@ def serve(options: ServeOptions) -> None:
     with _data_folder(options) as folder:
         broker = Broker(
             config,
-            FileDevice(folder, synced=not options.ephemeral),
+            [FileDevice(folder, synced=not options.ephemeral)],
             Storage(str(folder.resolve()), lambda: _disk_bytes(folder)),
             SystemClock(),
             SystemRandomness(),

@@ -1,12 +1,12 @@
 """What the broker counts: plain numbers on the hot path, shown to Prometheus when asked."""
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
-from semel.types import Position
+from semel.lane.lane import Mark
 from semel.wire import apis
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ class Metrics:
         self.producers_fenced = 0
         self.transactions_committed = 0
         self.transactions_aborted = 0
-        self.transactions_timed_out = 0
         self.commit_count = 0
         self.commit_seconds = 0.0
 
@@ -44,7 +43,7 @@ class Metrics:
             self.producers_fenced += 1
         return refusal
 
-    def transaction_ended(self, broker: "Broker", position: Position, *, committed: bool) -> None:
+    def transaction_ended(self, mark: Mark, *, committed: bool) -> None:
         """Count an end, and how long it takes until it is durable."""
         if not committed:
             self.transactions_aborted += 1
@@ -57,7 +56,7 @@ class Metrics:
             self.commit_count += 1
             self.commit_seconds += loop.time() - started
 
-        broker.lane.journal.when_durable(position, durable)
+        mark.when_durable(durable)
 
 
 class Collector:
@@ -70,7 +69,8 @@ class Collector:
         from prometheus_client.core import CounterMetricFamily
 
         broker = self._broker
-        metrics, journal, state = broker.metrics, broker.lane.journal, broker.lane.state
+        metrics, lanes = broker.metrics, broker.led_lanes
+        journals = [lane.journal for lane in lanes]
 
         requests = CounterMetricFamily("semel_requests", "Requests by API.", labels=["api"])
         for key, count in sorted(metrics.requests.items()):
@@ -80,8 +80,11 @@ class Collector:
         syncs = CounterMetricFamily(
             "semel_journal_syncs", "Syncs of the journal by reason.", labels=["reason"]
         )
-        for reason, count in sorted(journal.sync_counts.items()):
-            syncs.add_metric([str(reason)], count)
+        sync_counts: Counter[str] = Counter()
+        for journal in journals:
+            sync_counts.update({str(reason): n for reason, n in journal.sync_counts.items()})
+        for reason, count in sorted(sync_counts.items()):
+            syncs.add_metric([reason], count)
         yield syncs
 
         yield counter("semel_bytes_in", "Bytes of stored batches.", metrics.bytes_in)
@@ -119,29 +122,43 @@ class Collector:
             metrics.producers_fenced,
         )
         yield from _transactions(broker)
-        yield counter("semel_journal_frames", "Frames appended.", journal.frames_appended)
-        yield counter("semel_journal_bytes", "Bytes appended.", journal.bytes_appended)
-        yield counter("semel_journal_writes", "Writes of the journal.", journal.writes)
+        yield counter(
+            "semel_journal_frames",
+            "Frames appended.",
+            sum(journal.frames_appended for journal in journals),
+        )
+        yield counter(
+            "semel_journal_bytes",
+            "Bytes appended.",
+            sum(journal.bytes_appended for journal in journals),
+        )
+        yield counter(
+            "semel_journal_writes",
+            "Writes of the journal.",
+            sum(journal.writes for journal in journals),
+        )
         yield counter(
             "semel_writes_refused",
             "Frames for which the journal had no room.",
-            journal.segments.refused_count,
+            sum(journal.segments.refused_count for journal in journals),
         )
         yield gauge(
             "semel_journal_unused_bytes",
             "Bytes allocated for what is written next.",
-            journal.unused_bytes,
+            sum(journal.unused_bytes for journal in journals),
         )
         _, free_bytes = broker.disk_bytes()
         yield gauge("semel_disk_free_bytes", "Bytes that the disk has left.", free_bytes)
         yield gauge("semel_connections", "Open connections.", broker.connection_count)
-        yield gauge("semel_topics", "Topics.", len(state.topics))
-        yield gauge("semel_partitions", "Partitions.", len(state.partitions))
-        yield gauge("semel_term", "The term of this lane.", state.term)
+        yield gauge("semel_topics", "Topics.", len(broker.catalogue))
+        yield gauge(
+            "semel_partitions", "Partitions.", sum(lane.view.partition_count for lane in lanes)
+        )
+        yield gauge("semel_term", "The term of this lane.", broker.controller.view.term)
         yield gauge(
             "semel_journal_unsynced_bytes",
             "Bytes appended that a power loss would take.",
-            journal.end - journal.durable,
+            sum(journal.end - journal.durable for journal in journals),
         )
 
 
@@ -152,13 +169,15 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
         SummaryMetricFamily,
     )
 
-    metrics, lane = broker.metrics, broker.lane
+    metrics = broker.metrics
     ended = CounterMetricFamily(
         "semel_transactions_ended", "Transactions that ended, by how.", labels=["how"]
     )
     ended.add_metric(["commit"], metrics.transactions_committed)
     ended.add_metric(["abort"], metrics.transactions_aborted)
-    ended.add_metric(["timeout"], metrics.transactions_timed_out)
+    ended.add_metric(
+        ["timeout"], sum(lane.duties.transactions_timed_out for lane in broker.led_lanes)
+    )
     yield ended
     yield SummaryMetricFamily(
         "semel_commit_latency_seconds",
@@ -166,9 +185,9 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
         count_value=metrics.commit_count,
         sum_value=metrics.commit_seconds,
     )
-    opened = lane.state.transactions.open()
+    opened = [each for lane in broker.led_lanes for each in lane.view.open_transactions()]
     yield gauge("semel_transactions_open", "Transactions that are open.", len(opened))
-    wall_ms = lane.clock.wall_ms()
+    wall_ms = broker.controller.view.wall_ms()
     oldest_ms = min((each.started_at_ms for each in opened), default=wall_ms)
     yield gauge(
         "semel_transaction_age_seconds_max",
@@ -176,14 +195,12 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
         max(0, wall_ms - oldest_ms) / 1000,
     )
     # Read while the broker moves both, so that one may be newer than the other.
-    lags = {
-        topic.name: max(
-            max(0, partition.high_watermark - partition.last_stable_offset)
-            for partition in topic.partitions
-        )
-        for topic in list(lane.state.topics.values())
-        if topic.partitions
-    }
+    lags: dict[str, int] = {}
+    for lane in broker.led_lanes:
+        for partition in lane.view.partitions():
+            topic = partition.topic_partition.topic
+            lag = max(0, partition.high_watermark - partition.last_stable_offset)
+            lags[topic] = max(lag, lags.get(topic, 0))
     yield gauge(
         "semel_last_stable_offset_lag_max",
         "Offsets between the end and where read_committed readers stop, at most.",

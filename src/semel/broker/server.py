@@ -29,7 +29,6 @@ class Server:
     def __init__(self, broker: "Broker", tasks: asyncio.TaskGroup) -> None:
         self._broker = broker
         self._tasks = tasks
-        self._journal = broker.lane.journal
         self.loop = asyncio.get_running_loop()
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.request_size_max = broker.config.socket_request_max_bytes
@@ -71,7 +70,8 @@ class Server:
     def disconnected(self, connection: Connection) -> None:
         self._connections.discard(connection)
         self._broker.late_requests.closed(connection.number)
-        self._broker.waiting_room.disconnected(connection.number)
+        for lane in self._broker.led_lanes:
+            lane.waiting_room.disconnected(connection.number)
         self._held_bytes -= connection.held_bytes
         self.unsent_bytes -= connection.owed_bytes
 
@@ -168,15 +168,10 @@ class Server:
         if answer.response is not None:
             reply.parts, reply.size = write_reply(call, answer)
             connection.count_unsent(reply.size)
-        if answer.durable:
-            if answer.position <= self._journal.durable:
-                reply.release()
-            else:
-                self._journal.when_durable(answer.position, reply.release)
-        elif answer.position <= self._journal.written:
-            reply.release()
+        if answer.marks is None:
+            reply.wait_for_ends(self._broker.led_lanes, durable=answer.durable)
         else:
-            self._journal.when_written(answer.position, reply.release)
+            reply.wait_for(answer.marks, durable=answer.durable)
 
     # Replies
 

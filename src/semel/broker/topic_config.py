@@ -21,7 +21,7 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
-from semel.lane.changes import configure_topic, topic_named
+from semel.lane.topics import ConfigureTopic
 from semel.spelling import SHOWN_MAX, unknown_name
 
 if TYPE_CHECKING:
@@ -191,8 +191,7 @@ def _alter_topic(
 ) -> None:
     if resource_type != TOPIC_RESOURCE:
         raise InvalidRequest("only the settings of topics can be changed while the broker runs")
-    topic = topic_named(broker.lane, name)
-    config = change(topic.config)
+    topic = broker.catalogue.named(name)
+    config = change(dict(topic.config))
     check(config, broker.batch_size_most)
-    if not only_check:
-        configure_topic(broker.lane, topic, config)
+    broker.controller.submit(ConfigureTopic(name, config, only_check))

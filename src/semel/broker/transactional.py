@@ -10,10 +10,11 @@ from semel.errors import (
     RequestError,
     UnknownProducerId,
 )
-from semel.lane.transaction_steps import take_transaction_step
+from semel.lane.transactions import Transact
 from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
-from semel.transactions.dialect import Dialect, dialect_of, said
-from semel.types import Position, ProducerEpoch, ProducerId, TransactionalId
+from semel.transactions.dialect import Dialect, dialect_of
+from semel.transactions.dialect import as_version as as_of
+from semel.types import ProducerEpoch, ProducerId, TransactionalId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -23,8 +24,8 @@ def dialect(call: Call) -> Dialect:
     return dialect_of(call.api.key, call.version)
 
 
-def in_words_of(call: Call, error: RequestError) -> RequestError:
-    return said(error, call.api.key, call.version)
+def as_version(call: Call, error: RequestError) -> RequestError:
+    return as_of(error, call.api.key, call.version)
 
 
 def refuse_if_late(
@@ -40,7 +41,8 @@ def refuse_if_late(
     """
     if dialect(call) is not Dialect.TV1:
         return
-    current = broker.lane.state.transactions.get(TransactionalId(transactional_id))
+    name = TransactionalId(transactional_id)
+    current = broker.lane_of_transactional_id(name).view.transaction(name)
     if current is None or (current.producer_id, current.producer_epoch) != (
         producer_id,
         producer_epoch,
@@ -59,19 +61,20 @@ def take(
     call: Call,
     transactional_id: str,
     command: Command,
-) -> tuple[Decision, Position]:
+) -> Decision:
     """Decide, append and apply. Raises a refusal in the words of the request's version."""
     try:
-        return take_transaction_step(broker.lane, TransactionalId(transactional_id), command)
+        name = TransactionalId(transactional_id)
+        return broker.lane_of_transactional_id(name).submit(Transact(name, command))
     except RequestError as error:
-        raise broker.metrics.counted(in_words_of(call, error)) from error
+        raise broker.metrics.counted(as_version(call, error)) from error
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
 
 
 def join(
     broker: "Broker", call: Call, transactional_id: str, command: AddPartitions | AddOffsets
-) -> tuple[Decision, Position]:
+) -> Decision:
     """As `take`, for the requests with which a TV1 client begins a transaction.
 
     Told that its epoch is spent, a client aborts and asks for a new one. kafka-python does not

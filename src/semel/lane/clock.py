@@ -34,6 +34,8 @@ class LaneClock:
         self._looked_ms = max(last.now_ms, wall_ms - wall_ahead_ms)
         self._looked_monotonic_ms = clock.monotonic_ms()
         self._shown_ms = max(wall_ms, last.wall_ms)
+        self._moment = Moment(self._looked_ms, self._shown_ms)
+        self._moment_monotonic_ms = -1
 
     def now_ms(self) -> int:
         passed_ms = self._clock.monotonic_ms() - self._looked_monotonic_ms
@@ -44,14 +46,26 @@ class LaneClock:
         return max(self._clock.wall_ms(), self._shown_ms)
 
     def moment(self) -> Moment:
-        self._shown_ms = self.wall_ms()
-        return Moment(self.now_ms(), self._shown_ms)
+        """Both times, read anew in each millisecond: a busy lane takes many steps in one."""
+        monotonic_ms = self._clock.monotonic_ms()
+        if monotonic_ms != self._moment_monotonic_ms:
+            self._moment_monotonic_ms = monotonic_ms
+            passed_ms = monotonic_ms - self._looked_monotonic_ms
+            now_ms = self._looked_ms + min(passed_ms, WATCHED_MS)
+            self._moment = Moment(now_ms, self.wall_ms())
+        return self._moment
+
+    def in_frame(self, at: Moment) -> None:
+        """A frame says that it was made then. What was only looked at binds nobody: a clock that
+        was set back meanwhile would seem to have shown it."""
+        self._shown_ms = at.wall_ms
 
     def look(self) -> int:
         """Now; and time is watched from here on."""
         monotonic_ms = self._clock.monotonic_ms()
         self._looked_ms += min(monotonic_ms - self._looked_monotonic_ms, WATCHED_MS)
         self._looked_monotonic_ms = monotonic_ms
+        self._moment_monotonic_ms = -1
         return self._looked_ms
 
     def has_jumped(self, wall_ahead_ms: int) -> bool:

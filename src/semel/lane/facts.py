@@ -7,7 +7,6 @@ changes, when it is new and when it is replayed.
 import msgspec
 
 from semel.journal.device import DiskIdentity
-from semel.lane.frame import ENTRY_SIZE
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -28,11 +27,18 @@ class ClusterNamed(Fact, frozen=True):
 
 
 class TopicCreated(Fact, frozen=True):
+    """Partition i lies in lane (first_lane + i) mod lane_count.
+
+    Those of the lane that says so take the numbers from `first_number` on.
+    """
+
     name: str
     topic_id: bytes
     first_number: int
     partition_count: int
     config: dict[str, str]
+    first_lane: int = 0
+    lane_count: int = 1
 
 
 class PartitionsAdded(Fact, frozen=True):
@@ -43,7 +49,20 @@ class PartitionsAdded(Fact, frozen=True):
     partition_count: int
 
 
+class PartitionsHosted(Fact, frozen=True):
+    """What another lane's catalogue has placed here: partitions `indexes` of a topic that has
+    `partition_count` by then."""
+
+    name: str
+    topic_id: bytes
+    first_number: int
+    indexes: tuple[int, ...]
+    partition_count: int
+
+
 class TopicDeleted(Fact, frozen=True):
+    """Whatever the lane has of it is gone."""
+
     name: str
 
 
@@ -74,6 +93,7 @@ AnyFact = (
     | ClusterNamed
     | TopicCreated
     | PartitionsAdded
+    | PartitionsHosted
     | TopicDeleted
     | TopicConfigured
     | RecordsDeleted
@@ -83,8 +103,3 @@ AnyFact = (
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder(AnyFact).decode
-
-
-def size_in_frame(*said: AnyFact) -> int:
-    """Bytes that these facts take in a frame."""
-    return sum(ENTRY_SIZE + len(encode(fact)) for fact in said)

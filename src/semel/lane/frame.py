@@ -1,20 +1,31 @@
-"""The payload of a journal frame: when it was made, then entries.
+"""A frame as a value: when it was made, the record batches and the facts that it brings.
+
+Whatever changes in a lane changes because a frame is applied, in one step and at the one moment it
+names, when the frame is new and when it is read again. Its size is known before it is stored. The
+payload that the journal keeps:
 
     layout (1)   lane's time in ms (8)   wall clock in ms (8)
     { kind (1), partition number (4), size (4), bytes }*
 
 Kind 1 is a record batch of that partition as it will be read, kind 2 a fact about the lane (the
-partition number is then 0). Everything that a frame changes, it changes at the one moment it names.
-
-Layout 0 has one time for both, in eight bytes of which the first is the layout's.
+partition number is then 0). Layout 0 has one time for both, in eight bytes of which the first is
+the layout's.
 """
 
 import struct
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from semel.errors import CorruptJournal
-from semel.types import Position
+from semel.groups.records import GroupRecord
+from semel.lane import facts
+from semel.lane.facts import AnyFact
+from semel.records import batch as record_batch
+from semel.records.batch import PREFIX_SIZE, BatchHeader, stamp
+from semel.records.control import Marker, decode_marker
+from semel.transactions.transaction import Transaction
+from semel.types import Buffer, Offset, Position, Term
 from semel.world import Moment
 
 BATCH: Final = 1
@@ -30,12 +41,167 @@ ENTRY_SIZE: Final = _ENTRY.size
 pack_head: Final = _HEAD.pack
 pack_entry: Final = _ENTRY.pack
 
+JOINED_SIZE_MAX: Final = 512
+"""Bytes. A smaller batch is copied into one piece with its neighbours."""
 
-class Entry(NamedTuple):
-    kind: int
-    partition_number: int
-    body: memoryview
-    body_position: Position
+Learned = tuple[GroupRecord | Transaction, ...]
+"""What a coordinator learns from a batch of its own topic."""
+
+
+class Batch:
+    """The next record batch of a partition. `body` may have another offset and leader epoch in its
+    prefix than it gets: these stand here."""
+
+    __slots__ = (
+        "at",
+        "base_offset",
+        "body",
+        "fingerprint",
+        "header",
+        "learned",
+        "marker",
+        "number",
+        "term",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        base_offset: Offset,
+        term: Term,
+        header: BatchHeader,
+        fingerprint: int,
+        body: memoryview,
+        at: int,
+        marker: Marker | None = None,
+        learned: Learned | None = None,
+    ) -> None:
+        self.number = number
+        """Of the partition, as the lane counts."""
+        self.base_offset = base_offset
+        self.term = term
+        self.header = header
+        self.fingerprint = fingerprint
+        self.body = body
+        self.at = at
+        """Where the body begins in the frame's payload."""
+        self.marker = marker
+        """What it says, if it ends a transaction."""
+        self.learned = learned
+        """None if it is to be read from the body."""
+
+
+Entry = Batch | AnyFact
+
+
+class Frame:
+    """Grows while a decision is being made; what was decided is changed by nobody."""
+
+    __slots__ = ("_ends", "at", "batches", "entries", "size")
+
+    def __init__(self, at: Moment) -> None:
+        self.at = at
+        self.entries: list[Entry] = []
+        self.batches: list[Batch] = []
+        """Those among the entries."""
+        self.size = HEAD_SIZE
+        """Bytes of the payload."""
+        self._ends: dict[int, int] = {}
+
+    def add_batch(
+        self,
+        number: int,
+        end: Offset,
+        term: Term,
+        header: BatchHeader,
+        fingerprint: int,
+        body: memoryview,
+        *,
+        marker: Marker | None = None,
+        learned: Learned | None = None,
+    ) -> Offset:
+        """The partition's next, where it ended at `end` before this frame; gives its offset."""
+        base_offset = Offset(self._ends.get(number, end))
+        self._ends[number] = base_offset + header.last_offset_delta + 1
+        at = self.size + ENTRY_SIZE
+        batch = Batch(number, base_offset, term, header, fingerprint, body, at, marker, learned)
+        self.entries.append(batch)
+        self.batches.append(batch)
+        self.size = at + len(body)
+        return base_offset
+
+    def add_fact(self, fact: AnyFact) -> None:
+        self.entries.append(fact)
+        self.size += ENTRY_SIZE + len(facts.encode(fact))
+
+    def encode(self) -> list[Buffer]:
+        """The payload. Small pieces are joined, as each costs the checksum and the write a call."""
+        parts: list[Buffer] = []
+        small = bytearray(pack_head(LAYOUT, self.at.now_ms, self.at.wall_ms))
+        for entry in self.entries:
+            if isinstance(entry, Batch):
+                body = entry.body
+                size = len(body)
+                small += pack_entry(BATCH, entry.number, size)
+                small += stamp(entry.header, entry.base_offset, entry.term)
+                if size < JOINED_SIZE_MAX:
+                    small += body[PREFIX_SIZE:]
+                else:
+                    parts += (small, body[PREFIX_SIZE:])
+                    small = bytearray()
+            else:
+                stored = facts.encode(entry)
+                small += pack_entry(FACT, 0, len(stored)) + stored
+        if small:
+            parts.append(small)
+        return parts
+
+
+def decode(payload: memoryview, position: Position) -> Frame:
+    """The frame whose payload's first byte stands at `position` of the journal."""
+    at, start = read_head(payload, position)
+    frame = Frame(at)
+    frame.size = start
+    while frame.size < len(payload):
+        if len(payload) - frame.size < ENTRY_SIZE:
+            raise CorruptJournal(f"entry at byte {position + frame.size}: header cut")
+        kind, number, size = _ENTRY.unpack_from(payload, frame.size)
+        begin = frame.size + ENTRY_SIZE
+        if len(payload) - begin < size:
+            raise CorruptJournal(f"entry at byte {position + begin}: {size} bytes do not fit")
+        body = payload[begin : begin + size]
+        if kind == BATCH:
+            batch = _batch(number, body, begin)
+            frame.entries.append(batch)
+            frame.batches.append(batch)
+        elif kind == FACT:
+            frame.entries.append(_fact(body, position + begin))
+        else:
+            raise CorruptJournal(f"entry at byte {position + begin}: kind {kind}")
+        frame.size = begin + size
+    return frame
+
+
+def _batch(number: int, body: memoryview, at: int) -> Batch:
+    header = record_batch.read(body)
+    return Batch(
+        number,
+        Offset(header.base_offset),
+        Term(header.leader_epoch),
+        header,
+        record_batch.fingerprint(header, body),
+        body,
+        at,
+        decode_marker(body) if header.is_control else None,
+    )
+
+
+def _fact(body: memoryview, position: int) -> AnyFact:
+    try:
+        fact: AnyFact = facts.decode(body)
+    except msgspec.MsgspecError as error:
+        raise CorruptJournal(f"fact at byte {position}: {error}") from error
+    return fact
 
 
 def read_head(payload: memoryview, position: Position) -> tuple[Moment, int]:
@@ -54,16 +220,3 @@ def read_head(payload: memoryview, position: Position) -> tuple[Moment, int]:
     raise CorruptJournal(
         f"frame at byte {position}: layout {payload[0]}, this Semel reads 0 and {LAYOUT}"
     )
-
-
-def read_entries(payload: memoryview, at: int, position: Position) -> Iterator[Entry]:
-    """The entries from byte `at` of the payload whose first byte stands at `position`."""
-    while at < len(payload):
-        if len(payload) - at < ENTRY_SIZE:
-            raise CorruptJournal(f"entry at byte {position + at}: header cut")
-        kind, number, size = _ENTRY.unpack_from(payload, at)
-        at += ENTRY_SIZE
-        if len(payload) - at < size:
-            raise CorruptJournal(f"entry at byte {position + at}: {size} bytes do not fit")
-        yield Entry(kind, number, payload[at : at + size], Position(position + at))
-        at += size

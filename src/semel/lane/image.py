@@ -5,8 +5,8 @@ import msgspec
 from semel.errors import CorruptJournal
 from semel.groups.snapshot import GroupsSnapshot
 from semel.journal.device import DiskIdentity
+from semel.lane.catalogue import Topic
 from semel.lane.state import LaneState
-from semel.lane.topics import Topic
 from semel.log.image import PartitionTransactionsImage
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
@@ -45,6 +45,13 @@ class TopicImage(_Image, frozen=True):
     topic_id: bytes
     config: dict[str, str]
     partitions: list[PartitionImage]
+    """Those that lie in this lane."""
+    indexes: list[int] | None = None
+    """Of these partitions in the topic; None: all of them in their order."""
+    partition_count: int | None = None
+    """With those that lie in other lanes, if there are any."""
+    first_lane: int = 0
+    lane_count: int = 1
 
 
 class LaneImage(_Image, frozen=True):
@@ -77,7 +84,7 @@ def take(state: LaneState) -> bytes:
             cluster_id=state.cluster_id,
             next_partition_number=state.next_partition_number,
             next_producer_id=state.next_producer_id,
-            topics=[_topic_image(topic) for topic in state.topics.values()],
+            topics=[_topic_image(state, name) for name in state.partition_counts],
             groups=state.groups.snapshot(),
             transactions=state.transactions.snapshot(),
             last_moment=None if last is None else (last.now_ms, last.wall_ms),
@@ -106,21 +113,37 @@ def restore(image: bytes, state: LaneState) -> None:
     if read.wall_ahead_ms is not None:
         state.wall_ahead_ms = read.wall_ahead_ms
     for topic_image in read.topics:
-        topic = Topic(topic_image.name, topic_image.topic_id, topic_image.config)
-        state.add_topic(topic)
-        for partition_image in topic_image.partitions:
-            _restore_partition(state.add_partition(topic, partition_image.number), partition_image)
+        _restore_topic(state, topic_image)
     state.next_partition_number = read.next_partition_number
     state.next_producer_id = ProducerId(read.next_producer_id)
 
 
-def _topic_image(topic: Topic) -> TopicImage:
+def _topic_image(state: LaneState, name: str) -> TopicImage:
+    hosted = state.hosted.get(name, {})
+    partitions = [_partition_image(partition) for partition in hosted.values()]
+    partition_count = state.partition_counts[name]
+    topic = state.catalogue.get(name)
+    if topic is not None and topic.lane_count == 1:
+        return TopicImage(name, topic.topic_id, topic.config, partitions)
+    indexes = list(hosted)
+    if topic is None:
+        return TopicImage(name, b"", {}, partitions, indexes, partition_count)
+    placed = (topic.first_lane, topic.lane_count)
     return TopicImage(
-        topic.name,
-        topic.topic_id,
-        topic.config,
-        [_partition_image(partition) for partition in topic.partitions],
+        name, topic.topic_id, topic.config, partitions, indexes, partition_count, *placed
     )
+
+
+def _restore_topic(state: LaneState, image: TopicImage) -> None:
+    indexes = range(len(image.partitions)) if image.indexes is None else image.indexes
+    count = len(image.partitions) if image.partition_count is None else image.partition_count
+    state.partition_counts[image.name] = count
+    if image.topic_id:
+        placed = (image.first_lane, image.lane_count)
+        state.catalogue.add(Topic(image.name, image.topic_id, image.config, count, *placed))
+    for index, partition_image in zip(indexes, image.partitions, strict=True):
+        partition = state.host_one(image.name, index, partition_image.number)
+        _restore_partition(partition, partition_image)
 
 
 def _partition_image(partition: Partition) -> PartitionImage:

@@ -9,51 +9,77 @@ only if that state does. A crash loses a suffix of the journal and nothing else.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
-from semel.errors import FrameTooLarge
+from semel.errors import FrameTooLarge, JournalFull
 from semel.groups.coordinator import Groups
-from semel.groups.settings import GroupSettings
 from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
 from semel.journal.journal import Journal
-from semel.lane import facts, frame, image
+from semel.lane import frame as frames
+from semel.lane import image
 from semel.lane.claims import Claim, kept_size
 from semel.lane.clock import LaneClock
-from semel.lane.draft import Draft
-from semel.lane.recovery import recover
+from semel.lane.commands import Command, Environment, LaneSettings, R
+from semel.lane.duties import Duties
+from semel.lane.frame import Frame
+from semel.lane.opening import BeginTerm, index_frame, recover
 from semel.lane.state import LaneState
-from semel.lane.transaction_steps import ending_size, term_aborts
+from semel.lane.transactions import ending_size
+from semel.lane.view import LaneView
+from semel.lane.waiting_room import WaitingRoom
 from semel.log.partition import Partition
-from semel.transactions.commands import TransactionSettings
 from semel.transactions.store import Transactions
-from semel.types import Offset, Position, Term
-from semel.world import Clock, Moment, Randomness
-
-CLUSTER_ID_SIZE = 16
+from semel.types import Offset, Position, TopicPartition
+from semel.world import Clock, Randomness
 
 
-class LaneSettings(NamedTuple):
-    groups: GroupSettings
-    offsets_partition_count: int = 50
-    transactions: TransactionSettings = TransactionSettings()
-    transactions_partition_count: int = 50
+class Mark:
+    """A point of a lane's journal: what was decided before it counts once it is durable."""
+
+    __slots__ = ("lane", "position")
+
+    def __init__(self, lane: "Lane", position: Position) -> None:
+        self.lane = lane
+        self.position = position
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        self.lane.journal.when_durable(self.position, callback)
+
+    def when_written(self, callback: Callable[[], None]) -> None:
+        self.lane.journal.when_written(self.position, callback)
 
 
 class Lane:
     def __init__(
-        self, journal: Journal, settings: LaneSettings, clock: Clock, randomness: Randomness
+        self,
+        journal: Journal,
+        settings: LaneSettings,
+        clock: Clock,
+        randomness: Randomness,
+        number: int = 0,
+        lane_count: int = 1,
+        deadlines_changed: asyncio.Event | None = None,
     ) -> None:
+        self.number = number
         self.journal = journal
-        self.settings = settings
-        self.randomness = randomness
-        self.unsettled: deque[tuple[Position, Partition, Offset]] = deque()
+        self._journal_settings = journal.settings
+        self.environment = Environment(
+            settings,
+            randomness,
+            journal.settings.segment_bytes,
+            journal.settings.payload_bytes_max,
+            lane_count,
+        )
+        self._growing: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
-        self.is_in_step = False
-        """Something is applied that no frame in the journal says yet. Law: only within a step."""
-        self.state = LaneState(Groups(settings.groups, randomness), Transactions(ending_size))
+        self.state = LaneState(
+            Groups(settings.groups, randomness), Transactions(ending_size), number
+        )
         recover(self.state, journal)
         self.clock = LaneClock(clock, self.state.last_moment, self.state.wall_ahead_ms)
+        self.view = LaneView(self.state, self.clock)
+        self.waiting_room = WaitingRoom(self, deadlines_changed or asyncio.Event())
+        self.duties = Duties(self, settings.expiry)
 
     async def start(
         self,
@@ -80,68 +106,84 @@ class Lane:
             journal.certain and identity is not None and journal.identity.proves_same(identity)
         )
         if not is_certain:
-            await self.durable(self._raise_term())
+            self.submit(BeginTerm(journal.identity))
+            await self.until_durable()
         self.clock.look()
         at = self.clock.moment()
         self.state.groups.recovered(at)
         self.state.transactions.recovered(at.now_ms)
 
-    def _raise_term(self) -> Position:
-        """Open transactions may have lost writes that were acknowledged before they were durable.
-        They are aborted in the very frame that raises the term."""
-        at = self.clock.moment()
-        term = Term(self.state.term + 1)
-        opening: list[facts.AnyFact] = [facts.Opened(term, self.journal.identity)]
-        if not self.state.cluster_id:
-            opening.append(facts.ClusterNamed(self.randomness.token_bytes(CLUSTER_ID_SIZE)))
-        aborts = term_aborts(self, term, at)
-        size = facts.size_in_frame(*opening) + sum(abort.size for abort in aborts)
-        draft = self.draft(size, Claim.OWED, at=at)
-        for fact in opening:
-            draft.add_fact(fact)
-        for abort in aborts:
-            abort.add_to(draft)
-        return draft.append()
-
     # Deciding
 
-    def draft(
-        self,
-        size: int,
-        claim: Claim = Claim.ORDINARY,
-        *,
-        owed_change: int = 0,
-        at: Moment | None = None,
-    ) -> Draft:
-        """Begin a step that appends at most `size` bytes of batches and facts.
+    def submit(self, command: Command[R]) -> R:
+        """Decide, append and apply in one step; what comes of it may leave when it is durable.
 
-        `owed_change` is what it adds to the bytes that open transactions take to be ended. Raises
-        JournalFull, and then nothing has changed.
+        Raises the command's refusal, or JournalFull; then nothing has changed.
         """
-        self.end_if_torn(None)
+        decided = command.decide(self.state, self.clock.moment(), self.environment)
+        frame = decided.frame
+        if frame is not None and frame.entries:
+            self.append(frame, decided.claim, decided.owed_change)
+        return decided.reply
+
+    def append(self, frame: Frame, claim: Claim, owed_change: int = 0) -> None:
+        """Fix the order, and apply."""
+        try:
+            self.make_room(frame.size, claim, owed_change)
+        except JournalFull:
+            self._found_no_room(frame)
+            raise
+        journal, state = self.journal, self.state
+        last = state.last_moment
+        assert last is None or last.now_ms <= frame.at.now_ms, "time goes back"
+        try:
+            gone = state.apply(frame)
+            start = journal.append(frame.encode(), frame.size)
+            self.clock.in_frame(frame.at)
+            index_frame(journal, frame, start)
+            end = journal.end
+            partitions = state.partitions
+            for batch in frame.batches:
+                partition = partitions.get(batch.number)
+                if partition is not None:
+                    self._growing.append((end, partition, partition.log_end_offset))
+            if gone:
+                self._forget(gone)
+        except Exception as error:
+            # The state holds what the journal does not, and a frame built on it could not be
+            # replayed. The next process finds the journal as it was before.
+            journal.fail(error, "a step")
+            raise
+
+    def make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
+        """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
         journal = self.journal
-        size += frame.HEAD_SIZE
-        if claim is Claim.ORDINARY and size > journal.settings.payload_bytes_max:
+        if claim is Claim.ORDINARY and size > self.environment.payload_bytes_max:
             raise FrameTooLarge(
-                f"a frame of {size} bytes, more than the {journal.settings.payload_bytes_max} "
-                f"that journal.segment.bytes={journal.settings.segment_bytes} allows"
+                f"a frame of {size} bytes, more than the {self.environment.payload_bytes_max} "
+                f"that journal.segment.bytes={self.environment.segment_bytes} allows"
             )
         owed_size = self.state.transactions.owed_size + owed_change
-        journal.reserve(size, kept_size(claim, owed_size, journal.settings))
-        return Draft(self, self.clock.moment() if at is None else at, size)
+        journal.reserve(size, kept_size(claim, owed_size, self._journal_settings))
+
+    def _found_no_room(self, frame: Frame) -> None:
+        for batch in frame.batches:
+            partition = self.state.partitions.get(batch.number)
+            if partition is not None:
+                partition.found_no_room(batch.header)
+
+    def _forget(self, gone: list[Partition]) -> None:
+        for partition in gone:
+            self.journal.index.drop(partition.number)
+            for tell in tuple(partition.watchers):
+                tell()
 
     def room(self, claim: Claim) -> int:
-        """Bytes of batches and facts that a draft may surely have now."""
+        """Bytes of batches and facts that a frame may surely have now."""
         journal = self.journal
         kept = kept_size(claim, self.state.transactions.owed_size, journal.settings)
         left = journal.segments.room(journal.end, kept)
-        return max(0, left - FRAME_HEADER_SIZE - frame.HEAD_SIZE)
-
-    def say(self, fact: facts.AnyFact, claim: Claim = Claim.ORDINARY) -> Position:
-        """Append this fact in a frame of its own, and apply it. Raises as `draft` does."""
-        draft = self.draft(facts.size_in_frame(fact), claim)
-        draft.add_fact(fact)
-        return draft.append()
+        return max(0, left - FRAME_HEADER_SIZE - frames.HEAD_SIZE)
 
     def note_jump(self) -> None:
         """Write down where the wall clock is, if it was set ahead since the last frame.
@@ -150,42 +192,56 @@ class Lane:
         disk: clocks are not set so often that this could use up what ends need there.
         """
         if self.state.last_moment and self.clock.has_jumped(self.state.wall_ahead_ms):
-            self.draft(0, Claim.ENDING).append_moment()
+            self.append(Frame(self.clock.moment()), Claim.ENDING)
 
-    def end_if_torn(self, error: Exception | None) -> None:
-        """End the journal, and with it the broker, if a step was left before its frame was whole.
+    # Reading
 
-        The state then holds what the journal does not, and a frame built on it could not be
-        replayed. The next process finds the journal as it was before that step.
-        """
-        if self.is_in_step:
-            self.journal.fail(error or AssertionError("it was left in the middle"), "a step")
+    def partition(self, topic: str, index: int) -> Partition:
+        self.view.partition(topic, index)
+        found = self.state.partition(topic, index)
+        assert found is not None
+        return found
 
-    def drop_from_index(self, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            self.journal.index.drop(partition.number)
+    def size_of(self, partition: TopicPartition) -> int:
+        """Bytes of all that was ever written to it."""
+        found = self.state.partition(*partition)
+        return 0 if found is None else self.journal.index.bytes_of(found.number)
 
     # Waiting
 
-    async def durable(self, position: Position) -> None:
-        """Return when the journal survives power loss up to `position`."""
-        if position <= self.journal.durable:
-            return
+    @property
+    def written(self) -> Position:
+        return self.journal.written
+
+    @property
+    def durable(self) -> Position:
+        return self.journal.durable
+
+    def mark(self) -> Mark:
+        """The present end: whoever waits for it waits for all that was decided by now."""
+        return Mark(self, self.journal.end)
+
+    async def until_durable(self) -> None:
+        """Return when all that was decided by now survives a power loss."""
         reached = asyncio.get_running_loop().create_future()
 
-        def settle() -> None:
+        def release() -> None:
             if not reached.done():
                 reached.set_result(None)
 
-        self.journal.when_durable(position, settle)
+        self.mark().when_durable(release)
         await reached
+
+    async def close(self) -> None:
+        """Make all of it durable, and give the journal free."""
+        await self.journal.close()
 
     def _on_durable(self, position: Position) -> None:
         """Move the readable end of every partition together, before any reply is released."""
-        unsettled = self.unsettled
+        growing = self._growing
         grown: dict[Partition, None] = {}
-        while unsettled and unsettled[0][0] <= position:
-            _, partition, end = unsettled.popleft()
+        while growing and growing[0][0] <= position:
+            _, partition, end = growing.popleft()
             partition.settle(end)
             if partition.watchers:
                 grown[partition] = None

@@ -1,23 +1,42 @@
 """The lane's lasting state: what one gets by applying its frames in order.
 
-Live and at recovery the same methods change it, so that a process that lived and one that has
-replayed the journal agree. Nothing here decides or waits.
+Law: `apply` is the only way in which it changes, live and at replay alike. Nothing here decides or
+waits. (`Groups` and `Partition` hold volatile things besides; there they say so.)
 """
 
-from typing import assert_never
+from collections.abc import Callable, Iterable
+from typing import assert_never, cast
 
+from semel.errors import CorruptJournal
+from semel.groups import records as group_records
 from semel.groups.coordinator import Groups
+from semel.groups.records import GroupRecord
 from semel.journal.device import DiskIdentity
 from semel.lane import facts
-from semel.lane.topics import Topic
+from semel.lane.catalogue import Catalogue
+from semel.lane.frame import Batch, Frame, Learned
 from semel.log.partition import Partition
+from semel.records.batch import CONTROL
+from semel.records.control import MarkerType
+from semel.records.records import decode_batch
+from semel.transactions import records as transaction_records
 from semel.transactions.store import Transactions
-from semel.types import Offset, ProducerId, Term, TopicPartition
+from semel.transactions.transaction import Transaction
+from semel.types import (
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+)
 from semel.world import Moment
 
 
 class LaneState:
-    def __init__(self, groups: Groups, transactions: Transactions) -> None:
+    def __init__(self, groups: Groups, transactions: Transactions, lane_number: int = 0) -> None:
+        self.lane_number = lane_number
         self.term = Term(-1)  # No process has opened the journal yet.
         self.identity: DiskIdentity | None = None
         self.last_moment: Moment | None = None
@@ -26,13 +45,43 @@ class LaneState:
         """By how much the wall clock was ahead of the lane's time when it last showed more than in
         all frames before. A clock that was set back shows nothing new, and tells nothing."""
         self.cluster_id = b""
-        self.topics: dict[str, Topic] = {}
-        self.topics_by_id: dict[bytes, Topic] = {}
+        self.catalogue = Catalogue()
+        """Empty but in lane 0."""
+        self.hosted: dict[str, dict[int, Partition]] = {}
+        """The partitions that lie in this lane, by topic and index."""
+        self.partition_counts: dict[str, int] = {}
+        """Of the topics that have partitions here, with those that lie elsewhere."""
         self.partitions: dict[int, Partition] = {}
+        """By the number that stands before their batches in a frame."""
         self.next_partition_number = 0
         self.next_producer_id = ProducerId(0)
         self.groups = groups
         self.transactions = transactions
+        self._coordinated: dict[int, Callable[[Batch, int], None]] = {}
+        """Who learns from the batches of a partition of an internal topic."""
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """None if it does not lie in this lane, or nowhere."""
+        partitions = self.hosted.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    # Applying
+
+    def apply(self, frame: Frame) -> list[Partition]:
+        """Gives the partitions that are gone by it."""
+        at = frame.at
+        now_ms = at.now_ms
+        gone: list[Partition] = []
+        for entry in frame.entries:
+            if isinstance(entry, Batch):
+                self._apply_batch(entry, now_ms)
+            elif isinstance(entry, facts.TopicDeleted):
+                gone += self._delete_topic(entry)
+            else:
+                self._apply_fact(entry)
+        if at is not self.last_moment:
+            self.passed(at)
+        return gone
 
     def passed(self, at: Moment) -> None:
         """A frame was made then."""
@@ -40,7 +89,61 @@ class LaneState:
             self.wall_ahead_ms = at.wall_ms - at.now_ms
         self.last_moment = at
 
-    def apply(self, fact: facts.AnyFact) -> None:
+    def _apply_batch(self, batch: Batch, now_ms: int) -> None:
+        partition = self.partitions.get(batch.number)
+        if partition is None:
+            raise CorruptJournal(f"a batch names partition {batch.number}, which is not there")
+        header = batch.header
+        if header.attributes & CONTROL:
+            self._apply_marker(partition, batch, now_ms)
+            return
+        base_offset = partition.append(header, batch.fingerprint, batch.term, now_ms)
+        if base_offset != batch.base_offset:
+            raise _wrong_offset(partition, batch, base_offset)
+        learn = self._coordinated.get(batch.number)
+        if learn is not None:
+            learn(batch, now_ms)
+
+    def _apply_marker(self, partition: Partition, batch: Batch, now_ms: int) -> None:
+        marker = batch.marker
+        if marker is None:
+            raise CorruptJournal(
+                f"a control batch of {partition.topic_partition} ends no transaction"
+            )
+        producer_id = ProducerId(marker.producer_id)
+        committed = marker.type is MarkerType.COMMIT
+        if partition.topic_partition.topic == OFFSETS_TOPIC:
+            self.groups.apply_marker(producer_id, committed)
+        offset = partition.end_transaction(
+            producer_id, ProducerEpoch(marker.producer_epoch), committed, batch.term, now_ms
+        )
+        if offset != batch.base_offset:
+            raise _wrong_offset(partition, batch, offset)
+
+    def _learn_of_groups(self, batch: Batch, now_ms: int) -> None:
+        learned: Learned | None = batch.learned
+        if learned is None:
+            learned = tuple(
+                news
+                for record in decode_batch(batch.body)
+                if (news := group_records.decode(record.key or b"", record.value)) is not None
+            )
+        producer_id = ProducerId(batch.header.producer_id)
+        for each in learned:
+            self.groups.apply(cast(GroupRecord, each), now_ms, producer_id)
+
+    def _learn_of_transactions(self, batch: Batch, now_ms: int) -> None:
+        learned = batch.learned
+        if learned is None:
+            learned = tuple(
+                news
+                for record in decode_batch(batch.body)
+                if (news := transaction_records.decode(record.key or b"", record.value)) is not None
+            )
+        for each in learned:
+            self.transactions.apply(cast(Transaction, each), now_ms)
+
+    def _apply_fact(self, fact: facts.AnyFact) -> None:
         match fact:
             case facts.Opened():
                 self.term = Term(fact.term)
@@ -48,17 +151,17 @@ class LaneState:
             case facts.ClusterNamed():
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():
-                topic = Topic(fact.name, fact.topic_id, fact.config)
-                self.add_topic(topic)
-                self._add_partitions(topic, fact.first_number, fact.partition_count)
+                self.catalogue.apply(fact)
+                self._host_from(fact.name, 0, fact.first_number)
             case facts.PartitionsAdded():
-                self._add_partitions(
-                    self.topics[fact.name], fact.first_number, fact.partition_count
-                )
-            case facts.TopicDeleted():
-                self._delete_topic(fact.name)
+                first_index = self.catalogue.named(fact.name).partition_count
+                self.catalogue.apply(fact)
+                self._host_from(fact.name, first_index, fact.first_number)
+            case facts.PartitionsHosted():
+                self.partition_counts[fact.name] = fact.partition_count
+                self.host(fact.name, fact.indexes, fact.first_number)
             case facts.TopicConfigured():
-                self.topics[fact.name].configure(fact.config)
+                self.catalogue.apply(fact)
             case facts.RecordsDeleted():
                 partition = self.partitions[fact.partition_number]
                 partition.delete_before(Offset(fact.log_start_offset))
@@ -67,26 +170,49 @@ class LaneState:
             case facts.ProducersExpired():
                 for partition in self.partitions.values():
                     partition.expire_producers(fact.before_ms)
+            case facts.TopicDeleted():
+                self._delete_topic(fact)
             case _:
                 assert_never(fact)
 
-    def add_topic(self, topic: Topic) -> None:
-        self.topics[topic.name] = topic
-        self.topics_by_id[topic.topic_id] = topic
+    # Partitions
 
-    def add_partition(self, topic: Topic, number: int) -> Partition:
-        partition = Partition(TopicPartition(topic.name, len(topic.partitions)), number)
-        topic.partitions.append(partition)
+    def _host_from(self, name: str, first_index: int, first_number: int) -> None:
+        """Those of a topic from `first_index` on that its catalogue places in this lane."""
+        topic = self.catalogue.named(name)
+        self.partition_counts[name] = topic.partition_count
+        indexes = range(first_index, topic.partition_count)
+        here = [index for index in indexes if topic.lane_of(index) == self.lane_number]
+        self.host(name, here, first_number)
+
+    def host(self, topic: str, indexes: Iterable[int], first_number: int) -> None:
+        for number, index in enumerate(indexes, first_number):
+            self.host_one(topic, index, number)
+
+    def host_one(self, topic: str, index: int, number: int) -> Partition:
+        partition = Partition(TopicPartition(topic, index), number)
+        self.hosted.setdefault(topic, {})[index] = partition
         self.partitions[number] = partition
         self.next_partition_number = max(self.next_partition_number, number + 1)
+        if topic == OFFSETS_TOPIC:
+            self._coordinated[number] = self._learn_of_groups
+        elif topic == TRANSACTIONS_TOPIC:
+            self._coordinated[number] = self._learn_of_transactions
         return partition
 
-    def _add_partitions(self, topic: Topic, first_number: int, count: int) -> None:
-        for number in range(first_number, first_number + count):
-            self.add_partition(topic, number)
-
-    def _delete_topic(self, name: str) -> None:
-        topic = self.topics.pop(name)
-        del self.topics_by_id[topic.topic_id]
-        for partition in topic.partitions:
+    def _delete_topic(self, fact: facts.TopicDeleted) -> list[Partition]:
+        if fact.name in self.catalogue:
+            self.catalogue.apply(fact)
+        self.partition_counts.pop(fact.name, None)
+        gone = list(self.hosted.pop(fact.name, {}).values())
+        for partition in gone:
             del self.partitions[partition.number]
+            self._coordinated.pop(partition.number, None)
+        return gone
+
+
+def _wrong_offset(partition: Partition, batch: Batch, end: Offset) -> CorruptJournal:
+    return CorruptJournal(
+        f"batch with offset {batch.base_offset} of {partition.topic_partition}, "
+        f"whose log ends at {end}"
+    )

@@ -1,55 +1,184 @@
-"""A topic as the lane knows it, and what may be asked of its name and its partitions."""
+"""Commands about topics and their records."""
 
-import re
+from typing import NamedTuple
 
-from semel.errors import InvalidPartitions, InvalidTopic
-from semel.log.partition import Partition
-from semel.types import INTERNAL_TOPICS
-
-NAME_LENGTH_MAX = 249
-PARTITION_COUNT_MAX = 100_000
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
-
-
-class Topic:
-    __slots__ = ("batch_size_max", "config", "is_log_append_time", "name", "partitions", "topic_id")
-
-    def __init__(self, name: str, topic_id: bytes, config: dict[str, str]) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.partitions: list[Partition] = []
-        self.configure(config)
-
-    def configure(self, config: dict[str, str]) -> None:
-        self.config = config
-        """Only what was set for this topic; defaults are the broker's."""
-        limit = config.get("max.message.bytes")
-        self.batch_size_max = None if limit is None else int(limit)
-        self.is_log_append_time = config.get("message.timestamp.type") == "LogAppendTime"
-
-    @property
-    def is_internal(self) -> bool:
-        return self.name in INTERNAL_TOPICS
-
-    def partition(self, index: int) -> Partition | None:
-        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
+from semel.lane import facts
+from semel.lane.catalogue import (
+    TOPIC_ID_SIZE,
+    check_config_size,
+    check_name,
+    check_partition_count,
+)
+from semel.lane.claims import Claim
+from semel.lane.commands import Decided, Environment, internal_topic
+from semel.lane.frame import Frame
+from semel.lane.group_commands import add_group_batches
+from semel.lane.state import LaneState
+from semel.lane.transactions import add_transaction
+from semel.transactions.commands import ForgetPartitions
+from semel.types import Offset, TopicPartition
+from semel.world import Moment
 
 
-def check_name(name: str) -> None:
-    if not name:
-        raise InvalidTopic("a topic needs a name")
-    if name in (".", ".."):
-        raise InvalidTopic(f"a topic cannot be named {name!r}")
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidTopic(f"the name has {len(name)} characters, more than {NAME_LENGTH_MAX}")
-    if not _LEGAL_NAME.fullmatch(name):
-        raise InvalidTopic(
-            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+def check_new_topic(topics: LaneState, name: str, partition_count: int) -> None:
+    check_name(name)
+    if name in topics.catalogue:
+        raise TopicAlreadyExists(f"topic {name!r} exists already")
+    check_partition_count(partition_count)
+
+
+class CreateTopic(NamedTuple):
+    """Gives the topic's id."""
+
+    name: str
+    partition_count: int
+    config: dict[str, str]
+    only_check: bool = False
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[bytes]:
+        check_new_topic(state, self.name, self.partition_count)
+        check_config_size(self.config)
+        if self.only_check:
+            return Decided(bytes(TOPIC_ID_SIZE))
+        topic_id = environment.randomness.token_bytes(TOPIC_ID_SIZE)
+        frame = Frame(at)
+        frame.add_fact(
+            facts.TopicCreated(
+                self.name,
+                topic_id,
+                state.next_partition_number,
+                self.partition_count,
+                self.config,
+                0,
+                environment.lane_count,
+            )
         )
+        return Decided(topic_id, frame)
 
 
-def check_partition_count(count: int) -> None:
-    if count < 1:
-        raise InvalidPartitions(f"{count} partitions: a topic needs at least one")
-    if count > PARTITION_COUNT_MAX:
-        raise InvalidPartitions(f"{count} partitions: more than {PARTITION_COUNT_MAX}")
+class CreateInternalTopic(NamedTuple):
+    """The topic of a coordinator, which is made when the first group or transaction needs it."""
+
+    name: str
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        creation = internal_topic(state, self.name, environment)
+        if creation is not None:
+            frame.add_fact(creation)
+        return Decided(None, frame)
+
+
+class GrowTopic(NamedTuple):
+    """More partitions; `partition_count` is how many there are then."""
+
+    name: str
+    partition_count: int
+    only_check: bool = False
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        topic = state.catalogue.named(self.name)
+        added = self.partition_count - topic.partition_count
+        if added <= 0:
+            raise InvalidPartitions(
+                f"topic {self.name!r} has {topic.partition_count} partitions already; "
+                f"there can only be more, not {self.partition_count}"
+            )
+        check_partition_count(self.partition_count)
+        if self.only_check:
+            return Decided(None)
+        frame = Frame(at)
+        frame.add_fact(facts.PartitionsAdded(self.name, state.next_partition_number, added))
+        return Decided(None, frame)
+
+
+class HostPartitions(NamedTuple):
+    """What the catalogue, which lies in another lane, has placed in this one.
+
+    Said again after a crash between the two, it finds its partitions there.
+    """
+
+    name: str
+    topic_id: bytes
+    indexes: tuple[int, ...]
+    partition_count: int
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        hosted = state.hosted.get(self.name, {})
+        missing = tuple(index for index in self.indexes if index not in hosted)
+        frame = Frame(at)
+        if missing or state.partition_counts.get(self.name) != self.partition_count:
+            frame.add_fact(
+                facts.PartitionsHosted(
+                    self.name,
+                    self.topic_id,
+                    state.next_partition_number,
+                    missing,
+                    self.partition_count,
+                )
+            )
+        return Decided(None, frame)
+
+
+class ConfigureTopic(NamedTuple):
+    name: str
+    config: dict[str, str]
+    only_check: bool = False
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        state.catalogue.named(self.name)
+        check_config_size(self.config)
+        frame = Frame(at)
+        if not self.only_check:
+            frame.add_fact(facts.TopicConfigured(self.name, self.config))
+        return Decided(None, frame)
+
+
+class DeleteTopic(NamedTuple):
+    """In the same frame all that is known about it elsewhere in the lane.
+
+    Its offsets are forgotten, and open transactions go on without it: one that still named a
+    partition which is gone could never be given its markers.
+    """
+
+    name: str
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        partition_count = state.partition_counts[self.name]
+        partitions = frozenset(TopicPartition(self.name, index) for index in range(partition_count))
+        frame = Frame(at)
+        forgotten = state.groups.forget_partitions(partitions)
+        add_group_batches(state, environment, frame, forgotten.records)
+        owed_change = 0
+        for transaction in state.transactions.open():
+            if transaction.partitions & partitions:
+                leaving = add_transaction(
+                    state, environment, frame, transaction, ForgetPartitions(partitions)
+                )
+                owed_change += leaving.owed_change
+        frame.add_fact(facts.TopicDeleted(self.name))
+        return Decided(None, frame, Claim.ENDING, owed_change)
+
+
+class DeleteRecords(NamedTuple):
+    """Those below `before_offset` (-1: all that are readable) are no longer shown.
+
+    Gives the offset from which on the partition is shown then.
+    """
+
+    partition: TopicPartition
+    before_offset: int
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Offset]:
+        partition = state.partition(*self.partition)
+        assert partition is not None
+        end = partition.high_watermark
+        before = end if self.before_offset == -1 else Offset(self.before_offset)
+        if not 0 <= before <= end:
+            raise OffsetOutOfRange(f"offset {before} is not between 0 and the end {end}")
+        if before <= partition.log_start_offset:
+            return Decided(partition.log_start_offset)
+        frame = Frame(at)
+        frame.add_fact(facts.RecordsDeleted(partition.number, before))
+        return Decided(before, frame, Claim.ENDING)

@@ -274,9 +274,13 @@ def fingerprint(header: BatchHeader, batch: Buffer) -> int:
     The checksum as produced; but a topic that stamps its own time changes that, so there it is
     a checksum of the records alone.
     """
-    if header.is_log_append_time:
-        return crc32c(memoryview(batch)[HEADER_SIZE:])
-    return header.checksum
+    return fingerprint_of_records(batch) if header.is_log_append_time else header.checksum
+
+
+def fingerprint_of_records(batch: Buffer) -> int:
+    """Of a batch whose header the log changes, or has changed."""
+    checksum: int = crc32c(memoryview(batch)[HEADER_SIZE:])
+    return checksum
 
 
 def read_header(buffer: Buffer) -> BatchHeader:

@@ -8,7 +8,6 @@ from semel.transactions.transaction import Transaction
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    OFFSETS_TOPIC,
     ProducerEpoch,
     ProducerId,
     Term,
@@ -100,6 +99,18 @@ class RaiseTerm(NamedTuple):
     """Acknowledged writes may be lost: abort what is open, complete what is decided."""
 
 
+class Complete(NamedTuple):
+    """Every partition of a prepared transaction has its marker, or gets it in the same frame."""
+
+
+class BeginAnew(NamedTuple):
+    """The rest of an InitProducer that had to end a transaction first, whose end has already
+    brought the new epoch."""
+
+    last_producer_epoch: ProducerEpoch
+    timeout_ms: int
+
+
 class ForgetPartitions(NamedTuple):
     """They were deleted, so no marker can be written to them."""
 
@@ -120,27 +131,27 @@ Command = (
     | Doom
     | Abort
     | RaiseTerm
+    | Complete
+    | BeginAnew
     | ForgetPartitions
     | ExpireId
 )
 
 
 class Markers(NamedTuple):
-    """How a transaction ended, to be told every partition that took part, in the same frame."""
+    """How a transaction ended, to be told every partition that took part."""
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
     commit: bool
     partitions: tuple[TopicPartition, ...]
 
-    @property
-    def settle_offsets(self) -> bool:
-        """Whether offsets pending in this producer's transaction become final or are dropped."""
-        return any(partition.topic == OFFSETS_TOPIC for partition in self.partitions)
-
 
 class Decision(NamedTuple):
-    """All of it belongs into one frame: the values in their order, the markers, the producer id."""
+    """All of it belongs into one frame: the values in their order, the markers, the producer id.
+
+    If the last value is prepared, what was asked for is done when it has been completed.
+    """
 
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
@@ -150,3 +161,5 @@ class Decision(NamedTuple):
     taken_producer_id: ProducerId | None = None
     refusal: RequestError | None = None
     """Answered although something is written: the transaction was doomed."""
+    then: BeginAnew | None = None
+    """What follows the completion."""

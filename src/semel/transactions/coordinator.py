@@ -14,7 +14,9 @@ from semel.transactions.commands import (
     Abort,
     AddOffsets,
     AddPartitions,
+    BeginAnew,
     Command,
+    Complete,
     Context,
     Decision,
     Doom,
@@ -31,6 +33,26 @@ from semel.transactions.states import FOLLOWERS
 from semel.transactions.transaction import Transaction, dead, offsets_partition
 
 
+def decide_whole(current: Transaction | None, command: Command, context: Context) -> Decision:
+    """As `decide`, and if that prepares an end, complete it too: all who take part are at hand,
+    and get their markers in the same frame."""
+    decision = decide(current, command, context)
+    rest: list[Command] = []
+    if decision.values and decision.values[-1].is_prepared:
+        rest.append(Complete())
+    if decision.then is not None:
+        rest.append(decision.then)
+    for each in rest:
+        following = decide(decision.values[-1], each, context)
+        decision = decision._replace(
+            producer_id=following.producer_id,
+            producer_epoch=following.producer_epoch,
+            values=decision.values + following.values,
+            then=None,
+        )
+    return decision
+
+
 def decide(current: Transaction | None, command: Command, context: Context) -> Decision:
     decision = _decide(current, command, context)
     versions = decision.values if current is None else (current, *decision.values)
@@ -39,7 +61,7 @@ def decide(current: Transaction | None, command: Command, context: Context) -> D
     return decision
 
 
-def _decide(  # noqa: PLR0911  One case per command.
+def _decide(  # noqa: PLR0911, PLR0912  One case per command.
     current: Transaction | None, command: Command, context: Context
 ) -> Decision:
     match command:
@@ -65,6 +87,10 @@ def _decide(  # noqa: PLR0911  One case per command.
             return ending.abort(current, context)
         case RaiseTerm():
             return ending.raise_term(current, context)
+        case Complete():
+            return ending.finish(current, context)
+        case BeginAnew():
+            return initialising.begin_anew(current, command, context)
         case ForgetPartitions():
             return _forget_partitions(current, command, context)
         case ExpireId():

@@ -58,13 +58,13 @@ def dialect_of(api_key: int, version: int) -> Dialect:
     return Dialect.TV2 if version >= _TV2_SINCE.get(api_key, NEVER) else Dialect.TV1
 
 
-def said(error: RequestError, api_key: int, version: int) -> RequestError:
+def as_version(error: RequestError, api_key: int, version: int) -> RequestError:
     """The refusal in the words of this version; decisions are made without knowing versions."""
-    as_type = _type_said(type(error), api_key, version)
+    as_type = _type_as_version(type(error), api_key, version)
     return error if as_type is type(error) else as_type(*error.args)
 
 
-def _type_said(error: type[RequestError], api_key: int, version: int) -> type[RequestError]:
+def _type_as_version(error: type[RequestError], api_key: int, version: int) -> type[RequestError]:
     is_tv1 = dialect_of(api_key, version) is Dialect.TV1
     if error is ProducerFenced and version < _FENCED_SINCE.get(api_key, 0):
         return InvalidProducerEpoch

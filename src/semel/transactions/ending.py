@@ -24,7 +24,7 @@ from semel.transactions.epochs import (
     was_last,
     writes_lost,
 )
-from semel.transactions.outcome import changed, finish, markers_of, unchanged
+from semel.transactions.outcome import changed, markers_of, prepare, unchanged
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
 
@@ -65,14 +65,14 @@ def _end_tv2(current: Transaction, commit: bool, context: Context) -> Decision:
         check_usable(current, context.term)
         if current.status is not Status.ONGOING:
             raise _nothing_to_end(current, commit)
-    return _finished(current, context, Dialect.TV2, commit=commit)
+    return _ended(current, context, Dialect.TV2, commit=commit)
 
 
 def _end_tv1(current: Transaction, commit: bool, context: Context) -> Decision:
     if current.status is Status.ONGOING:
         if commit:
             check_usable(current, context.term)
-        return _finished(current, context, Dialect.TV1, commit=commit)
+        return _ended(current, context, Dialect.TV1, commit=commit)
     if is_spent(current, context.term):
         return _end_tv1_spent(current, commit, context)
     if current.status is _completed(commit):
@@ -95,14 +95,9 @@ def _end_tv1_spent(current: Transaction, commit: bool, context: Context) -> Deci
     raise writes_lost(current, context.term)
 
 
-def _finished(
-    current: Transaction, context: Context, dialect: Dialect, *, commit: bool
-) -> Decision:
+def _ended(current: Transaction, context: Context, dialect: Dialect, *, commit: bool) -> Decision:
     spoken = replace(current, client_version=int(dialect))
-    prepared, completed, markers = finish(
-        spoken, context, commit=commit, bump=dialect is Dialect.TV2
-    )
-    return changed(context, prepared, completed, markers=markers)
+    return prepare(spoken, context, commit=commit, bump=dialect is Dialect.TV2)
 
 
 def abort(current: Transaction | None, context: Context) -> Decision:
@@ -112,8 +107,7 @@ def abort(current: Transaction | None, context: Context) -> Decision:
     """
     if current is None or current.status is not Status.ONGOING:
         return unchanged(current)
-    prepared, aborted, markers = finish(current, context, commit=False, bump=True)
-    return changed(context, prepared, aborted, markers=markers)
+    return prepare(current, context, commit=False, bump=True)
 
 
 def raise_term(current: Transaction | None, context: Context) -> Decision:
@@ -121,10 +115,15 @@ def raise_term(current: Transaction | None, context: Context) -> Decision:
     if current is None or not current.is_open:
         return unchanged(current)
     if current.is_prepared:
-        completed = complete(current, context)
-        return changed(context, completed, markers=markers_of(current))
-    prepared, aborted, markers = finish(current, context, commit=False, bump=False)
-    return changed(context, prepared, aborted, markers=markers)
+        return changed(context, complete(current, context), markers=markers_of(current))
+    return prepare(current, context, commit=False, bump=False)
+
+
+def finish(current: Transaction | None, context: Context) -> Decision:
+    """Every partition has been told: the next transaction may begin."""
+    assert current is not None
+    assert current.is_prepared, current
+    return changed(context, complete(current, context))
 
 
 def doom(current: Transaction | None, command: Doom, context: Context) -> Decision:

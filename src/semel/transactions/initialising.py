@@ -12,9 +12,9 @@ from semel.errors import (
     InvalidTransactionTimeout,
     ProducerFenced,
 )
-from semel.transactions.commands import Context, Decision, InitProducer
+from semel.transactions.commands import BeginAnew, Context, Decision, InitProducer
 from semel.transactions.epochs import epoch_after, is_exhausted, rotate, was_last
-from semel.transactions.outcome import changed, finish, unchanged
+from semel.transactions.outcome import changed, prepare, unchanged
 from semel.transactions.states import Status
 from semel.transactions.transaction import NO_TIME_MS, Transaction
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
@@ -35,9 +35,8 @@ def initialise(current: Transaction | None, command: InitProducer, context: Cont
     if is_retry:
         return unchanged(current)
     if current.status is Status.ONGOING:
-        prepared, aborted, markers = finish(current, context, commit=False, bump=True)
-        emptied = _emptied(aborted, last_epoch(current, command), command, context)
-        return changed(context, prepared, aborted, emptied, markers=markers)
+        rest = BeginAnew(last_epoch(current, command), command.timeout_ms)
+        return prepare(current, context, commit=False, bump=True, then=rest)
     if is_exhausted(current.producer_epoch):
         bumped = rotate(current, context.next_producer_id, context.term)
     else:
@@ -46,7 +45,13 @@ def initialise(current: Transaction | None, command: InitProducer, context: Cont
             producer_epoch=epoch_after(current.producer_epoch),
             epoch_term=context.term,
         )
-    return changed(context, _emptied(bumped, last_epoch(current, command), command, context))
+    rest = BeginAnew(last_epoch(current, command), command.timeout_ms)
+    return changed(context, _emptied(bumped, rest, context))
+
+
+def begin_anew(current: Transaction | None, command: BeginAnew, context: Context) -> Decision:
+    assert current is not None
+    return changed(context, _emptied(current, command, context))
 
 
 def last_epoch(current: Transaction, command: InitProducer) -> ProducerEpoch:
@@ -105,14 +110,12 @@ def _created(command: InitProducer, context: Context) -> Transaction:
     )
 
 
-def _emptied(
-    bumped: Transaction, last: ProducerEpoch, command: InitProducer, context: Context
-) -> Transaction:
+def _emptied(bumped: Transaction, rest: BeginAnew, context: Context) -> Transaction:
     return replace(
         bumped,
         status=Status.EMPTY,
-        last_producer_epoch=last,
-        timeout_ms=command.timeout_ms,
+        last_producer_epoch=rest.last_producer_epoch,
+        timeout_ms=rest.timeout_ms,
         started_at_ms=NO_TIME_MS,
         last_update_ms=context.wall_ms,
     )

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from semel.errors import RequestError
-from semel.transactions.commands import Context, Decision, Markers
-from semel.transactions.epochs import complete, prepare_bump
+from semel.transactions.commands import BeginAnew, Context, Decision, Markers
+from semel.transactions.epochs import prepare_bump
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -22,6 +22,7 @@ def changed(
     *values: Transaction,
     markers: Markers | None = None,
     refusal: RequestError | None = None,
+    then: BeginAnew | None = None,
 ) -> Decision:
     taken = context.next_producer_id
     # It was never given to anyone, so wherever it occurs it was taken now.
@@ -34,13 +35,19 @@ def changed(
         markers,
         taken if is_taken else None,
         refusal,
+        then,
     )
 
 
-def finish(
-    current: Transaction, context: Context, *, commit: bool, bump: bool
-) -> tuple[Transaction, Transaction, Markers | None]:
-    """The prepared and the completed value, and the markers between them.
+def prepare(
+    current: Transaction,
+    context: Context,
+    *,
+    commit: bool,
+    bump: bool,
+    then: BeginAnew | None = None,
+) -> Decision:
+    """The end is decided: the prepared value, and the markers that its partitions are to get.
 
     With `bump` they carry the next epoch, so that a late write of this transaction can never be
     taken for a part of the next (KIP-890).
@@ -55,7 +62,7 @@ def finish(
     )
     if bump:
         prepared = prepare_bump(prepared, context)
-    return prepared, complete(prepared, context), markers_of(prepared)
+    return changed(context, prepared, markers=markers_of(prepared), then=then)
 
 
 def markers_of(prepared: Transaction) -> Markers | None:

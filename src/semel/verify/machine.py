@@ -122,7 +122,7 @@ class Machine:
         storage = Storage("simulated", lambda: (DISK_BYTES, DISK_BYTES // 2))
         try:
             self.broker = process.call(
-                lambda: Broker(CONFIG, self.device, storage, self.clock, randomness)
+                lambda: Broker(CONFIG, [self.device], storage, self.clock, randomness)
             )
         except Killed:
             self._die(Cause.KILLED, "while opening")
@@ -206,7 +206,7 @@ class Machine:
             await self._changed.wait()
         if self._running is not process:
             return
-        error = stopping.exception() or broker.lane.journal.failure
+        error = stopping.exception() or broker.controller.journal.failure
         if error is not None:
             self.broken(process, error)
         else:
@@ -250,7 +250,7 @@ class Machine:
             self.request_count += sum(self.broker.metrics.requests.values())
             self.duplicate_count += self.broker.metrics.batches_duplicate
             self.segment_count = max(
-                self.segment_count, len(self.broker.lane.journal.segments.bases)
+                self.segment_count, len(self.broker.controller.journal.segments.bases)
             )
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from semel.broker.answer import Answer, Call
 from semel.broker.transactional import join, refuse_if_late
 from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, RequestError
-from semel.lane.changes import offsets_topic
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import AddOffsets
-from semel.types import ProducerEpoch, ProducerId
+from semel.types import OFFSETS_TOPIC, ProducerEpoch, ProducerId
 from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -28,18 +27,17 @@ def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: 
     try:
         index = _partition_of(broker, request.group_id)
         command = AddOffsets(producer_id, epoch, index)
-        _, position = join(broker, call, request.transactional_id, command)
+        join(broker, call, request.transactional_id, command)
     except RequestError as error:
-        refused = AddOffsetsToTxnResponse(error_code=error.code)
-        return Answer(refused, broker.lane.journal.end)
-    return Answer(AddOffsetsToTxnResponse(), position, durable=False)
+        return Answer(AddOffsetsToTxnResponse(error_code=error.code))
+    return Answer(AddOffsetsToTxnResponse(), durable=False)
 
 
 def _partition_of(broker: "Broker", group_id: str) -> int:
     if not group_id:
         raise InvalidGroupId("a group needs a name")
     try:
-        topic = offsets_topic(broker.lane)
+        topic = broker.internal_topic(OFFSETS_TOPIC)
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
-    return partition_for(group_id, len(topic.partitions))
+    return partition_for(group_id, topic.partition_count)

@@ -53,12 +53,11 @@ def add_partitions_to_txn(
         except RequestError as error:
             codes = dict.fromkeys(partitions, error.code)
     is_taken = not any(codes.values())
-    return Answer(_response(request, codes), broker.lane.journal.end, durable=not is_taken)
+    return Answer(_response(request, codes), durable=not is_taken)
 
 
 def _wrong(broker: "Broker", partition: TopicPartition) -> int:
-    topic = broker.lane.state.topics.get(partition.topic)
-    if topic is None or topic.partition(partition.partition) is None:
+    if not broker.catalogue.has_partition(*partition):
         return UnknownTopicOrPartition.code
     return InvalidTopic.code if partition.topic in INTERNAL_TOPICS else 0
 

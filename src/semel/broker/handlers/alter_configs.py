@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def alter_configs(broker: "Broker", request: AlterConfigsRequest, call: Call) -> Answer:
     responses = [_alter(broker, resource, request.validate_only) for resource in request.resources]
-    return Answer(AlterConfigsResponse(responses=responses), broker.lane.journal.end)
+    return Answer(AlterConfigsResponse(responses=responses))
 
 
 def _alter(

@@ -13,7 +13,7 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
-from semel.lane.changes import add_partitions, check_more_partitions, topic_named
+from semel.lane.topics import GrowTopic
 from semel.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 def create_partitions(broker: "Broker", request: CreatePartitionsRequest, call: Call) -> Answer:
     results = [_add(broker, topic, request.validate_only) for topic in request.topics]
-    return Answer(CreatePartitionsResponse(results=results), broker.lane.journal.end)
+    return Answer(CreatePartitionsResponse(results=results))
 
 
 def _add(
     broker: "Broker", wanted: CreatePartitionsTopic, only_check: bool
 ) -> CreatePartitionsTopicResult:
     try:
-        topic = topic_named(broker.lane, wanted.name)
+        topic = broker.catalogue.named(wanted.name)
         if topic.is_internal:
             raise InvalidRequest(f"the partitions of {topic.name!r} are fixed")
-        check_more_partitions(topic, wanted.count)
-        added_count = wanted.count - len(topic.partitions)
+        broker.controller.submit(GrowTopic(topic.name, wanted.count, only_check=True))
+        added_count = wanted.count - topic.partition_count
         if wanted.assignments is not None:
             assigned = [assignment.broker_ids for assignment in wanted.assignments]
             if assigned != [[broker.config.node_id]] * added_count:
@@ -46,7 +46,8 @@ def _add(
                     f"{added_count} partitions are added, each on broker {broker.config.node_id}"
                 )
         if not only_check:
-            add_partitions(broker.lane, topic, wanted.count)
+            broker.controller.submit(GrowTopic(topic.name, wanted.count))
+            broker.host(topic)
     except RequestError as error:
         return CreatePartitionsTopicResult(wanted.name, error.code, str(error) or None)
     except JournalFull as error:

@@ -17,7 +17,7 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
-from semel.lane.changes import check_new_topic, create_topic
+from semel.lane.topics import CreateTopic
 from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.create_topics import (
     CreatableTopic,
@@ -39,7 +39,7 @@ def create_topics(broker: "Broker", request: CreateTopicsRequest, call: Call) ->
         _create(broker, topic, is_twice=counts[topic.name] > 1, only_check=request.validate_only)
         for topic in request.topics
     ]
-    return Answer(CreateTopicsResponse(topics=results), broker.lane.journal.end)
+    return Answer(CreateTopicsResponse(topics=results))
 
 
 def _create(
@@ -50,13 +50,14 @@ def _create(
             raise InvalidRequest(f"topic {wanted.name!r} is named twice in one request")
         partition_count = _partition_count(broker, wanted)
         config = {entry.name: entry.value or "" for entry in wanted.configs}
-        check_new_topic(broker.lane, wanted.name, partition_count)
+        broker.controller.submit(CreateTopic(wanted.name, partition_count, {}, only_check=True))
         topic_config.check(config, broker.batch_size_most)
         if wanted.name in INTERNAL_TOPICS:
             raise InvalidRequest(f"topic {wanted.name!r} is made by the broker when it is needed")
-        topic_id = bytes(16)
+        command = CreateTopic(wanted.name, partition_count, config, only_check)
+        topic_id = broker.controller.submit(command)
         if not only_check:
-            topic_id = create_topic(broker.lane, wanted.name, partition_count, config).topic_id
+            broker.host(broker.catalogue.named(wanted.name))
     except RequestError as error:
         return CreatableTopicResult(
             wanted.name, error_code=error.code, error_message=str(error) or None

@@ -3,11 +3,13 @@
 v2  flexible encoding
 """
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.errors import RequestError
 from semel.groups.commands import DeleteGroups, DeleteGroupsReply
+from semel.lane.lane import Lane
 from semel.types import GroupId
 from semel.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -20,11 +22,20 @@ if TYPE_CHECKING:
 
 
 def delete_groups(broker: "Broker", request: DeleteGroupsRequest, call: Call) -> Answer:
-    command = DeleteGroups(tuple(GroupId(name) for name in request.groups_names))
-    try:
-        reply, position = broker.waiting_room.ask_for(command, DeleteGroupsReply)
-    except RequestError as error:
-        refused = [DeletableGroupResult(name, error.code) for name in request.groups_names]
-        return Answer(DeleteGroupsResponse(results=refused))
-    results = [DeletableGroupResult(group.group_id, group.error_code) for group in reply.groups]
-    return Answer(DeleteGroupsResponse(results=results), position)
+    results: list[DeletableGroupResult] = []
+    by_lane: defaultdict[Lane, list[GroupId]] = defaultdict(list)
+    for name in request.groups_names:
+        try:
+            by_lane[broker.lane_of_group(name)].append(GroupId(name))
+        except RequestError as error:
+            results.append(DeletableGroupResult(name, error.code))
+    for lane, group_ids in by_lane.items():
+        try:
+            reply = lane.waiting_room.ask_for(DeleteGroups(tuple(group_ids)), DeleteGroupsReply)
+        except RequestError as error:
+            results += [DeletableGroupResult(name, error.code) for name in group_ids]
+        else:
+            results += [
+                DeletableGroupResult(each.group_id, each.error_code) for each in reply.groups
+            ]
+    return Answer(DeleteGroupsResponse(results=results))

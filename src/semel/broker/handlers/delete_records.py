@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.errors import InvalidTopic, JournalFull, RequestError, StorageError
-from semel.lane.changes import delete_records as delete_from
-from semel.lane.changes import partition_of
-from semel.types import INTERNAL_TOPICS
+from semel.lane.topics import DeleteRecords
+from semel.types import INTERNAL_TOPICS, TopicPartition
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -31,19 +30,20 @@ def delete_records(broker: "Broker", request: DeleteRecordsRequest, call: Call) 
         )
         for topic in request.topics
     ]
-    return Answer(DeleteRecordsResponse(topics=results), broker.lane.journal.end)
+    return Answer(DeleteRecordsResponse(topics=results))
 
 
 def _delete(
     broker: "Broker", topic: str, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     try:
-        partition = partition_of(broker.lane, topic, wanted.partition_index)
+        partition = TopicPartition(topic, wanted.partition_index)
+        lane = broker.lane_of(partition)
         if topic in INTERNAL_TOPICS:
             raise InvalidTopic(f"topic {topic!r} belongs to the broker")
-        delete_from(broker.lane, partition, wanted.offset)
+        log_start_offset = lane.submit(DeleteRecords(partition, wanted.offset))
     except RequestError as error:
         return DeleteRecordsPartitionResult(wanted.partition_index, -1, error.code)
     except JournalFull:
         return DeleteRecordsPartitionResult(wanted.partition_index, -1, StorageError.code)
-    return DeleteRecordsPartitionResult(wanted.partition_index, partition.log_start_offset)
+    return DeleteRecordsPartitionResult(wanted.partition_index, log_start_offset)

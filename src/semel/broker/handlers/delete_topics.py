@@ -14,9 +14,7 @@ from semel.errors import (
     TopicDeletionDisabled,
     UnknownTopicId,
 )
-from semel.lane.changes import topic_named
-from semel.lane.deletion import delete_topic
-from semel.lane.topics import Topic
+from semel.lane.view import TopicView
 from semel.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -33,7 +31,7 @@ def delete_topics(broker: "Broker", request: DeleteTopicsRequest, call: Call) ->
     if call.version < 6:
         wanted = [DeleteTopicState(name) for name in request.topic_names]
     results = [_delete(broker, topic) for topic in wanted]
-    return Answer(DeleteTopicsResponse(responses=results), broker.lane.journal.end)
+    return Answer(DeleteTopicsResponse(responses=results))
 
 
 def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
@@ -43,18 +41,19 @@ def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
         topic = _find(broker, wanted)
         if topic.is_internal:
             raise InvalidRequest(f"topic {topic.name!r} belongs to the broker")
-        delete_topic(broker.lane, topic)
+        name, topic_id = topic.name, topic.topic_id
+        broker.delete_topic(topic)
     except RequestError as error:
         return DeletableTopicResult(wanted.name, wanted.topic_id, error.code, str(error) or None)
     except JournalFull as error:
         return DeletableTopicResult(wanted.name, wanted.topic_id, StorageError.code, str(error))
-    return DeletableTopicResult(topic.name, topic.topic_id)
+    return DeletableTopicResult(name, topic_id)
 
 
-def _find(broker: "Broker", wanted: DeleteTopicState) -> Topic:
+def _find(broker: "Broker", wanted: DeleteTopicState) -> TopicView:
     if wanted.name is not None:
-        return topic_named(broker.lane, wanted.name)
-    topic = broker.lane.state.topics_by_id.get(wanted.topic_id)
+        return broker.catalogue.named(wanted.name)
+    topic = broker.catalogue.with_id(wanted.topic_id)
     if topic is None:
         raise UnknownTopicId("there is no topic with this id")
     return topic

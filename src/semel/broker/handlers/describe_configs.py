@@ -10,7 +10,6 @@ from semel.broker.answer import Answer, Call
 from semel.broker.config import about_settings
 from semel.broker.topic_config import ConfigSource
 from semel.errors import InvalidRequest, RequestError
-from semel.lane.changes import topic_named
 from semel.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -29,7 +28,7 @@ KINDS = {"boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6
 
 def describe_configs(broker: "Broker", request: DescribeConfigsRequest, call: Call) -> Answer:
     results = [_describe(broker, resource, request) for resource in request.resources]
-    return Answer(DescribeConfigsResponse(results=results), broker.lane.journal.end)
+    return Answer(DescribeConfigsResponse(results=results))
 
 
 def _describe(
@@ -56,7 +55,7 @@ def _describe(
 def _topic(
     broker: "Broker", name: str, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
-    topic = topic_named(broker.lane, name)
+    topic = broker.catalogue.named(name)
     described = []
     for key, value, source in topic_config.shown(topic.config, broker.config):
         setting = topic_config.TOPIC_SETTINGS[key]

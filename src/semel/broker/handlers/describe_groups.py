@@ -23,11 +23,11 @@ UNKNOWN_STATE = "Dead"
 
 def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call) -> Answer:
     groups = [_describe(broker, group_id) for group_id in request.groups]
-    return Answer(DescribeGroupsResponse(groups=groups), broker.lane.journal.end)
+    return Answer(DescribeGroupsResponse(groups=groups))
 
 
 def _describe(broker: "Broker", group_id: str) -> DescribedGroup:
-    group = broker.lane.state.groups.describe(GroupId(group_id))
+    group = broker.lane_of_group(group_id).view.group(GroupId(group_id))
     if group is None:
         return DescribedGroup(0, group_id, UNKNOWN_STATE)
     return DescribedGroup(

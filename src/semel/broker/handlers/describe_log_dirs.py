@@ -8,6 +8,7 @@ All partitions share the journal; a partition's size is that of its own batches 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.types import TopicPartition
 from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def describe_log_dirs(broker: "Broker", request: DescribeLogDirsRequest, call: Call) -> Answer:
-    state = broker.lane.state
+    catalogue = broker.catalogue
     if request.topics is None:
-        wanted = {topic.name: list(range(len(topic.partitions))) for topic in state.topics.values()}
+        wanted = {topic.name: list(range(topic.partition_count)) for topic in catalogue}
     else:
         wanted = {
             topic.topic: [
-                index for index in topic.partitions if state.topics[topic.topic].partition(index)
+                index for index in topic.partitions if catalogue.has_partition(topic.topic, index)
             ]
             for topic in request.topics
-            if topic.topic in state.topics
+            if topic.topic in catalogue
         }
     topics = [
         DescribeLogDirsTopic(
@@ -44,9 +45,9 @@ def describe_log_dirs(broker: "Broker", request: DescribeLogDirsRequest, call: C
     ]
     total, usable = broker.disk_bytes()
     result = DescribeLogDirsResult(0, broker.data_folder, topics, total, usable)
-    return Answer(DescribeLogDirsResponse(results=[result]), broker.lane.journal.end)
+    return Answer(DescribeLogDirsResponse(results=[result]))
 
 
 def _size(broker: "Broker", name: str, index: int) -> int:
-    partition = broker.lane.state.topics[name].partitions[index]
-    return broker.lane.journal.index.bytes_of(partition.number)
+    partition = TopicPartition(name, index)
+    return broker.lane_of(partition).size_of(partition)

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.errors import RequestError
-from semel.lane.changes import partition_of
-from semel.types import ProducerId
+from semel.types import TopicPartition
 from semel.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -25,27 +24,24 @@ def describe_producers(broker: "Broker", request: DescribeProducersRequest, call
         )
         for topic in request.topics
     ]
-    return Answer(DescribeProducersResponse(topics=topics), broker.lane.journal.end)
+    return Answer(DescribeProducersResponse(topics=topics))
 
 
 def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
     try:
-        partition = partition_of(broker.lane, topic, index)
+        lane = broker.lane_of(TopicPartition(topic, index))
+        producers = lane.view.producers(topic, index)
     except RequestError as error:
         return PartitionResponse(index, error.code, str(error) or None)
-    clock = broker.lane.clock
-    ahead_ms = clock.wall_ms() - clock.now_ms()
-    states = []
-    for producer_id, producer in partition.producers.items():
-        first_offset = partition.transactions.first_offset(ProducerId(producer_id))
-        states.append(
-            ProducerState(
-                producer_id,
-                producer.epoch,
-                producer.taken[-1].last_sequence if producer.taken else -1,
-                producer.active_at_ms + ahead_ms,
-                broker.lane.state.term,
-                -1 if first_offset is None else first_offset,
-            )
+    states = [
+        ProducerState(
+            each.producer_id,
+            each.producer_epoch,
+            each.last_sequence,
+            each.last_timestamp_ms,
+            lane.view.term,
+            each.transaction_start_offset,
         )
+        for each in producers
+    ]
     return PartitionResponse(index, active_producers=states)

@@ -21,11 +21,12 @@ def describe_transactions(
     broker: "Broker", request: DescribeTransactionsRequest, call: Call
 ) -> Answer:
     states = [_describe(broker, each) for each in request.transactional_ids]
-    return Answer(DescribeTransactionsResponse(transaction_states=states), broker.lane.journal.end)
+    return Answer(DescribeTransactionsResponse(transaction_states=states))
 
 
 def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
-    current = broker.lane.state.transactions.get(TransactionalId(transactional_id))
+    name = TransactionalId(transactional_id)
+    current = broker.lane_of_transactional_id(name).view.transaction(name)
     if current is None:
         return TransactionState(TransactionalIdNotFound.code, transactional_id)
     by_topic: defaultdict[str, list[int]] = defaultdict(list)

@@ -14,7 +14,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.transactional import dialect, refuse_if_late, take
 from semel.errors import RequestError
 from semel.transactions.commands import End
-from semel.types import ProducerEpoch, ProducerId
+from semel.types import ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def end_txn(broker: "Broker", request: EndTxnRequest, call: Call) -> Answer:
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     command = End(producer_id, epoch, request.committed, dialect(call))
     try:
-        decision, position = take(broker, call, request.transactional_id, command)
+        lane = broker.lane_of_transactional_id(TransactionalId(request.transactional_id))
+        decision = take(broker, call, request.transactional_id, command)
     except RequestError as error:
-        return Answer(EndTxnResponse(error_code=error.code), broker.lane.journal.end)
+        return Answer(EndTxnResponse(error_code=error.code))
     if decision.values:
-        broker.metrics.transaction_ended(broker, position, committed=request.committed)
+        broker.metrics.transaction_ended(lane.mark(), committed=request.committed)
     return Answer(
-        EndTxnResponse(producer_id=decision.producer_id, producer_epoch=decision.producer_epoch),
-        position,
+        EndTxnResponse(producer_id=decision.producer_id, producer_epoch=decision.producer_epoch)
     )

@@ -12,7 +12,7 @@ keeps no sessions, and clients go on with full fetches.
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from semel.broker.answer import NO_POSITION, Answer, Call, Handled
+from semel.broker.answer import NOTHING, Answer, Call, Handled
 from semel.errors import (
     NONE,
     CorruptJournal,
@@ -21,7 +21,6 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
-from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
 from semel.types import Buffer, Offset
@@ -75,9 +74,8 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
 def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
     found = []
     for topic_request in request.topics:
-        topic = broker.lane.state.topics.get(topic_request.topic)
         for wanted in topic_request.partitions:
-            partition = topic and topic.partition(wanted.partition)
+            partition = broker.lane.state.partition(topic_request.topic, wanted.partition)
             if partition:
                 found.append(partition)
     return found
@@ -114,7 +112,7 @@ class _Look:
 
     def _partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
         try:
-            partition = partition_of(self._broker.lane, topic, wanted.partition)
+            partition = self._broker.lane.partition(topic, wanted.partition)
             check_leader_epoch(wanted.current_leader_epoch, self._broker.lane.state.term)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
@@ -197,8 +195,8 @@ class _Look:
         self._broker.metrics.bytes_out += self._size
         # Records come from the durable state. A refusal may come from what is not yet durable,
         # such as the deletion of a topic, and then waits for that.
-        position = self._broker.lane.journal.end if self._is_refused else NO_POSITION
-        return Answer(FetchResponse(responses=self._responses), position)
+        marks = None if self._is_refused else NOTHING
+        return Answer(FetchResponse(responses=self._responses), marks)
 
     def _give_all(self, batches: dict[tuple[int, int], memoryview]) -> None:
         for found in self._found:

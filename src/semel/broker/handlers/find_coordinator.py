@@ -15,7 +15,7 @@ from semel.errors import (
     JournalFull,
     RequestError,
 )
-from semel.lane.changes import offsets_topic, transactions_topic
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -31,9 +31,8 @@ GROUP, TRANSACTION = 0, 1
 def find_coordinator(broker: "Broker", request: FindCoordinatorRequest, call: Call) -> Answer:
     keys = request.coordinator_keys if call.version >= 4 else [request.key]
     found = [_find(broker, request.key_type, key, call) for key in keys]
-    position = broker.lane.journal.end
     if call.version >= 4:
-        return Answer(FindCoordinatorResponse(coordinators=found), position)
+        return Answer(FindCoordinatorResponse(coordinators=found))
     (one,) = found
     return Answer(
         FindCoordinatorResponse(
@@ -42,8 +41,7 @@ def find_coordinator(broker: "Broker", request: FindCoordinatorRequest, call: Ca
             node_id=one.node_id,
             host=one.host,
             port=one.port,
-        ),
-        position,
+        )
     )
 
 
@@ -53,11 +51,11 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
             if key_type == GROUP:
                 if not key:
                     raise InvalidGroupId("a group needs a name")
-                offsets_topic(broker.lane)
+                broker.internal_topic(OFFSETS_TOPIC)
             elif key_type == TRANSACTION:
                 if not key:
                     raise InvalidRequest("a transactional id cannot be empty")
-                transactions_topic(broker.lane)
+                broker.internal_topic(TRANSACTIONS_TOPIC)
             else:
                 raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
         except JournalFull as error:

@@ -28,7 +28,7 @@ def incremental_alter_configs(
     broker: "Broker", request: IncrementalAlterConfigsRequest, call: Call
 ) -> Answer:
     responses = [_alter(broker, resource, request.validate_only) for resource in request.resources]
-    return Answer(IncrementalAlterConfigsResponse(responses=responses), broker.lane.journal.end)
+    return Answer(IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _alter(

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from semel.broker.answer import Answer, Call
 from semel.broker.transactional import take
 from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError
-from semel.lane.changes import take_producer_id
+from semel.lane.producing import TakeProducerId
 from semel.transactions.commands import InitProducer
-from semel.types import Position, ProducerEpoch, ProducerId, TransactionalId
+from semel.types import ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
@@ -23,21 +23,19 @@ if TYPE_CHECKING:
 
 def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Answer:
     try:
-        producer_id, epoch, position = _initialise(broker, request, call)
+        producer_id, epoch = _initialise(broker, request, call)
     except RequestError as error:
-        refused = InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
-        return Answer(refused, broker.lane.journal.end)
-    return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch), position)
+        return Answer(InitProducerIdResponse(error_code=error.code, producer_epoch=-1))
+    return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch))
 
 
 def _initialise(
     broker: "Broker", request: InitProducerIdRequest, call: Call
-) -> tuple[ProducerId, int, Position]:
+) -> tuple[ProducerId, int]:
     transactional_id = request.transactional_id
     try:
         if transactional_id is None:
-            producer_id, position = take_producer_id(broker.lane)
-            return producer_id, 0, position
+            return broker.any_lane.submit(TakeProducerId()), 0
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
     command = InitProducer(
@@ -46,5 +44,5 @@ def _initialise(
         ProducerId(request.producer_id),
         ProducerEpoch(request.producer_epoch),
     )
-    decision, position = take(broker, call, transactional_id, command)
-    return decision.producer_id, decision.producer_epoch, position
+    decision = take(broker, call, transactional_id, command)
+    return decision.producer_id, decision.producer_epoch

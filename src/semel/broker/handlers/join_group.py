@@ -10,9 +10,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call, Handled
-from semel.broker.waiting_room import Replied
 from semel.errors import RequestError
 from semel.groups.commands import Join, JoinReply, Protocol
+from semel.lane.waiting_room import Replied
 from semel.types import GroupId, MemberId
 from semel.wire.messages.join_group import (
     JoinGroupRequest,
@@ -41,17 +41,19 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         can_skip_assignment=call.version >= 9,
     )
     try:
-        replied = broker.waiting_room.join(command, call.peer.number)
+        replied = broker.lane_of_group(request.group_id).waiting_room.join(
+            command, call.peer.number
+        )
     except RequestError as error:
         return Answer(_response(JoinReply(error.code, command.member_id), call))
     if isinstance(replied, Replied):
-        return Answer(_response(replied.reply, call), replied.position)
+        return Answer(_response(replied.reply, call), [replied.mark])
     return _wait(replied, call)
 
 
 async def _wait(future: "asyncio.Future[Replied]", call: Call) -> Answer:
     replied = await future
-    return Answer(_response(replied.reply, call), replied.position)
+    return Answer(_response(replied.reply, call), [replied.mark])
 
 
 def _response(reply: JoinReply, call: Call) -> JoinGroupResponse:

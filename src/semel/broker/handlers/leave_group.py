@@ -30,7 +30,7 @@ def leave_group(broker: "Broker", request: LeaveGroupRequest, call: Call) -> Ans
     else:
         members = (MemberIdentity(MemberId(request.member_id), None),)
     try:
-        reply, position = broker.waiting_room.ask_for(
+        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(
             Leave(GroupId(request.group_id), members), LeaveReply
         )
     except RequestError as error:
@@ -45,6 +45,5 @@ def leave_group(broker: "Broker", request: LeaveGroupRequest, call: Call) -> Ans
                 MemberResponse(member.member_id, member.group_instance_id, member.error_code)
                 for member in reply.members
             ],
-        ),
-        position,
+        )
     )

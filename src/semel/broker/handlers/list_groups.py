@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def list_groups(broker: "Broker", request: ListGroupsRequest, call: Call) -> Answer:
     groups = [
         ListedGroup(group.group_id, group.protocol_type, group.state)
-        for group in broker.lane.state.groups.list_groups(request.states_filter)
+        for lane in broker.led_lanes
+        for group in lane.view.groups(request.states_filter)
     ]
-    return Answer(ListGroupsResponse(groups=groups), broker.lane.journal.end)
+    return Answer(ListGroupsResponse(groups=groups))

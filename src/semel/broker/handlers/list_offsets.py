@@ -21,7 +21,6 @@ from semel.errors import (
 )
 from semel.journal.journal import Journal
 from semel.journal.sealed import Location
-from semel.lane.changes import partition_of
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
@@ -74,7 +73,7 @@ class _Searches:
     def __init__(self, broker: "Broker", request: ListOffsetsRequest) -> None:
         self._broker = broker
         self._request = request
-        self._position = broker.lane.journal.end
+        self._marks = broker.marks()
 
     def answer_at_once(self) -> Answer:
         return self._answer(
@@ -97,7 +96,7 @@ class _Searches:
             ListOffsetsTopicResponse(topic.name, partitions)
             for topic, partitions in zip(self._request.topics, found, strict=True)
         ]
-        return Answer(ListOffsetsResponse(topics=topics), self._position)
+        return Answer(ListOffsetsResponse(topics=topics), self._marks)
 
     def _end(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:
@@ -141,7 +140,7 @@ class _Searches:
     def _partition(self, topic: str, wanted: ListOffsetsPartition) -> tuple[Partition, Offset]:
         """The partition, and where it ends for this reader."""
         lane = self._broker.lane
-        partition = partition_of(lane, topic, wanted.partition_index)
+        partition = lane.partition(topic, wanted.partition_index)
         check_leader_epoch(wanted.current_leader_epoch, lane.state.term)
         if self._request.isolation_level == READ_COMMITTED:
             return partition, partition.last_stable_offset

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 def list_transactions(broker: "Broker", request: ListTransactionsRequest, call: Call) -> Answer:
     known = {status.label for status in Status}
     unknown = [state for state in request.state_filters if state not in known]
-    wall_ms = broker.lane.clock.wall_ms()
     listed = [
         TransactionState(each.transactional_id, each.producer_id, each.status.label)
-        for each in broker.lane.state.transactions
-        if _is_wanted(each, request, wall_ms)
+        for lane in broker.led_lanes
+        for each in lane.view.transactions()
+        if _is_wanted(each, request, lane.view.wall_ms())
     ]
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
-    return Answer(response, broker.lane.journal.end)
+    return Answer(response)
 
 
 def _is_wanted(each: Transaction, request: ListTransactionsRequest, wall_ms: int) -> bool:

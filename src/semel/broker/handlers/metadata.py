@@ -18,9 +18,9 @@ from semel.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from semel.lane.changes import create_topic, offsets_topic, transactions_topic
-from semel.lane.topics import Topic
-from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Term
+from semel.lane.topics import CreateTopic
+from semel.lane.view import TopicView
+from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -38,10 +38,9 @@ NULL_NAMES_SINCE = 12
 
 
 def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
-    state = broker.lane.state
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     if wants_all:
-        topics = [_describe(broker, topic) for topic in state.topics.values()]
+        topics = [_describe(broker, topic) for topic in broker.catalogue]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         topics = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
@@ -56,22 +55,21 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
             controller_id=broker.config.node_id,
             topics=topics,
         ),
-        broker.lane.journal.end,
     )
 
 
 def _find(
     broker: "Broker", wanted: MetadataRequestTopic, may_create: bool
 ) -> MetadataResponseTopic:
-    state = broker.lane.state
+    catalogue = broker.catalogue
     name = wanted.name
     try:
         if name is None:
-            by_id = state.topics_by_id.get(wanted.topic_id)
+            by_id = catalogue.with_id(wanted.topic_id)
             if by_id is None:
                 raise UnknownTopicId
             return _describe(broker, by_id)
-        topic = state.topics.get(name)
+        topic = catalogue.get(name)
         if topic is None:
             if not may_create:
                 raise UnknownTopicOrPartition
@@ -81,27 +79,30 @@ def _find(
         return MetadataResponseTopic(error.code, name, wanted.topic_id)
 
 
-def _create(broker: "Broker", name: str) -> Topic:
+def _create(broker: "Broker", name: str) -> TopicView:
     try:
-        if name == OFFSETS_TOPIC:
-            return offsets_topic(broker.lane)
-        if name == TRANSACTIONS_TOPIC:
-            return transactions_topic(broker.lane)
-        return create_topic(broker.lane, name, broker.config.num_partitions, {})
+        if name in INTERNAL_TOPICS:
+            return broker.internal_topic(name)
+        broker.controller.submit(CreateTopic(name, broker.config.num_partitions, {}))
+        broker.host(broker.catalogue.named(name))
     except JournalFull:
         raise LeaderNotAvailable from None
+    return broker.catalogue.named(name)
 
 
-def _describe(broker: "Broker", topic: Topic) -> MetadataResponseTopic:
-    node_id = broker.config.node_id
-    term: Term = broker.lane.state.term
+def _describe(broker: "Broker", topic: TopicView) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         0,
         topic.name,
         topic.topic_id,
         topic.is_internal,
-        [
-            MetadataResponsePartition(0, index, node_id, term, [node_id], [node_id])
-            for index in range(len(topic.partitions))
-        ],
+        [_partition(broker, topic, index) for index in range(topic.partition_count)],
     )
+
+
+def _partition(broker: "Broker", topic: TopicView, index: int) -> MetadataResponsePartition:
+    node_id = broker.config.node_id
+    lane = broker.lanes.get(topic.lane_of(index))
+    if lane is None:
+        return MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, [node_id], [])
+    return MetadataResponsePartition(0, index, node_id, lane.view.term, [node_id], [node_id])

@@ -35,10 +35,9 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
     )
     codes: dict[TopicPartition, int]
     try:
-        reply, position = broker.waiting_room.ask_for(command, CommitReply)
+        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(command, CommitReply)
         codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
     except RequestError as error:
-        position = broker.lane.journal.end
         codes = {TopicPartition(each.topic, each.partition): error.code for each in known}
     return Answer(
         OffsetCommitResponse(
@@ -48,6 +47,5 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
                 )
                 for name, partitions in answers(request.topics, codes)
             ]
-        ),
-        position,
+        )
     )

@@ -25,7 +25,7 @@ def offset_delete(broker: "Broker", request: OffsetDeleteRequest, call: Call) ->
         for partition in topic.partitions
     )
     try:
-        reply, position = broker.waiting_room.ask_for(
+        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(
             DeleteOffsets(GroupId(request.group_id), partitions), DeleteOffsetsReply
         )
     except RequestError as error:
@@ -41,6 +41,5 @@ def offset_delete(broker: "Broker", request: OffsetDeleteRequest, call: Call) ->
             topics=[
                 OffsetDeleteResponseTopic(topic, results) for topic, results in by_topic.items()
             ],
-        ),
-        position,
+        )
     )

@@ -32,7 +32,6 @@ SEVERAL_GROUPS_SINCE = 8
 
 
 def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
-    position = broker.lane.journal.end
     is_stable = request.require_stable
     if call.version >= SEVERAL_GROUPS_SINCE:
         groups = [
@@ -47,14 +46,14 @@ def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> A
             )
             for group in request.groups
         ]
-        return Answer(OffsetFetchResponse(groups=groups), position)
+        return Answer(OffsetFetchResponse(groups=groups))
     topics = [
         OffsetFetchResponseTopic(
             topic, [OffsetFetchResponsePartition(*_fields(found)) for found in offsets]
         )
         for topic, offsets in _fetch(broker, request.group_id, request.topics, is_stable)
     ]
-    return Answer(OffsetFetchResponse(topics=topics), position)
+    return Answer(OffsetFetchResponse(topics=topics))
 
 
 def _fields(found: FetchedOffset) -> tuple[int, int, int, str | None, int]:
@@ -77,7 +76,7 @@ def _fetch(
             for topic in topics
             for index in topic.partition_indexes
         )
-    found = broker.lane.state.groups.fetch_offsets(
+    found = broker.lane_of_group(group_id).view.fetch_offsets(
         FetchOffsets(GroupId(group_id), partitions, require_stable)
     )
     by_topic: defaultdict[str, list[FetchedOffset]] = defaultdict(list)

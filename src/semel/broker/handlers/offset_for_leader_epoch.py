@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.errors import RequestError
-from semel.lane.changes import partition_of
 from semel.log.partition import check_leader_epoch
+from semel.types import TopicPartition
 from semel.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -37,14 +37,14 @@ def offset_for_leader_epoch(
                 for topic in request.topics
             ]
         ),
-        broker.lane.journal.end,
     )
 
 
 def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
-    term = broker.lane.state.term
     try:
-        partition = partition_of(broker.lane, topic, wanted.partition)
+        lane = broker.lane_of(TopicPartition(topic, wanted.partition))
+        term = lane.view.term
+        partition = lane.view.partition(topic, wanted.partition)
         check_leader_epoch(wanted.current_leader_epoch, term)
     except RequestError as error:
         return EpochEndOffset(error.code, wanted.partition)

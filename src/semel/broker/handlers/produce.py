@@ -12,24 +12,24 @@ kernel has it, since the commit will make it durable.
 
 from typing import TYPE_CHECKING, Final
 
-from semel.broker.answer import Answer, Call, Handled
-from semel.broker.incoming import Missed, look_at
+from semel.broker.answer import NOTHING, Answer, Call, Handled
+from semel.broker.incoming import Missed, accepted, look_at, refused
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
     CorruptJournal,
     CorruptMessage,
     InvalidRequiredAcks,
-    InvalidTransactionState,
     JournalFull,
     ProtocolError,
     RequestError,
     StorageError,
 )
-from semel.lane.draft import Draft
 from semel.lane.frame import ENTRY_SIZE
+from semel.lane.lane import Lane
+from semel.lane.producing import Incoming, Produce
+from semel.lane.view import PartitionView
 from semel.log.producers import NotRemembered
-from semel.transactions.verification import check_plain
-from semel.types import ProducerId
+from semel.types import Offset
 from semel.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -44,28 +44,28 @@ if TYPE_CHECKING:
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 ACKS_ONE: Final = 1
+NO_OFFSET: Final = Offset(-1)
 
 
 def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     acks = request.acks
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_ONE):
         refusal = InvalidRequiredAcks(f"acks={acks}: must be -1, 0 or 1")
-        return Answer(_refuse_all(request, refusal))
+        return Answer(_refuse_all(request, refusal), NOTHING)
     if request.transactional_id is None:
-        writer = _Writer(broker, request)
-        response = writer.write_all(request)
-        refused, missed = writer.refusal, writer.missed
+        writing = _Writing(broker)
+        response = writing.write_all(request)
+        refusal_, missed = writing.refusal, writing.missed
         # A refusal may come from what is not yet durable, and must not outlive it.
-        durable = acks == ACKS_ALL or refused is not None
+        durable = acks == ACKS_ALL or refusal_ is not None
     else:
-        response, refused, missed = produce_in_transaction(broker, request, call)
-        durable = refused is not None
-    answer = Answer(response, broker.lane.journal.end, durable=durable)
+        response, refusal_, missed = produce_in_transaction(broker, request, call)
+        durable = refusal_ is not None
     if missed:
-        return _look_up(broker, answer, missed, acks)
+        return _look_up(broker, Answer(response, broker.marks()), missed, acks)
     if acks != ACKS_NONE:
-        return answer
-    return Answer(None) if refused is None else _unanswered(response)
+        return Answer(response, durable=durable)
+    return Answer(None) if refusal_ is None else _unanswered(response)
 
 
 def _unanswered(response: ProduceResponse) -> Answer:
@@ -80,117 +80,128 @@ def _unanswered(response: ProduceResponse) -> Answer:
 
 async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks: int) -> Answer:
     """Turn refusals into the answers of the originals that the log still has."""
-    for refused, incoming, error in missed:
+    for response, incoming, error in missed:
         try:
             offset = await broker.lookup.find_original(incoming, error)
         except (CorruptJournal, CorruptMessage, OSError) as damage:
             # Whether it was stored cannot be told; the producer may ask again.
             broker.found_unreadable(incoming.partition.topic_partition, damage)
-            refused.error_code = StorageError.code
-            refused.error_message = str(damage)
+            response.error_code = StorageError.code
+            response.error_message = str(damage)
             continue
         if offset is not None:
             broker.metrics.batches_duplicate += 1
-            found = incoming.accepted(offset)
-            refused.error_code, refused.error_message = 0, None
-            refused.base_offset = found.base_offset
-            refused.log_append_time_ms = found.log_append_time_ms
-            refused.log_start_offset = found.log_start_offset
+            found = accepted(incoming, offset)
+            response.error_code, response.error_message = 0, None
+            response.base_offset = found.base_offset
+            response.log_start_offset = found.log_start_offset
     return answer if acks != ACKS_NONE else _unanswered(answer.response)
 
 
-class _Writer:
-    """Puts the batches of one request into one frame, or each into its own if that is too long."""
+class _Writing:
+    """One request: its batches go to their lanes, those of one lane together if they fit a frame
+    and are of different partitions."""
 
-    __slots__ = ("_broker", "_draft", "_full", "_is_one_frame", "missed", "refusal")
+    __slots__ = (
+        "_broker",
+        "_lane",
+        "_partitions",
+        "_responses",
+        "_size",
+        "_waiting",
+        "missed",
+        "refusal",
+    )
 
-    def __init__(self, broker: "Broker", request: ProduceRequest) -> None:
+    def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._draft: Draft | None = None
-        self._full: StorageError | None = None
+        self._lane: Lane | None = None
+        self._size = 0
+        self._waiting: list[Incoming] = []
+        """What goes to that lane next."""
+        self._partitions: set[PartitionView] = set()
+        self._responses: list[PartitionProduceResponse] = []
+        """Of those that wait: what becomes of them is written here."""
         self.refusal: RequestError | None = None
         self.missed: list[Missed] = []
-        size = 0
-        for topic in request.topic_data:
-            for partition in topic.partition_data:
-                size += ENTRY_SIZE + len(partition.records or b"")
-        self._is_one_frame = size <= broker.frame_size_max
-        if self._is_one_frame:
-            self._begin(size)
 
     def write_all(self, request: ProduceRequest) -> ProduceResponse:
-        response = ProduceResponse(
-            [
-                TopicProduceResponse(
-                    topic.name, [self._write(topic.name, data) for data in topic.partition_data]
-                )
-                for topic in request.topic_data
-            ]
-        )
-        self._finish()
+        responses = []
+        for topic in request.topic_data:
+            partitions = [self._take(topic.name, data) for data in topic.partition_data]
+            responses.append(TopicProduceResponse(topic.name, partitions))
+        if self._waiting:
+            self._submit()
+        return ProduceResponse(responses)
+
+    def _take(self, topic_name: str, data: PartitionProduceData) -> PartitionProduceResponse:
+        try:
+            lane, incoming = look_at(self._broker, topic_name, data)
+        except RequestError as error:
+            self._count(error)
+            return refused(data, error)
+        size = ENTRY_SIZE + len(incoming.batch)
+        if self._waiting and not self._goes_with(lane, incoming, size):
+            self._submit()
+        self._lane = lane
+        self._size += size
+        self._waiting.append(incoming)
+        self._partitions.add(incoming.partition)
+        response = accepted(incoming, NO_OFFSET)
+        self._responses.append(response)
         return response
 
-    def _begin(self, size: int) -> None:
+    def _goes_with(self, lane: Lane, incoming: Incoming, size: int) -> bool:
+        """Whether it may stand in one frame with those that wait."""
+        return (
+            lane is self._lane
+            and self._size + size <= self._broker.frame_size_max
+            and incoming.partition not in self._partitions
+        )
+
+    def _submit(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        responses, self._responses = self._responses, []
+        self._size = 0
+        self._partitions.clear()
+        assert self._lane is not None
         try:
-            self._draft = self._broker.lane.draft(size)
+            produced = self._lane.submit(Produce(waiting))
         except JournalFull as error:
-            self._full = StorageError(str(error))
+            full = StorageError(str(error))
+            for response in responses:
+                self._refuse(response, full)
+            return
+        metrics = self._broker.metrics
+        metrics.bytes_in += produced.byte_count
+        metrics.batches_duplicate += produced.duplicate_count
+        for number, result in enumerate(produced.results):
+            if not isinstance(result, RequestError):
+                responses[number].base_offset = result
+                if waiting[number].is_stamped:
+                    responses[number].log_append_time_ms = produced.appended_at_ms
+                continue
+            self._refuse(responses[number], result)
+            if isinstance(result, NotRemembered):
+                self.missed.append((responses[number], waiting[number], result))
 
-    def _finish(self) -> None:
-        if self._draft is not None:
-            self._draft.append()
-            self._draft = None
+    def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
+        response.error_code = error.code
+        response.base_offset = response.log_append_time_ms = response.log_start_offset = -1
+        response.error_message = str(error) or None
+        self._count(error)
 
-    def _write(self, topic_name: str, data: PartitionProduceData) -> PartitionProduceResponse:
-        try:
-            return self._decide(topic_name, data)
-        except RequestError as error:
-            self.refusal = error
-            self._broker.metrics.batches_refused += 1
-            return _refuse(data, error)
-
-    def _decide(self, topic_name: str, data: PartitionProduceData) -> PartitionProduceResponse:
-        broker = self._broker
-        incoming = look_at(broker, topic_name, data)
-        partition, header, batch = incoming.partition, incoming.header, incoming.batch
-        if header.is_transactional:
-            raise InvalidTransactionState("a batch of a transaction came without its id")
-        if header.producer_id >= 0:
-            check_plain(broker.lane.state.transactions.of_producer(ProducerId(header.producer_id)))
-        try:
-            original = partition.admit(header, incoming.fingerprint)
-        except NotRemembered as error:
-            self.refusal = error
-            refused = _refuse(data, error)
-            self.missed.append((refused, incoming, error))
-            return refused
-        if original is not None:
-            broker.metrics.batches_duplicate += 1
-            return incoming.accepted(original)
-        if not self._is_one_frame:
-            self._finish()
-            self._begin(ENTRY_SIZE + len(batch))
-        if self._draft is None:
-            partition.found_no_room(header)
-            assert self._full is not None
-            raise self._full
-        broker.metrics.bytes_in += len(batch)
-        offset = self._draft.add_batch(partition, header, incoming.fingerprint, batch)
-        return incoming.accepted(offset)
+    def _count(self, error: RequestError) -> None:
+        self.refusal = error
+        self._broker.metrics.batches_refused += 1
 
 
 def _refuse_all(request: ProduceRequest, refusal: RequestError) -> ProduceResponse:
     return ProduceResponse(
         [
             TopicProduceResponse(
-                topic.name, [_refuse(data, refusal) for data in topic.partition_data]
+                topic.name, [refused(data, refusal) for data in topic.partition_data]
             )
             for topic in request.topic_data
         ]
-    )
-
-
-def _refuse(data: PartitionProduceData, refusal: RequestError) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        data.index, refusal.code, -1, error_message=str(refusal) or None
     )

@@ -10,9 +10,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call, Handled
-from semel.broker.waiting_room import Replied
 from semel.errors import RequestError
 from semel.groups.commands import Sync, SyncReply
+from semel.lane.waiting_room import Replied
 from semel.types import GroupId, MemberId
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -33,17 +33,17 @@ def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handl
         ),
     )
     try:
-        replied = broker.waiting_room.ask(command)
+        replied = broker.lane_of_group(request.group_id).waiting_room.ask(command)
     except RequestError as error:
         return Answer(_response(SyncReply(error.code)))
     if isinstance(replied, Replied):
-        return Answer(_response(replied.reply), replied.position)
+        return Answer(_response(replied.reply), [replied.mark])
     return _wait(replied)
 
 
 async def _wait(future: "asyncio.Future[Replied]") -> Answer:
     replied = await future
-    return Answer(_response(replied.reply), replied.position)
+    return Answer(_response(replied.reply), [replied.mark])
 
 
 def _response(reply: SyncReply) -> SyncGroupResponse:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.asked_offsets import answers, known_offsets
-from semel.broker.transactional import dialect, in_words_of, refuse_if_late
+from semel.broker.transactional import as_version, dialect, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
     FrameTooLarge,
@@ -21,11 +21,11 @@ from semel.errors import (
     RequestError,
 )
 from semel.groups.commands import CommitOffsets, OffsetToCommit
-from semel.lane.changes import offsets_topic
-from semel.lane.offset_steps import take_offsets_step
+from semel.lane.group_commands import take_offsets_step
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import WriteOffsets
 from semel.types import (
+    OFFSETS_TOPIC,
     GroupId,
     MemberId,
     ProducerEpoch,
@@ -61,7 +61,7 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
     ]
     is_refused = any(each.error_code for topic in topics for each in topic.partitions)
     response = TxnOffsetCommitResponse(topics=topics)
-    return Answer(response, broker.lane.journal.end, durable=is_refused)
+    return Answer(response, durable=is_refused)
 
 
 def _commit(
@@ -80,20 +80,23 @@ def _commit(
         offsets,
     )
     try:
-        topic = offsets_topic(broker.lane)
+        topic = broker.internal_topic(OFFSETS_TOPIC)
         joining = WriteOffsets(
             ProducerId(request.producer_id),
             ProducerEpoch(request.producer_epoch),
-            partition_for(request.group_id, len(topic.partitions)),
+            partition_for(request.group_id, topic.partition_count),
             dialect(call),
         )
         reply = take_offsets_step(
-            broker.lane, TransactionalId(request.transactional_id), joining, command
+            broker.lane_of_group(request.group_id),
+            TransactionalId(request.transactional_id),
+            joining,
+            command,
         )
     except FrameTooLarge as error:
         raise InvalidCommitOffsetSize(str(error)) from error
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
-        raise broker.metrics.counted(in_words_of(call, error)) from error
+        raise broker.metrics.counted(as_version(call, error)) from error
     return {outcome.partition: outcome.error_code for outcome in reply.partitions}

@@ -17,11 +17,10 @@ from semel.errors import (
     JournalFull,
     RequestError,
 )
-from semel.lane.changes import partition_of
-from semel.lane.transaction_steps import abort_hanging, take_transaction_step
+from semel.lane.transactions import AbortHanging, Transact
 from semel.transactions.commands import Abort
 from semel.transactions.verification import check_coordinator
-from semel.types import ProducerEpoch, ProducerId
+from semel.types import ProducerEpoch, ProducerId, TopicPartition
 from semel.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -54,30 +53,30 @@ def write_txn_markers(broker: "Broker", request: WriteTxnMarkersRequest, call: C
         )
         for marker in request.markers
     ]
-    return Answer(WriteTxnMarkersResponse(results), broker.lane.journal.end)
+    return Answer(WriteTxnMarkersResponse(results))
 
 
 def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> int:
-    lane = broker.lane
     producer_id = ProducerId(marker.producer_id)
     epoch = ProducerEpoch(marker.producer_epoch)
     try:
-        partition = partition_of(lane, topic, index)
-        check_coordinator(marker.coordinator_epoch, lane.state.term)
-        if partition.transactions.first_offset(producer_id) is None:
+        partition = TopicPartition(topic, index)
+        lane = broker.lane_of(partition)
+        check_coordinator(marker.coordinator_epoch, lane.view.term)
+        open_since = lane.view.open_in(partition, producer_id)
+        if open_since is None:
             # A marker would end nothing. It may be that of another partition of a transaction
             # that the marker before has just aborted whole.
             return 0
-        producer = partition.producers.get(producer_id)
-        if producer is not None and epoch < producer.epoch:
-            raise InvalidProducerEpoch(f"epoch {epoch} is older than {producer.epoch}")
+        if epoch < open_since.producer_epoch:
+            raise InvalidProducerEpoch(f"epoch {epoch} is older than {open_since.producer_epoch}")
         if marker.transaction_result:
             raise InvalidTransactionState("only its own producer may commit a transaction")
-        current = lane.state.transactions.of_producer(producer_id)
+        current = lane.view.transaction_of(producer_id)
         if current is not None and current.is_open:
-            take_transaction_step(lane, current.transactional_id, Abort())
+            lane.submit(Transact(current.transactional_id, Abort()))
         else:
-            abort_hanging(lane, partition, producer_id, epoch)
+            lane.submit(AbortHanging(partition, producer_id, epoch))
     except RequestError as error:
         return error.code
     except JournalFull:

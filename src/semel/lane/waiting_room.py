@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from semel.errors import (
     CoordinatorNotAvailable,
@@ -27,10 +27,12 @@ from semel.groups.commands import (
     Ticket,
 )
 from semel.lane.claims import Claim
-from semel.lane.group_steps import records_room, take_group_step
-from semel.lane.lane import Lane
-from semel.types import GroupId, MemberId, Position
+from semel.lane.group_commands import records_room, take_group_step
+from semel.types import GroupId, MemberId
 from semel.world import Moment
+
+if TYPE_CHECKING:
+    from semel.lane.lane import Lane, Mark
 
 Kind = TypeVar("Kind", bound=Reply)
 
@@ -40,21 +42,20 @@ ENDING = (Leave, DeleteGroups, DeleteOffsets)
 
 class Replied(NamedTuple):
     reply: Any
-    position: Position
+    mark: "Mark"
     """The reply may leave when the journal is durable up to here."""
 
 
 class WaitingRoom:
-    def __init__(self, lane: Lane, complain: Callable[[str, Exception], None]) -> None:
+    def __init__(self, lane: "Lane", changed: asyncio.Event) -> None:
         self._lane = lane
-        self._complain = complain
         self._last_ticket = 0
         self._waiting: dict[Ticket, asyncio.Future[Replied]] = {}
         self._named: defaultdict[int, defaultdict[GroupId, set[MemberId]]] = defaultdict(
             lambda: defaultdict(set)
         )
         """Ids given out and not used yet, by the number of the connection that asked."""
-        self.changed = asyncio.Event()
+        self._changed = changed
         """Set when a step has brought the groups' next deadline before `next_look_ms`."""
         self.next_look_ms = 0
         """When housekeeping looks at the deadlines next if nothing has changed."""
@@ -84,7 +85,7 @@ class WaitingRoom:
         self._last_ticket += 1
         ticket = Ticket(self._last_ticket)
         try:
-            step, position = take_group_step(
+            step = take_group_step(
                 self._lane,
                 lambda at: decide(command, ticket, at),
                 size_max,
@@ -94,7 +95,7 @@ class WaitingRoom:
             if isinstance(error, FrameTooLarge) and isinstance(command, CommitOffsets):
                 raise InvalidCommitOffsetSize(str(error)) from error
             raise CoordinatorNotAvailable(str(error)) from error
-        own = self._hand_out(step, position, ticket)
+        own = self._hand_out(step, ticket)
         if own is not None:
             return own
         future: asyncio.Future[Replied] = asyncio.get_running_loop().create_future()
@@ -117,11 +118,11 @@ class WaitingRoom:
             if member_ids:
                 self._forget(partial(self._lane.state.groups.forget_ids, group_id, member_ids))
 
-    def ask_for(self, command: room.Command, kind: type[Kind]) -> tuple[Kind, Position]:
+    def ask_for(self, command: room.Command, kind: type[Kind]) -> Kind:
         """As `ask`, of a command that never has to wait."""
         replied = self.ask(command)
         assert isinstance(replied, Replied), f"{type(command).__name__} was left waiting"
-        return cast(Kind, replied.reply), replied.position
+        return cast(Kind, replied.reply)
 
     def expire(self, due_ms: int) -> None:
         """Do what was due then: sessions, rebalances, offsets; on a full disk, what fits."""
@@ -133,24 +134,23 @@ class WaitingRoom:
     def _unasked(
         self, decide: Callable[[Moment], Step], bytes_max: int = room.STEP_BYTES_MAX
     ) -> None:
-        step, position = take_group_step(self._lane, decide, bytes_max, Claim.ENDING)
-        self._hand_out(step, position, None)
+        step = take_group_step(self._lane, decide, bytes_max, Claim.ENDING)
+        self._hand_out(step, None)
 
-    def _hand_out(
-        self, step: Step, position: Position, own_ticket: Ticket | None
-    ) -> Replied | None:
+    def _hand_out(self, step: Step, own_ticket: Ticket | None) -> Replied | None:
         """Give each waiting request its reply; the one just asked gets its own returned."""
+        mark = self._lane.mark()
         deadline_ms = self._lane.state.groups.next_deadline_ms()
         if deadline_ms is not None and deadline_ms < self.next_look_ms:
-            self.changed.set()
+            self._changed.set()
         own = None
         for ticket, reply in step.replies:
             if ticket == own_ticket:
-                own = Replied(reply, position)
+                own = Replied(reply, mark)
                 continue
             future = self._waiting.pop(ticket, None)
             if future is not None and not future.done():
-                future.set_result(Replied(reply, position))
+                future.set_result(Replied(reply, mark))
         return own
 
     def _left(self, ticket: Ticket, future: "asyncio.Future[Replied]") -> None:
@@ -165,4 +165,6 @@ class WaitingRoom:
         except JournalFull:
             return  # Its session will time out instead.
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it.
-            self._complain("a member could not be forgotten", error)
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a member could not be forgotten", "exception": error}
+            )

@@ -1,0 +1,150 @@
+"""The catalogue of topics: a state machine of its own, which lives in lane 0.
+
+It knows which topics there are, their settings, and in which lane each partition lies. What is in
+a partition its lane knows. Law: it changes only when a fact is applied.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, assert_never
+
+from semel.errors import InvalidConfig, InvalidPartitions, InvalidTopic, UnknownTopicOrPartition
+from semel.lane import facts
+from semel.types import INTERNAL_TOPICS
+
+NAME_LENGTH_MAX: Final = 249
+PARTITION_COUNT_MAX: Final = 100_000
+CONFIG_SIZE_MAX: Final = 32 * 2**10
+"""Bytes of all settings of a topic; every checkpoint holds them."""
+TOPIC_ID_SIZE: Final = 16
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+CatalogueFact = (
+    facts.TopicCreated | facts.PartitionsAdded | facts.TopicDeleted | facts.TopicConfigured
+)
+
+
+class Topic:
+    __slots__ = (
+        "batch_size_max",
+        "config",
+        "first_lane",
+        "is_internal",
+        "is_log_append_time",
+        "lane_count",
+        "name",
+        "partition_count",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: bytes,
+        config: dict[str, str],
+        partition_count: int = 0,
+        first_lane: int = 0,
+        lane_count: int = 1,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_count = partition_count
+        self.first_lane = first_lane
+        self.lane_count = lane_count
+        self.is_internal = name in INTERNAL_TOPICS
+        self.configure(config)
+
+    def configure(self, config: dict[str, str]) -> None:
+        self.config = config
+        """Only what was set for this topic; defaults are the broker's."""
+        limit = config.get("max.message.bytes")
+        self.batch_size_max = None if limit is None else int(limit)
+        self.is_log_append_time = config.get("message.timestamp.type") == "LogAppendTime"
+
+    def lane_of(self, index: int) -> int:
+        """The number of the lane that partition `index` lies in."""
+        return (self.first_lane + index) % self.lane_count
+
+
+class Catalogue:
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def with_id(self, topic_id: bytes) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def named(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+        return topic
+
+    def has_partition(self, name: str, index: int) -> bool:
+        topic = self._by_name.get(name)
+        return topic is not None and 0 <= index < topic.partition_count
+
+    def add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def apply(self, fact: CatalogueFact) -> None:
+        match fact:
+            case facts.TopicCreated():
+                self.add(
+                    Topic(
+                        fact.name,
+                        fact.topic_id,
+                        fact.config,
+                        fact.partition_count,
+                        fact.first_lane,
+                        fact.lane_count,
+                    )
+                )
+            case facts.PartitionsAdded():
+                self._by_name[fact.name].partition_count += fact.partition_count
+            case facts.TopicConfigured():
+                self._by_name[fact.name].configure(fact.config)
+            case facts.TopicDeleted():
+                topic = self._by_name.pop(fact.name)
+                del self._by_id[topic.topic_id]
+            case _:
+                assert_never(fact)
+
+
+def check_name(name: str) -> None:
+    if not name:
+        raise InvalidTopic("a topic needs a name")
+    if name in (".", ".."):
+        raise InvalidTopic(f"a topic cannot be named {name!r}")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidTopic(f"the name has {len(name)} characters, more than {NAME_LENGTH_MAX}")
+    if not _LEGAL_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+        )
+
+
+def check_partition_count(count: int) -> None:
+    if count < 1:
+        raise InvalidPartitions(f"{count} partitions: a topic needs at least one")
+    if count > PARTITION_COUNT_MAX:
+        raise InvalidPartitions(f"{count} partitions: more than {PARTITION_COUNT_MAX}")
+
+
+def check_config_size(config: dict[str, str]) -> None:
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in config.items())
+    if size > CONFIG_SIZE_MAX:
+        raise InvalidConfig(f"the settings have {size} bytes, more than {CONFIG_SIZE_MAX}")

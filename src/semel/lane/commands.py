@@ -1,0 +1,145 @@
+"""What a command is: a value that decides, on a lane's state, which frame follows.
+
+Law: `decide` changes nothing. It gives a frame and a reply, or it raises a refusal; the lane then
+makes room for the frame, appends it and applies it. So a refusal of any kind leaves no trace, and
+what room is needed is never guessed.
+"""
+
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+from semel.groups.settings import GroupSettings
+from semel.lane import facts
+from semel.lane.catalogue import TOPIC_ID_SIZE
+from semel.lane.claims import Claim
+from semel.lane.frame import Frame, Learned
+from semel.lane.state import LaneState
+from semel.records import batch as record_batch
+from semel.records.partitioning import partition_for
+from semel.transactions.commands import TransactionSettings
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, Term
+from semel.world import Moment, Randomness
+
+R = TypeVar("R")
+
+
+class ExpirySettings(NamedTuple):
+    """Named after Kafka's settings."""
+
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transactional_id_cleanup_interval_ms: int = 3_600_000
+
+
+class LaneSettings(NamedTuple):
+    groups: GroupSettings
+    offsets_partition_count: int = 50
+    transactions: TransactionSettings = TransactionSettings()
+    transactions_partition_count: int = 50
+    expiry: ExpirySettings = ExpirySettings()
+
+
+class Environment(NamedTuple):
+    """What decisions are made with, besides the state and the time."""
+
+    settings: LaneSettings
+    randomness: Randomness
+    segment_bytes: int
+    payload_bytes_max: int
+    """Of a frame that begins or adds something."""
+    lane_count: int = 1
+
+
+class Decided(Generic[R]):
+    __slots__ = ("claim", "frame", "owed_change", "reply")
+
+    def __init__(
+        self,
+        reply: R,
+        frame: Frame | None = None,
+        claim: Claim = Claim.ORDINARY,
+        owed_change: int = 0,
+    ) -> None:
+        self.reply = reply
+        self.frame = frame
+        """None, or one without entries, if nothing is to be written."""
+        self.claim = claim
+        self.owed_change = owed_change
+        """What it adds to the bytes that open transactions take to be ended."""
+
+
+class Command(Protocol[R]):
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[R]: ...
+
+
+# Internal topics
+
+_COMPRESSION: Final = {OFFSETS_TOPIC: "producer", TRANSACTIONS_TOPIC: "uncompressed"}
+
+
+def internal_partition_count(state: LaneState, name: str, environment: Environment) -> int:
+    """As many as the topic has, or will have when it is made."""
+    known = state.partition_counts.get(name)
+    if known is not None:
+        return known
+    settings = environment.settings
+    if name == OFFSETS_TOPIC:
+        return settings.offsets_partition_count
+    return settings.transactions_partition_count
+
+
+def internal_topic(
+    state: LaneState, name: str, environment: Environment
+) -> facts.TopicCreated | None:
+    """The fact that makes the topic of a coordinator, if it is not there yet."""
+    if name in state.partition_counts:
+        return None
+    return facts.TopicCreated(
+        name,
+        environment.randomness.token_bytes(TOPIC_ID_SIZE),
+        state.next_partition_number,
+        internal_partition_count(state, name, environment),
+        {"cleanup.policy": "compact", "compression.type": _COMPRESSION[name]},
+        0,
+        environment.lane_count,
+    )
+
+
+class InternalTopic:
+    """A topic of a coordinator as a frame will find it, which may be made by that very frame."""
+
+    def __init__(self, state: LaneState, name: str, environment: Environment, frame: Frame) -> None:
+        self.partition_count = internal_partition_count(state, name, environment)
+        self._state = state
+        self._name = name
+        self._frame = frame
+        self._lane_count = environment.lane_count
+        self._first_number: int | None = None
+        if name not in state.partition_counts:
+            for entry in frame.entries:
+                if isinstance(entry, facts.TopicCreated) and entry.name == name:
+                    self._first_number = entry.first_number
+                    return
+            creation = internal_topic(state, name, environment)
+            assert creation is not None
+            self._first_number = creation.first_number
+            frame.add_fact(creation)
+
+    def index_for(self, key: str) -> int:
+        return partition_for(key, self.partition_count)
+
+    def add(self, index: int, term: Term, batch: bytes, learned: Learned) -> None:
+        """The next batch of its partition `index`."""
+        view = memoryview(batch)
+        header = record_batch.read(view)
+        number, end = self._next_of(index)
+        self._frame.add_batch(number, end, term, header, header.checksum, view, learned=learned)
+
+    def _next_of(self, index: int) -> tuple[int, Offset]:
+        if self._first_number is not None:
+            # Every so many of them lies here, from the first on.
+            assert index % self._lane_count == self._state.lane_number
+            return self._first_number + index // self._lane_count, Offset(0)
+        partition = self._state.partition(self._name, index)
+        assert partition is not None, f"{self._name}-{index} does not lie in this lane"
+        return partition.number, partition.log_end_offset

@@ -1,0 +1,94 @@
+"""What a lane does because time passes: sessions end, transactions, producers and ids expire."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from semel.lane.claims import Claim
+from semel.lane.commands import ExpirySettings
+from semel.lane.producing import ExpireProducers
+from semel.lane.transactions import Transact
+from semel.transactions.commands import Abort, ExpireId
+
+if TYPE_CHECKING:
+    from semel.lane.lane import Lane
+
+CHECKPOINT_FRAMES: Final = 50_000
+"""Frames behind the last checkpoint that start-up may have to replay, about."""
+
+IDS_EXPIRED_MAX: Final = 1_000
+"""Transactional ids that one round may forget, so that nobody waits long behind it."""
+
+
+class Duties:
+    def __init__(self, lane: "Lane", settings: ExpirySettings) -> None:
+        self._lane = lane
+        self._settings = settings
+        self._producers_checked_at_ms = lane.clock.now_ms()
+        self._ids_checked_at_ms = self._producers_checked_at_ms
+        self._frames_at_checkpoint = lane.journal.frames_appended
+        self.transactions_timed_out = 0
+
+    def next_deadline_ms(self) -> int | None:
+        """When something is due that has a time of its own."""
+        state = self._lane.state
+        deadlines = (state.groups.next_deadline_ms(), state.transactions.next_deadline_ms())
+        return min((each for each in deadlines if each is not None), default=None)
+
+    def due(self) -> Iterator[Callable[[int], None]]:
+        """What has a time of its own. Each may raise JournalFull, and is then due again."""
+        yield self._end_sessions
+        yield self._end_overdue_transactions
+        yield self._expire_producers
+        yield self._expire_transactional_ids
+
+    def rounds(self) -> Iterator[Callable[[int], None]]:
+        """What has to be done now and then."""
+        yield self._note_jump
+        yield self._look_for_room
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Many small frames take long to replay although they fill no segment."""
+        return self._lane.journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES
+
+    async def take_checkpoint(self) -> None:
+        self._frames_at_checkpoint = self._lane.journal.frames_appended
+        await self._lane.journal.checkpoint_now()
+
+    def _end_sessions(self, now_ms: int) -> None:
+        deadline_ms = self._lane.state.groups.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self._lane.waiting_room.expire(now_ms)
+
+    def _end_overdue_transactions(self, now_ms: int) -> None:
+        for transactional_id in self._lane.state.transactions.overdue(now_ms):
+            decision = self._lane.submit(Transact(transactional_id, Abort()))
+            if decision.values:
+                self.transactions_timed_out += 1
+
+    def _expire_producers(self, now_ms: int) -> None:
+        settings = self._settings
+        passed_ms = now_ms - self._producers_checked_at_ms
+        if passed_ms >= settings.producer_id_expiration_check_interval_ms:
+            self._producers_checked_at_ms = now_ms
+            self._lane.submit(ExpireProducers(now_ms - settings.producer_id_expiration_ms))
+
+    def _expire_transactional_ids(self, now_ms: int) -> None:
+        settings = self._settings
+        if now_ms - self._ids_checked_at_ms < settings.transactional_id_cleanup_interval_ms:
+            return
+        before_ms = now_ms - settings.transactional_id_expiration_ms
+        idle = self._lane.state.transactions.idle_since(before_ms)
+        expired = list(islice(idle, IDS_EXPIRED_MAX))
+        for transactional_id in expired:
+            self._lane.submit(Transact(transactional_id, ExpireId(), Claim.ENDING))
+        if len(expired) < IDS_EXPIRED_MAX:
+            self._ids_checked_at_ms = now_ms
+
+    def _note_jump(self, now_ms: int) -> None:
+        self._lane.note_jump()
+
+    def _look_for_room(self, now_ms: int) -> None:
+        """A disk that was full may have room again, and nobody may be writing."""
+        self._lane.journal.segments.prepare()

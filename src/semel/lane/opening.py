@@ -1,0 +1,66 @@
+"""Opening a lane: from the journal back to the state, and the frame by which a term begins."""
+
+from typing import NamedTuple
+
+from semel.errors import CorruptJournal
+from semel.journal.device import DiskIdentity
+from semel.journal.journal import Journal
+from semel.lane import facts, image
+from semel.lane.claims import Claim
+from semel.lane.commands import Decided, Environment
+from semel.lane.frame import Frame, decode
+from semel.lane.state import LaneState
+from semel.lane.transactions import add_transaction
+from semel.transactions.commands import RaiseTerm
+from semel.types import Position, Term
+from semel.world import Moment
+
+CLUSTER_ID_SIZE = 16
+
+
+def recover(state: LaneState, journal: Journal) -> None:
+    """The checkpoint, then every frame behind it."""
+    if journal.checkpoint is not None:
+        image.restore(journal.checkpoint, state)
+    for position, payload in journal.replay():
+        try:
+            frame = decode(payload, position)
+            gone = state.apply(frame)
+        except CorruptJournal as error:
+            raise CorruptJournal(f"frame at byte {position}: {error}") from error
+        index_frame(journal, frame, position)
+        for partition in gone:
+            journal.index.drop(partition.number)
+    for partition in state.partitions.values():
+        partition.settle(partition.log_end_offset)
+
+
+def index_frame(journal: Journal, frame: Frame, position: Position) -> None:
+    """Let the batches of the frame whose payload begins there be found again."""
+    add = journal.index.add
+    for batch in frame.batches:
+        add(
+            batch.number,
+            batch.base_offset,
+            position + batch.at,
+            len(batch.body),
+            batch.header.max_timestamp_ms,
+        )
+
+
+class BeginTerm(NamedTuple):
+    """Open transactions may have lost writes that were acknowledged before they were durable.
+    They are aborted in the very frame that raises the term."""
+
+    identity: DiskIdentity
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        term = Term(state.term + 1)
+        frame = Frame(at)
+        frame.add_fact(facts.Opened(term, self.identity))
+        if not state.cluster_id:
+            named = environment.randomness.token_bytes(CLUSTER_ID_SIZE)
+            frame.add_fact(facts.ClusterNamed(named))
+        for current in state.transactions.open():
+            add_transaction(state, environment, frame, current, RaiseTerm(), term)
+        return Decided(None, frame, Claim.OWED)

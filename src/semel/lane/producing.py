@@ -1,0 +1,236 @@
+"""Commands about records and producers: what a Produce request becomes.
+
+Under TV2 a partition joins the transaction in the frame of its first batch. Under TV1 it must
+have been added before.
+"""
+
+from typing import NamedTuple
+
+from semel.errors import InvalidProducerIdMapping, InvalidTransactionState, RequestError
+from semel.lane import facts
+from semel.lane.claims import Claim
+from semel.lane.commands import Decided, Environment
+from semel.lane.frame import Frame
+from semel.lane.state import LaneState
+from semel.lane.transactions import add_transaction
+from semel.lane.view import PartitionView
+from semel.log.partition import Partition
+from semel.log.producers import SequenceReused
+from semel.records import batch as record_batch
+from semel.records.batch import TRANSACTIONAL, BatchHeader
+from semel.transactions.commands import Doom, WriteRecords
+from semel.transactions.dialect import Dialect
+from semel.transactions.verification import check_plain
+from semel.types import Offset, ProducerEpoch, ProducerId, Term, TransactionalId
+from semel.world import Moment
+
+
+class Incoming:
+    """A batch as it comes in: looked at, not yet decided."""
+
+    __slots__ = ("batch", "fingerprint", "header", "partition")
+    is_stamped = False
+
+    def __init__(
+        self, partition: PartitionView, header: BatchHeader, fingerprint: int, batch: memoryview
+    ) -> None:
+        self.partition = partition
+        self.header = header
+        self.fingerprint = fingerprint
+        self.batch = batch
+
+    def add_to(self, frame: Frame, partition: Partition, term: Term) -> Offset:
+        """As the partition's next; gives the offset of its first record."""
+        return frame.add_batch(
+            partition.number,
+            partition.log_end_offset,
+            term,
+            self.header,
+            self.fingerprint,
+            self.batch,
+        )
+
+
+class StampedIncoming(Incoming):
+    """For a topic that gives its records the time at which they were appended."""
+
+    __slots__ = ()
+    is_stamped = True
+
+    def __init__(self, partition: PartitionView, header: BatchHeader, batch: memoryview) -> None:
+        super().__init__(partition, header, record_batch.fingerprint_of_records(batch), batch)
+
+    def add_to(self, frame: Frame, partition: Partition, term: Term) -> Offset:
+        stamped = memoryview(record_batch.with_log_append_time(self.batch, frame.at.wall_ms))
+        return frame.add_batch(
+            partition.number,
+            partition.log_end_offset,
+            term,
+            record_batch.read(stamped),
+            self.fingerprint,
+            stamped,
+        )
+
+
+class Produced:
+    """What became of each batch of a request: its offset, or the refusal of its partition."""
+
+    __slots__ = ("appended_at_ms", "byte_count", "duplicate_count", "results")
+
+    def __init__(self, appended_at_ms: int) -> None:
+        self.appended_at_ms = appended_at_ms
+        """What topics with LogAppendTime have stamped."""
+        self.results: list[Offset | RequestError] = []
+        self.byte_count = 0
+        """Of the batches that are new."""
+        self.duplicate_count = 0
+
+
+class Produce:
+    """Batches of different partitions, outside of transactions."""
+
+    __slots__ = ("incoming",)
+
+    def __init__(self, incoming: list[Incoming]) -> None:
+        self.incoming = incoming
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Produced]:
+        frame = Frame(at)
+        produced = Produced(at.wall_ms)
+        term = state.term
+        for incoming in self.incoming:
+            header = incoming.header
+            partition = state.partitions[incoming.partition.number]
+            try:
+                if header.attributes & TRANSACTIONAL:
+                    raise InvalidTransactionState("a batch of a transaction came without its id")
+                if header.producer_id >= 0:
+                    check_plain(state.transactions.of_producer(ProducerId(header.producer_id)))
+                original = partition.admit(header, incoming.fingerprint)
+            except RequestError as error:
+                produced.results.append(error)
+                continue
+            if original is not None:
+                produced.duplicate_count += 1
+                produced.results.append(original)
+                continue
+            produced.byte_count += len(incoming.batch)
+            produced.results.append(incoming.add_to(frame, partition, term))
+        return Decided(produced, frame)
+
+
+class ProduceInTransaction:
+    """Batches of different partitions that belong to one transaction.
+
+    The coordinator is asked first, then each partition. Raises the refusal of all of them.
+    """
+
+    __slots__ = ("_dialect", "_incoming", "_transactional_id")
+
+    def __init__(
+        self, transactional_id: TransactionalId, dialect: Dialect, incoming: list[Incoming]
+    ) -> None:
+        self._transactional_id = transactional_id
+        self._dialect = dialect
+        self._incoming = incoming
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Produced]:
+        first = self._incoming[0].header
+        producer = ProducerId(first.producer_id), ProducerEpoch(first.producer_epoch)
+        for incoming in self._incoming:
+            if (incoming.header.producer_id, incoming.header.producer_epoch) != producer:
+                raise InvalidProducerIdMapping("batches of several producers in one request")
+        current = state.transactions.get(self._transactional_id)
+        frame = Frame(at)
+        keys = [incoming.partition.topic_partition for incoming in self._incoming]
+        # The epoch is checked before anything else about the transaction.
+        writing = WriteRecords(*producer, frozenset(keys), self._dialect)
+        _, owed_change = add_transaction(state, environment, frame, current, writing)
+        results = self._admit(state)
+        if any(isinstance(result, SequenceReused) for result in results):
+            return self._doomed(state, at, environment, results)
+        fresh = [
+            incoming
+            for incoming, result in zip(self._incoming, results, strict=True)
+            if result is None
+        ]
+        if len(fresh) < len(keys):
+            frame = Frame(at)
+            joining = frozenset(incoming.partition.topic_partition for incoming in fresh)
+            writing = WriteRecords(*producer, joining, self._dialect)
+            _, owed_change = add_transaction(state, environment, frame, current, writing)
+        produced = Produced(at.wall_ms)
+        for incoming, result in zip(self._incoming, results, strict=True):
+            if result is not None:
+                produced.results.append(result)
+                produced.duplicate_count += not isinstance(result, RequestError)
+                continue
+            produced.byte_count += len(incoming.batch)
+            partition = state.partitions[incoming.partition.number]
+            produced.results.append(incoming.add_to(frame, partition, state.term))
+        return Decided(produced, frame, owed_change=owed_change)
+
+    def _admit(self, state: LaneState) -> list[Offset | RequestError | None]:
+        """Tell retries and refusals from new batches, partition by partition."""
+        results: list[Offset | RequestError | None] = []
+        for incoming in self._incoming:
+            try:
+                partition = state.partitions[incoming.partition.number]
+                results.append(
+                    partition.admit(
+                        incoming.header,
+                        incoming.fingerprint,
+                        begins_at_zero=self._dialect is Dialect.TV2,
+                    )
+                )
+            except RequestError as error:
+                results.append(error)
+        return results
+
+    def _doomed(
+        self,
+        state: LaneState,
+        at: Moment,
+        environment: Environment,
+        results: list[Offset | RequestError | None],
+    ) -> Decided[Produced]:
+        """Nobody knows which records were meant: let the transaction never be committed.
+
+        What is new in the request is refused as it would be if it came later.
+        """
+        first = self._incoming[0].header
+        frame = Frame(at)
+        current = state.transactions.get(self._transactional_id)
+        doom = Doom(ProducerId(first.producer_id), ProducerEpoch(first.producer_epoch))
+        decision, _ = add_transaction(state, environment, frame, current, doom)
+        assert decision.refusal is not None
+        produced = Produced(at.wall_ms)
+        for result in results:
+            if result is None or isinstance(result, SequenceReused):
+                produced.results.append(decision.refusal)
+            else:
+                produced.results.append(result)
+                produced.duplicate_count += not isinstance(result, RequestError)
+        return Decided(produced, frame, Claim.ENDING)
+
+
+class TakeProducerId(NamedTuple):
+    """A producer id that was never given and never will be again."""
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[ProducerId]:
+        frame = Frame(at)
+        frame.add_fact(facts.ProducerIdTaken(state.next_producer_id))
+        return Decided(state.next_producer_id, frame)
+
+
+class ExpireProducers(NamedTuple):
+    """Forget producers that were silent since `before_ms`; nothing if there are none."""
+
+    before_ms: int
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        partitions = state.partitions.values()
+        if any(partition.has_silent_producer(self.before_ms) for partition in partitions):
+            frame.add_fact(facts.ProducersExpired(self.before_ms))
+        return Decided(None, frame, Claim.ENDING)

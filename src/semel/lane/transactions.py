@@ -1,0 +1,195 @@
+"""Commands about transactions: what the coordinator decides becomes part of a frame.
+
+The values go to `__transaction_state`, the markers to every partition that took part, pending
+offsets become final or vanish; all in the frame that also carries whatever led to the decision.
+One frame, one sync: when the client hears of it, it is done.
+"""
+
+from typing import Final, NamedTuple
+
+from semel.errors import TransactionAbortable
+from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
+from semel.lane import facts
+from semel.lane.claims import Claim
+from semel.lane.commands import Decided, Environment, InternalTopic
+from semel.lane.frame import ENTRY_SIZE, HEAD_SIZE, Frame
+from semel.lane.state import LaneState
+from semel.records import batch as record_batch
+from semel.records.control import Marker, MarkerType, encode_marker
+from semel.records.records import Record, encode_batch
+from semel.transactions import records as transaction_records
+from semel.transactions.commands import Command, Context, Decision, Markers
+from semel.transactions.coordinator import decide_whole
+from semel.transactions.transaction import Transaction
+from semel.types import (
+    TRANSACTIONS_TOPIC,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+    TransactionalId,
+)
+from semel.world import Moment
+
+BATCH_OVERHEAD: Final = ENTRY_SIZE + record_batch.HEADER_SIZE
+"""Bytes. What a batch takes in a frame beside its records."""
+
+MARKER_SIZE: Final = ENTRY_SIZE + len(
+    encode_marker(Marker(MarkerType.ABORT, 0, 0, 0, 0, 0), leader_epoch=0)
+)
+"""Bytes of a marker in a frame; all its numbers have a fixed size."""
+
+PARTITION_SIZE: Final = MARKER_SIZE + 4
+"""Bytes. A partition in the end of its transaction: its marker, and its index in the value."""
+
+TOPIC_OVERHEAD: Final = 16
+"""Bytes. What a topic takes in the value of a transaction beside its name and its indexes."""
+
+VALUE_SIZE_MAX: Final = 192
+"""Bytes of the record of a value without the transactional id, topics and partitions."""
+
+ENDING_VALUES_MAX: Final = 3
+"""Prepared, completed and, if a new incarnation ends it, empty again."""
+
+ENDING_OVERHEAD: Final = (
+    FRAME_HEADER_SIZE
+    + HEAD_SIZE
+    + ENTRY_SIZE
+    + len(facts.encode(facts.ProducerIdTaken(2**63 - 1)))
+    + BATCH_OVERHEAD
+    + ENDING_VALUES_MAX * VALUE_SIZE_MAX
+)
+
+
+class TransactionTooWide(TransactionAbortable):
+    """It could not be ended in one frame, and so not be atomic. Abort it, and begin a smaller one.
+
+    Said so in both dialects, as the epoch may be used again.
+    """
+
+
+def ending_size(value: Transaction) -> int:
+    """Bytes that the frame which ends this transaction takes at most, however it ends.
+
+    It is owed from the moment a partition joins, when nobody knows yet how it will end.
+    """
+    topics = {topic for topic, _ in value.partitions}
+    return (
+        ENDING_OVERHEAD
+        + ENDING_VALUES_MAX * len(value.transactional_id.encode())
+        + sum(map(len, topics))
+        + TOPIC_OVERHEAD * len(topics)
+        + PARTITION_SIZE * len(value.partitions)
+    )
+
+
+class Added(NamedTuple):
+    """What became of a transaction in a frame."""
+
+    decision: Decision
+    owed_change: int = 0
+
+
+def add_transaction(
+    state: LaneState,
+    environment: Environment,
+    frame: Frame,
+    current: Transaction | None,
+    command: Command,
+    term: Term | None = None,
+) -> Added:
+    """Decide, and put what was decided into the frame. Raises a refusal."""
+    its_term = state.term if term is None else term
+    context = Context(
+        frame.at.wall_ms, its_term, state.next_producer_id, environment.settings.transactions
+    )
+    # All partitions that can join lie in this lane: prepare and complete are one frame, one sync.
+    decision = decide_whole(current, command, context)
+    if not decision.values:
+        return Added(decision)
+    newest = decision.values[-1]
+    owed_size = ending_size(newest) if newest.is_open else 0
+    owed_change = owed_size - state.transactions.owed_by(newest.transactional_id)
+    if owed_change > 0:
+        _check_width(newest, owed_size, environment)
+    if decision.taken_producer_id is not None:
+        frame.add_fact(facts.ProducerIdTaken(decision.taken_producer_id))
+    topic = InternalTopic(state, TRANSACTIONS_TOPIC, environment, frame)
+    if decision.markers is not None:
+        add_markers(state, frame, decision.markers, its_term)
+    batch = encode_batch(
+        [Record(*transaction_records.encode(value), frame.at.wall_ms) for value in decision.values]
+    )
+    topic.add(topic.index_for(newest.transactional_id), its_term, batch, decision.values)
+    return Added(decision, owed_change)
+
+
+def _check_width(value: Transaction, owed_size: int, environment: Environment) -> None:
+    # The other half is for a batch in the frame by which a partition joins.
+    size_max = environment.payload_bytes_max // 2
+    if owed_size > size_max:
+        raise TransactionTooWide(
+            f"the transaction of {value.transactional_id!r} would have {len(value.partitions)} "
+            f"partitions and take {owed_size} bytes to be ended at once; "
+            f"journal.segment.bytes={environment.segment_bytes} allows {size_max}"
+        )
+
+
+def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) -> None:
+    marker = Marker(
+        MarkerType.COMMIT if markers.commit else MarkerType.ABORT,
+        0,
+        markers.producer_id,
+        markers.producer_epoch,
+        term,
+        frame.at.wall_ms,
+    )
+    # Offset and leader epoch lie outside the checksum, so that one batch serves all partitions.
+    batch = memoryview(encode_marker(marker, leader_epoch=term))
+    header = record_batch.read(batch)
+    for topic, index in markers.partitions:
+        partition = state.partition(topic, index)
+        assert partition is not None, f"a marker for {topic}-{index}, which is not there"
+        frame.add_batch(
+            partition.number,
+            partition.log_end_offset,
+            term,
+            header,
+            header.checksum,
+            batch,
+            marker=marker,
+        )
+
+
+class Transact(NamedTuple):
+    """A command to the coordinator of this transactional id.
+
+    If it ends an open transaction, the room for it is owed, whatever it claims otherwise.
+    """
+
+    transactional_id: TransactionalId
+    command: Command
+    claim: Claim = Claim.ORDINARY
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Decision]:
+        frame = Frame(at)
+        current = state.transactions.get(self.transactional_id)
+        decision, owed_change = add_transaction(state, environment, frame, current, self.command)
+        ends = current is not None and current.is_open
+        if ends and decision.values and not decision.values[-1].is_open:
+            return Decided(decision, frame, Claim.OWED, owed_change)
+        return Decided(decision, frame, self.claim, owed_change)
+
+
+class AbortHanging(NamedTuple):
+    """Abort what is open in one partition although no transactional id knows of it."""
+
+    partition: TopicPartition
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        markers = Markers(self.producer_id, self.producer_epoch, False, (self.partition,))
+        add_markers(state, frame, markers, state.term)
+        return Decided(None, frame, Claim.ENDING)

@@ -1,0 +1,180 @@
+"""What may be read of a lane: its state, typed so that nobody outside can change it.
+
+A view shows what is applied, which may not be durable yet. So an answer that was read here waits,
+as all do, until the lane is durable up to what it was read from.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from semel.errors import UnknownTopicOrPartition
+from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
+from semel.lane.clock import LaneClock
+from semel.lane.state import LaneState
+from semel.log.partition import TermStart
+from semel.transactions.transaction import Transaction
+from semel.types import GroupId, Offset, ProducerId, Term, TopicPartition, TransactionalId
+
+
+class TopicView(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def topic_id(self) -> bytes: ...
+    @property
+    def config(self) -> Mapping[str, str]: ...
+    @property
+    def partition_count(self) -> int: ...
+    @property
+    def is_internal(self) -> bool: ...
+    @property
+    def first_lane(self) -> int: ...
+    @property
+    def lane_count(self) -> int: ...
+    @property
+    def batch_size_max(self) -> int | None: ...
+    @property
+    def is_log_append_time(self) -> bool: ...
+
+    def lane_of(self, index: int) -> int: ...
+
+
+class CatalogueView(Protocol):
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[TopicView]: ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def get(self, name: str) -> TopicView | None: ...
+
+    def with_id(self, topic_id: bytes) -> TopicView | None: ...
+
+    def named(self, name: str) -> TopicView:
+        """Raises UnknownTopicOrPartition."""
+
+    def has_partition(self, name: str, index: int) -> bool: ...
+
+
+class PartitionView(Protocol):
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def log_start_offset(self) -> Offset: ...
+    @property
+    def log_end_offset(self) -> Offset: ...
+    @property
+    def high_watermark(self) -> Offset: ...
+    @property
+    def last_stable_offset(self) -> Offset: ...
+
+    def end_of_term(self, term: int, current: Term) -> TermStart: ...
+
+    def term_at(self, offset: Offset, current: Term) -> Term: ...
+
+
+class ActiveProducer(NamedTuple):
+    """Who writes to a partition, and what it left open there."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: int
+
+
+class LaneView:
+    def __init__(self, state: LaneState, clock: LaneClock) -> None:
+        self._state = state
+        self._clock = clock
+        self._hosted = state.hosted
+        self.catalogue: CatalogueView = state.catalogue
+
+    @property
+    def term(self) -> Term:
+        return self._state.term
+
+    @property
+    def cluster_id(self) -> bytes:
+        return self._state.cluster_id
+
+    def now_ms(self) -> int:
+        """The lane's own time."""
+        return self._clock.now_ms()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    # Partitions
+
+    @property
+    def partition_count(self) -> int:
+        return len(self._state.partitions)
+
+    def partitions(self) -> list[PartitionView]:
+        return list(self._state.partitions.values())
+
+    def partition(self, topic: str, index: int) -> PartitionView:
+        hosted = self._hosted.get(topic)
+        found = None if hosted is None else hosted.get(index)
+        if found is None:
+            if topic in self._state.partition_counts:
+                raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {index}")
+            raise UnknownTopicOrPartition(f"there is no topic {topic!r}")
+        return found
+
+    def producers(self, topic: str, index: int) -> list[ActiveProducer]:
+        partition = self._state.partition(topic, index)
+        if partition is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        ahead_ms = self._clock.wall_ms() - self._clock.now_ms()
+        found = []
+        for producer_id, producer in partition.producers.items():
+            first_offset = partition.transactions.first_offset(ProducerId(producer_id))
+            found.append(
+                ActiveProducer(
+                    ProducerId(producer_id),
+                    producer.epoch,
+                    producer.taken[-1].last_sequence if producer.taken else -1,
+                    producer.active_at_ms + ahead_ms,
+                    -1 if first_offset is None else first_offset,
+                )
+            )
+        return found
+
+    def hosts(self, topic: str) -> bool:
+        return topic in self._state.partition_counts
+
+    def open_in(self, partition: TopicPartition, producer_id: ProducerId) -> ActiveProducer | None:
+        """What this producer has open in a partition."""
+        for producer in self.producers(*partition):
+            if producer.producer_id == producer_id and producer.transaction_start_offset >= 0:
+                return producer
+        return None
+
+    # Transactions
+
+    def transaction(self, transactional_id: TransactionalId) -> Transaction | None:
+        return self._state.transactions.get(transactional_id)
+
+    def transaction_of(self, producer_id: ProducerId) -> Transaction | None:
+        return self._state.transactions.of_producer(producer_id)
+
+    def transactions(self) -> Iterator[Transaction]:
+        return iter(self._state.transactions)
+
+    def open_transactions(self) -> tuple[Transaction, ...]:
+        return self._state.transactions.open()
+
+    # Groups
+
+    def group(self, group_id: GroupId) -> GroupDescription | None:
+        return self._state.groups.describe(group_id)
+
+    def groups(self, states: Collection[str] = ()) -> list[GroupListing]:
+        return self._state.groups.list_groups(states)
+
+    def fetch_offsets(self, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
+        return self._state.groups.fetch_offsets(command)

@@ -1,0 +1,24 @@
+"""What tests of the broker may look at that nobody else may: a lane's state and its journal."""
+
+from semel.broker.broker import Broker
+from semel.journal.journal import Journal
+from semel.lane.claims import Claim
+from semel.lane.facts import AnyFact
+from semel.lane.frame import Frame
+from semel.lane.lane import Lane
+from semel.lane.state import LaneState
+
+
+def state_of(broker: Broker) -> LaneState:
+    return broker.controller.state
+
+
+def journal_of(broker: Broker) -> Journal:
+    return broker.controller.journal
+
+
+def say(lane: Lane, fact: AnyFact, claim: Claim = Claim.ORDINARY) -> None:
+    """Append a fact that no command would."""
+    frame = Frame(lane.clock.moment())
+    frame.add_fact(fact)
+    lane.append(frame, claim)
