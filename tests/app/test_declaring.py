@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.records import record
 from semel import App, Outbox, Record, Transaction
 from semel.app.listener import Listener, Shape
 from semel.errors import ConfigError
-from support.app_records import record
 
 
 def only(app: App) -> Listener:

@@ -16,7 +16,7 @@ from semel.testing import Broker
 from support.app_topics import Topics, numbers, spread, topics_for
 from support.topics import name_for, values
 
-SUPPORT = Path(__file__).parent.parent / "support"
+FOLDER = Path(__file__).parent
 QUICK = {"group.min.session.timeout.ms": 500, "journal.segment.bytes": 8 * 2**20}
 RECORD_COUNT = 100
 MANY = 2_000
@@ -54,7 +54,7 @@ class Application:
     def __init__(self, topics: Topics, **environment: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "semel", "run", "killed_app:app", "--quiet"],
-            cwd=SUPPORT,
+            cwd=FOLDER,
             stderr=subprocess.PIPE,
             text=True,
             env={

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.records import failing_at, performed, place, portion, record, rules, sent
 from semel import App, Outbox, Record
 from semel.app.failure import ListenerFailed
 from semel.app.listener import Listener
@@ -19,7 +20,6 @@ from semel.client import groups
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
 from semel.client.consuming.settings import ConsumerOptions
-from support.app_records import failing_at, performed, place, portion, record, rules, sent
 from support.app_topics import Topics, group_offsets
 from support.topics import committed, fill, values
 

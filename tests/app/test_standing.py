@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.records import place, portion, record
 from semel.app.outbox import Outbox
 from semel.app.patience import Patience, check
 from semel.app.standing import Standing
 from semel.app.turn import Doubt, Failure, Outcome, doubt
 from semel.errors import ConfigError
-from support.app_records import place, portion, record
 
 
 def failed_at(offset: int, attempt: int) -> Outcome:

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.records import failing_at, performed, place, portion, record, rules, sent
 from semel.app.calling import on_loop
 from semel.app.outbox import Outbox
 from semel.app.turn import Doubt, Outcome, Rules, all_at_once, one_by_one
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
-from support.app_records import failing_at, performed, place, portion, record, rules, sent
 
 
 def never() -> bool:

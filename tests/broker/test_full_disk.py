@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from broker.handled_producer import HandledProducer
 from semel.broker import log
 from semel.broker.broker import Broker as InMemory
 from semel.broker.metrics import Collector
@@ -35,7 +36,6 @@ from semel.wire.messages.offset_commit import (
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support import handled
 from support.handled import call, opened, started
-from support.handled_producer import HandledProducer
 from support.inside import journal_of, state_of
 from support.kafka_codes import NONE
 from support.raw_client import (

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
 from semel.groups.commands import FetchOffsets
 from semel.groups.settings import STRING_BYTES_MAX
@@ -27,7 +28,6 @@ from semel.wire.messages.offset_delete import (
 )
 from support import handled
 from support.handled import call, opened, started
-from support.handled_producer import HandledProducer
 from support.inside import journal_of, state_of
 from support.journal_world import stored_batches
 from support.kafka_codes import NONE

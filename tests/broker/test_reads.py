@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.watched_device import WatchedDevice, with_topic
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
 from semel.broker.dispatch import route
@@ -15,7 +16,6 @@ from semel.wire.apis import BY_KEY
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from support.handled import Peer, call
 from support.raw_client import produce_request
-from support.watched_device import WatchedDevice, with_topic
 
 PARTITION_COUNT = 10
 PRODUCE = 0

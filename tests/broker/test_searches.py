@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.watched_device import WatchedDevice, with_topic
 from semel.broker import lookup
 from semel.broker.broker import Broker
 from semel.broker.turns import BATCHES_AT_ONCE
@@ -28,7 +29,6 @@ from semel.wire.messages.list_offsets import (
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.handled import call
 from support.raw_client import produce_request
-from support.watched_device import WatchedDevice, with_topic
 
 YOUNGEST = -3
 PARTITION_COUNT = 40

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
 from semel.journal.memory import MemoryDevice
 from semel.lane import transactions as lane_transactions
@@ -14,7 +15,6 @@ from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from support import handled
 from support.compiled import plain_python
 from support.handled import call, opened, started
-from support.handled_producer import HandledProducer
 from support.inside import journal_of, state_of
 from support.kafka_codes import NONE, TRANSACTION_ABORTABLE
 from support.seeded_loop import run

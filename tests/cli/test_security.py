@@ -1,14 +1,18 @@
 """Commands against clusters that ask for TLS or for a password."""
 
 import asyncio
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from semel.cli.main import main
+from semel.testing import Broker
 from support.command_line import Run
 from support.secured_server import CERTIFICATE, PASSWORD, USER, secured_server
-from support.tls_proxy import broker_behind_tls
 
 TLS = f"""
 # As Kafka's own commands take it.
@@ -17,6 +21,45 @@ ssl.truststore.type=PEM
 ssl.truststore.location={CERTIFICATE}
 client.id=is of no interest here
 """
+
+
+@contextmanager
+def broker_behind_tls() -> Iterator[str]:
+    """The address of a proxy that speaks TLS, which is also the one that the broker tells."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_name("key.pem"))
+    backend: list[int] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, ssl.SSLError):
+            while content := await reader.read(65_536):
+                writer.write(content)
+                await writer.drain()
+        writer.close()
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        back_reader, back_writer = await asyncio.open_connection("127.0.0.1", backend[0])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(pump(reader, back_writer))
+            tasks.create_task(pump(back_reader, writer))
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(forward, "127.0.0.1", 0, ssl=context))
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    thread = threading.Thread(target=loop.run_forever, name="tls-proxy")
+    with Broker(arguments=("--advertise", address)) as broker:
+        backend.append(int(broker.bootstrap_servers.rpartition(":")[2]))
+        thread.start()
+        try:
+            yield address
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            server.close()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(server.wait_closed())
+            loop.close()
 
 
 def test_every_command_speaks_tls(run: Run, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 
+from client.sending import send
 from semel.client import groups
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
@@ -16,8 +17,7 @@ from semel.errors import UnsupportedVersion
 from semel.records.compression import Compression
 from semel.records.records import Record
 from semel.types import TopicPartition
-from support.reading import read_up_to
-from support.sending import send
+from support.stored import read_up_to
 
 
 @pytest.fixture(scope="module")

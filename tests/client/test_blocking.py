@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from client.leaver import Leaver
 from semel.client.blocking import ClientOptions, Connected, shared
 from semel.errors import NotInOrder
 from semel.testing import Broker
-from support.leaver import Leaver
 
 NOWHERE = ClientOptions("127.0.0.1:1")
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import semel
+from client.leaver import Leaver
 from semel.client.loop_thread import LoopThread
 from semel.errors import NotInOrder
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
-from support.leaver import Leaver
 
 
 class _Loop:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import pytest
 
+from client.sending import send
 from semel.client import admin, groups
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
@@ -21,7 +22,6 @@ from semel.errors import (
 from semel.records.records import Record
 from semel.testing import Broker
 from semel.types import TopicPartition
-from support.sending import send
 
 T = TypeVar("T")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
+from compat.transactional_producers import PRODUCERS, transactional_producer
 from semel.testing import Broker
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from support.raw_client import METRICS, RawClient, metric
-from support.transactional_producers import PRODUCERS, transactional_producer
 from support.transactional_wire import committed_offset, fetch, list_offset
 
 READ_COMMITTED = 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from compat import copying_app
 from semel.testing import Broker
-from support import copying_app
 from support.raw_client import METRICS, RawClient, metric, produce_values
 from support.transactional_wire import committed_offset, fetch, list_offset
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from semel.testing import Broker
-from support.clients import Background
-from support.power_loss import SLOW_FLUSH, Disk
-from support.raw_client import METRICS, RawClient, metric
-from support.transactional_producers import (
+from compat.transactional_producers import (
     PRODUCERS,
     ConfluentProducer,
     TransactionalProducer,
     transactional_producer,
 )
+from semel.testing import Broker
+from support.clients import Background
+from support.power_loss import SLOW_FLUSH, Disk
+from support.raw_client import METRICS, RawClient, metric
 from support.transactional_wire import committed_offset, fetch
 
 STEPS = ("init", "begin", "send", "flush", "offsets", "commit", "end")

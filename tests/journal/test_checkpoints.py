@@ -2,11 +2,11 @@
 
 import pytest
 
+from journal.short_lives import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from semel.errors import CorruptJournal
 from semel.journal import names
 from semel.journal.memory import MemoryDevice
 from semel.journal.settings import JournalSettings
-from support.journal_life import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from support.journal_world import SEGMENT_BYTES, Remembering, stored_batches
 
 FIRST = names.segment(0)

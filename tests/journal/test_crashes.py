@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.journal_lives import crash_again_and_again
+from journal.random_lives import crash_again_and_again
 
 
 @pytest.mark.parametrize("seed", range(120))

@@ -17,7 +17,7 @@ from random import Random
 
 import pytest
 
-import support.journal_victim as victim
+from journal import victim
 from semel.errors import CorruptJournal, FolderInUse, JournalFailed, JournalFull
 from semel.journal import checkpoints, file, names
 from semel.journal.file import FileDevice

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from journal import test_recovery, test_room
+from journal.random_lives import crash_again_and_again
 from semel.errors import CorruptJournal, JournalFull
 from semel.journal import checkpoints, frames, journal, names, note, recovery, segments, walk
 from semel.journal.commit import GroupCommit
@@ -14,7 +15,6 @@ from semel.journal.housekeeping import Housekeeping
 from semel.journal.memory import MemoryDevice
 from semel.journal.memory_file import MemoryFile
 from support.compiled import plain_python
-from support.journal_lives import crash_again_and_again
 
 SEEDS_MAX = 120
 Plant = Callable[[pytest.MonkeyPatch], None]

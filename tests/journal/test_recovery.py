@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
+from journal.short_lives import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from semel.errors import CorruptJournal
 from semel.journal import names, note
 from semel.journal.frames import HEADER_SIZE, head, header_at
 from semel.journal.memory import Killed, MemoryDevice
 from support import seeded_loop
-from support.journal_life import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from support.journal_world import SEGMENT_BYTES, Remembering
 
 FIRST = names.segment(0)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from mutants.broker_bugs import BUGS, Bug
 from semel.verify.run import run_seed
-from support.broker_bugs import BUGS, Bug
 
 SEEDS_MAX = 40
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from mutants.broker_bugs import Bug
+from mutants.transaction_bugs import TRANSACTION_BUGS
 from semel.verify.run import run_seed
 from semel.verify.transaction_workload import TRANSACTIONS
-from support.broker_bugs import Bug
-from support.transaction_bugs import TRANSACTION_BUGS
 
 SEEDS_MAX = 12
 

@@ -11,7 +11,7 @@ from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.queue import PartitionQueue
 from semel.errors import OutOfOrderSequence
-from support.producer_run import ProducerRun, Temper
+from support.hostile_cluster import ProducerRun, Temper
 
 Kill = Callable[[], None]
 Plant = Callable[[pytest.MonkeyPatch], None]

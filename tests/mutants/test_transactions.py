@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from log import test_partition, test_producers, test_transactions
+from mutants.transaction_chaos import Chaos
 from semel.log.partition import Partition
 from semel.log.producers import Producer, SequenceReused
 from semel.log.transactions import AbortedIndex, PartitionTransactions
@@ -24,7 +25,6 @@ from semel.transactions.epochs import check_usable
 from semel.transactions.late_requests import LateRequests
 from semel.transactions.states import Status
 from semel.types import Offset
-from support.transaction_chaos import Chaos
 from transactions import (
     test_ending,
     test_initialising,

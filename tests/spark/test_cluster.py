@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from semel.testing import Broker
-from support import cluster_driver, topics
-from support.spark_cluster import standalone
+from spark import cluster_driver
+from spark.cluster import standalone
+from support import topics
 
 VALUES = [b"%05d" % number for number in range(3000)]
 

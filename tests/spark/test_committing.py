@@ -31,8 +31,8 @@ from semel.spark.marker_store import stored_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.testing import Broker
 from semel.types import TopicPartition
+from spark.outlived import delay, timed_out
 from support import topics
-from support.outlived import delay, timed_out
 
 FIRST_RUN, SECOND_RUN, THIRD_RUN = "run-1", "run-2", "run-3"
 

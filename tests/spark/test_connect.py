@@ -8,8 +8,9 @@ import confluent_kafka
 import pytest
 
 from semel.testing import Broker
-from support import connect_client, queries, topics
-from support.spark_cluster import connect_server
+from spark import connect_client, queries
+from spark.cluster import connect_server
+from support import topics
 
 VALUES = [b"%04d" % number for number in range(600)]
 PREFIXES = {"copied": b"", "one": b"", "two": b"number "}

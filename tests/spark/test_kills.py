@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.spark_attack import (
+from spark.attack import (
     STEPS,
     VALUES,
     Attack,
@@ -26,8 +26,8 @@ from support.spark_attack import (
     pause_past_the_timeout,
     values_in,
 )
-from support.spark_cluster import standalone
-from support.spark_victim import ROWS_PER_BATCH
+from spark.cluster import standalone
+from spark.victim import ROWS_PER_BATCH
 
 SINKS = ["default", "volume"]
 SHORT_TIMEOUT_MS = 2_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from semel.testing import Broker
-from support.spark_attack import VALUES, Attack, Halted, Strike, attacked, kill_driver, values_in
-from support.spark_victim import ROWS_PER_BATCH, SINKS
+from spark.attack import VALUES, Attack, Halted, Strike, attacked, kill_driver, values_in
+from spark.victim import ROWS_PER_BATCH, SINKS
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -16,7 +16,8 @@ import semel.spark
 from semel.errors import ConfigError
 from semel.spark import Session
 from semel.testing import Broker
-from support import queries, topics
+from spark import queries
+from support import topics
 
 # The first test waits for a JVM and for the first process of each kind.
 pytestmark = pytest.mark.timeout(300)

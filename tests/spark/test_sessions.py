@@ -14,7 +14,7 @@ from pyspark.sql.pandas.utils import require_minimum_pandas_version
 from semel.errors import ConfigError
 from semel.spark import registration
 from semel.spark.java import find_java_home
-from support import plain_session, session_after_session
+from spark import plain_session, session_after_session
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -24,7 +24,8 @@ from semel.spark.volume import ExactlyOnce
 from semel.spark.volume_tasks import Writing
 from semel.testing import Broker
 from semel.world import SystemClock
-from support import looking, outlived, queries, topics
+from spark import outlived, queries
+from support import looking, topics
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -2,15 +2,20 @@
 
 Each keeps what a log must keep: sequences without gaps, five remembered batches, epochs that only
 rise. Beyond that it refuses at whim, stores and says that it has not, loses connections with what
-is on them in either direction, and takes in late what a lost connection had swallowed.
+is on them in either direction, and takes in late what a lost connection had swallowed. A run is one
+seeded life of a producer's core among them, and the oracle over it.
 """
 
+import enum
 from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
+from semel.client.identity import Identity
+from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Answer, Request
+from semel.client.producing.settings import ProducerSettings
 from semel.errors import (
     InvalidProducerEpoch,
     LeaderNotAvailable,
@@ -27,6 +32,9 @@ from semel.records.compression import Compression
 from semel.records.records import decode_batch
 from semel.types import TopicPartition
 
+STEP_COUNT = 120
+HEALING_STEP_COUNT_MAX = 3_000
+PRODUCER_ID = 7
 REMEMBERED_COUNT = 5
 POISON = b"poison"
 
@@ -166,3 +174,169 @@ class HostileCluster:
         request, answers = traffic.replies.popleft()
         traffic.awaiting.popleft()
         core.answered(request, answers, now_ms)
+
+
+class Temper(enum.Enum):
+    PATIENT = "there is time for everything, so that all must be stored"
+    HURRIED = "batches are overdue, and some are refused for good"
+    ANSWERED = "some are refused for good, but every request is answered"
+
+
+class Violation(AssertionError):
+    """The producer broke its promise."""
+
+
+class ProducerRun:
+    def __init__(self, seed: int, temper: Temper, first_epoch: int = 0) -> None:
+        self.random = Random(seed)
+        partition_count = self.random.choice([1, 1, 2, 3])
+        self.places = [TopicPartition("t", number) for number in range(partition_count)]
+        self.cluster = HostileCluster(self.random, self.places, self.random.choice([1, 2, 3]))
+        self.cluster.may_lose = temper is not Temper.ANSWERED
+        self.temper = temper
+        self.core = ProducerCore(
+            ProducerSettings(
+                batch_size_max=self.random.choice([1, 120, 160]),
+                linger_ms=self.random.choice([0, 3]),
+                delivery_timeout_ms=self.random.choice([30, 60])
+                if temper is Temper.HURRIED
+                else 10**9,
+                request_timeout_ms=20,
+                backoff_first_ms=2,
+                backoff_max_ms=20,
+            )
+        )
+        self.core.identify(Identity(PRODUCER_ID, first_epoch))
+        self.core.learn_leaders(self.cluster.leaders())
+        self.now_ms = 1_000.0
+        self.handed_over: dict[TopicPartition, list[tuple[bytes, Batch, int]]] = {
+            place: [] for place in self.places
+        }
+        self._under_way: dict[int, set[int]] = {}
+        self._next_producer_id = PRODUCER_ID + 1
+
+    def go(self) -> None:
+        actions = (
+            [self._append] * 4
+            + [self._drain] * 4
+            + [self._deliver] * 5
+            + [self._reply] * 5
+            + [self._tell] * 2
+            + [self._wait] * 2
+            + [self._lose, self._take_in_late, self._learn, self._move]
+        )
+        for _ in range(STEP_COUNT):
+            self.random.choice(actions)()
+        self._heal()
+        self._check()
+
+    def _append(self) -> None:
+        place = self.random.choice(self.places)
+        number = len(self.handed_over[place])
+        is_poison = self.temper is not Temper.PATIENT and self.random.random() < 0.06
+        value = POISON if is_poison else b"%d" % number
+        batch = self.core.append(self.core.queue(place), None, value, (), 0)
+        self.handed_over[place].append((value, batch, batch.record_count - 1))
+
+    def _drain(self) -> None:
+        if self.core.wants_identity:
+            self.core.identify(Identity(self._next_producer_id, 0))
+            self._next_producer_id += 1
+        for request in self.core.drain(self.now_ms).requests:
+            self._note(request)
+            self.cluster.send(request)
+
+    def _note(self, request: Request) -> None:
+        under_way = self._under_way.setdefault(request.node_id, set())
+        under_way.add(id(request))
+        if len(under_way) > 5:
+            raise Violation(f"{len(under_way)} requests to broker {request.node_id}")
+        places = [batch.place for batch in request.batches]
+        if len(set(places)) != len(places):
+            raise Violation("two batches of a partition in one request")
+
+    def _forget(self, request: Request) -> None:
+        self._under_way[request.node_id].discard(id(request))
+
+    def _deliver(self) -> None:
+        busy = [each for each in self.cluster.connections.values() if each.requests]
+        if busy:
+            self.cluster.take_in(self.random.choice(busy))
+
+    def _reply(self) -> None:
+        busy = [each for each in self.cluster.connections.values() if each.replies]
+        if busy:
+            self._answer(self.random.choice(busy))
+
+    def _answer(self, traffic: Traffic) -> None:
+        self._forget(traffic.awaiting[0])
+        self.cluster.reply(traffic, self.core, self.now_ms)
+
+    def _tell(self) -> None:
+        if self.cluster.untold:
+            before = list(self.cluster.untold)
+            self.cluster.tell_of_loss(self.core, self.now_ms)
+            (told,) = [each for each in before if all(each is not e for e in self.cluster.untold)]
+            self._forget(told)
+
+    def _wait(self) -> None:
+        self.now_ms += self.random.choice([1, 5, 20, 60])
+
+    def _lose(self) -> None:
+        if self.cluster.may_lose:
+            self.cluster.lose(self.random.choice(self.cluster.node_ids))
+
+    def _take_in_late(self) -> None:
+        if self.cluster.late:
+            self.cluster.take_in_late()
+
+    def _learn(self) -> None:
+        self.core.learn_leaders(self.cluster.leaders())
+
+    def _move(self) -> None:
+        self.cluster.move_leader()
+
+    def _heal(self) -> None:
+        """The brokers come to their senses, and what is left must come to an end."""
+        self.cluster.whims = 0
+        self.core.close_batches()
+        for _ in range(HEALING_STEP_COUNT_MAX):
+            if not self.core.close_batches():
+                return
+            self._learn()
+            self._drain()
+            self._deliver()
+            self._reply()
+            self._tell()
+            if self.random.random() < 0.3:
+                self._take_in_late()
+                self.now_ms += 5
+        raise Violation("batches are left though the brokers are well")
+
+    def _check(self) -> None:
+        if self.core.buffered_size != 0:
+            raise Violation(f"{self.core.buffered_size} bytes of memory are not given back")
+        for place, records in self.handed_over.items():
+            stored = self.cluster.logs[place].values
+            numbers = [int(value) for value in stored]
+            if len(set(numbers)) != len(numbers):
+                raise Violation(f"{place}: stored twice: {numbers}")
+            if numbers != sorted(numbers):
+                raise Violation(f"{place}: stored out of order: {numbers}")
+            for value, batch, index in records:
+                self._check_record(place, value, batch, index, stored)
+
+    def _check_record(
+        self, place: TopicPartition, value: bytes, batch: Batch, index: int, stored: list[bytes]
+    ) -> None:
+        if not batch.is_done:
+            raise Violation(f"{place}: {value!r} has no outcome")
+        if batch.error is None:
+            offset = batch.base_offset + index
+            if not 0 <= offset < len(stored) or stored[offset] != value:
+                raise Violation(f"{place}: {value!r} is not at offset {offset}")
+        elif isinstance(batch.error, MessageTooLarge):
+            if value in stored:
+                raise Violation(f"{place}: {value!r} was refused and is stored")
+        elif self.temper is not Temper.HURRIED:
+            raise Violation(f"{place}: {value!r} was given up: {batch.error}")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
+from client.columns.records_columns import one_record, records_of, some_records
 from semel.client.columns.decode import decode
 from semel.client.columns.schema import COLUMNS, FIELDS, schema_of
 from semel.errors import ConfigError, RequestError
@@ -17,7 +18,6 @@ from semel.records.compression import Compression
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import TopicPartition
-from support.records_columns import one_record, records_of, some_records
 
 PLACE = TopicPartition("orders", 3)
 any_compression = st.sampled_from(Compression)

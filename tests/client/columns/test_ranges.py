@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from client.sending import send
 from semel.client import admin
 from semel.client.address import parse_bootstrap_servers
 from semel.client.cluster import Cluster
@@ -18,7 +19,6 @@ from semel.records.records import Record
 from semel.testing import Broker
 from semel.types import TopicPartition
 from semel.wire.messages import delete_records
-from support.sending import send
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from client.consuming.group_members import Member, Members
 from semel import AsyncConsumer, AsyncProducer
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.refusals import CommitFailed
@@ -14,7 +15,6 @@ from semel.errors import FencedInstanceId
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
-from support.group_members import Member, Members
 
 ASSIGNORS = ["range", "round_robin", "cooperative-sticky"]
 

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 import semel
+from client.consuming import reading_app
+from client.consuming.group_members import Member, Members
 from semel.errors import RequestError
 from semel.testing import Broker
 from semel.types import TopicPartition
-from support import reading_app
-from support.group_members import Member, Members
 
 PARTITION_COUNT = 6
 VAIN_POLLS = 5

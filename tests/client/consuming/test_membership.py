@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from client.consuming.model_group import ModelGroup, gained_and_given
 from semel.client.assignment import assigned_partitions
 from semel.client.consuming.actions import Join, Kind, Learn, Leave, MemberIdentity, Sync, Tell
 from semel.client.consuming.membership import Membership, Phase
@@ -21,7 +22,6 @@ from semel.errors import (
 )
 from semel.types import TopicPartition
 from semel.wire.messages.join_group import JoinGroupResponse
-from support.model_group import ModelGroup, gained_and_given
 
 PLACES = frozenset(TopicPartition("t", number) for number in range(4))
 FIRST = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})

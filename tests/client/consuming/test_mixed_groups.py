@@ -15,11 +15,11 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+from client.consuming.group_members import DEADLINE_S, Members
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support import topics
 from support.clients import confluent_consumer
-from support.group_members import DEADLINE_S, Members
 
 PARTITION_COUNT = 4
 

@@ -2,6 +2,18 @@
 
 import pytest
 
+from client.producing.producer_core import (
+    IDENTITY,
+    LATER_MS,
+    OTHER,
+    PLACE,
+    answer,
+    drained,
+    made,
+    positions,
+    put,
+    recognised,
+)
 from semel.client.identity import Identity
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Answer
@@ -14,18 +26,6 @@ from semel.errors import (
     OutOfOrderSequence,
     RequestTimedOut,
     UnknownProducerId,
-)
-from support.producer_core import (
-    IDENTITY,
-    LATER_MS,
-    OTHER,
-    PLACE,
-    answer,
-    drained,
-    made,
-    positions,
-    put,
-    recognised,
 )
 
 

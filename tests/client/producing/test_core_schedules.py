@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.producer_run import ProducerRun, Temper
+from support.hostile_cluster import ProducerRun, Temper
 
 SEED_COUNT = 1_000
 

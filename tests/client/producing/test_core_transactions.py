@@ -2,6 +2,14 @@
 
 import pytest
 
+from client.producing.producer_core import (
+    IDENTITY,
+    PLACE,
+    answer,
+    drained,
+    made,
+    put,
+)
 from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.producing.core import ProducerCore
@@ -10,14 +18,6 @@ from semel.errors import (
     NetworkException,
     NotInOrder,
     ProducerFenced,
-)
-from support.producer_core import (
-    IDENTITY,
-    PLACE,
-    answer,
-    drained,
-    made,
-    put,
 )
 
 

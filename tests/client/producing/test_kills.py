@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 import semel
+from client.producing import counting_app
 from semel.client.producing.blocking import BlockingSent
 from semel.testing import Broker
-from support import counting_app
 from support.stored import group_offsets, numbers
 
 PARTITION_COUNT = 3

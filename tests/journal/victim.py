@@ -1,6 +1,6 @@
 """A process to be killed: appends numbered frames to a journal and prints what it was promised.
 
-journal_victim.py FOLDER    prints "w N" once frame N is written, "d N" once it is durable
+victim.py FOLDER    prints "w N" once frame N is written, "d N" once it is durable
 """
 
 import asyncio

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mutants.broker_bugs import Bug, Patch, patch_route
 from semel.broker.handlers import end_txn
 from semel.groups.offsets import Offsets
 from semel.lane import facts, opening
@@ -12,7 +13,6 @@ from semel.log.transactions import AbortedIndex, PartitionTransactions
 from semel.transactions import coordinator, ending, epochs, initialising, outcome, states
 from semel.transactions.states import Status
 from semel.types import NO_PRODUCER_ID, Offset
-from support.broker_bugs import Bug, Patch, patch_route
 
 # Rule 1: readers
 

@@ -1,4 +1,4 @@
-"""A pipeline to be killed: `python spark_victim.py SINK MASTER SERVERS FOLDER IN OUT TIMEOUT_MS`.
+"""A pipeline to be killed: `python victim.py SINK MASTER SERVERS FOLDER IN OUT TIMEOUT_MS`.
 
 It copies the topic IN to the topic OUT, both of which exist, in batches of 20 rows, by the
 sink that is named, up to what is there when it starts.
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import semel.spark
-from support.spark_steps import HaltingSource, halt, halting_exactly_once
+from spark.steps import HaltingSource, halt, halting_exactly_once
 
 ROWS_PER_BATCH = 20
 

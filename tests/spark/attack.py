@@ -18,8 +18,9 @@ from semel.client.blocking import ClientOptions, Connected
 from semel.client.offsets import Isolation, ends_of
 from semel.testing import Broker
 from semel.types import TopicPartition
-from support import spark_victim, topics
-from support.spark_steps import HALTS, UNCHECKED
+from spark import victim
+from spark.steps import HALTS, UNCHECKED
+from support import topics
 
 STEPS = ("task", "before taking over", "taken over", "written", "marked", "committed")
 PARTITIONS = 2
@@ -110,7 +111,7 @@ class Attack:
         self._folder = folder
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         port = self._listener.getsockname()[1]
-        self._command = [sys.executable, spark_victim.__file__, sink, master]
+        self._command = [sys.executable, victim.__file__, sink, master]
         self._command += [broker.bootstrap_servers, str(folder)]
         self._command += [self.source, self.target, str(timeout_ms)]
         self._environment = {
@@ -279,7 +280,7 @@ def values_in(attack: Attack) -> list[bytes]:
     return topics.values(attack.broker.bootstrap_servers, attack.target)
 
 
-VALUES = [b"%05d" % number for number in range(8 * spark_victim.ROWS_PER_BATCH)]
+VALUES = [b"%05d" % number for number in range(8 * victim.ROWS_PER_BATCH)]
 
 
 @contextmanager
