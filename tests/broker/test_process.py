@@ -1,12 +1,12 @@
 """The broker as a process: it starts with one line, ends cleanly, and guards its folder."""
 
+import asyncio
 import contextlib
 import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from semel.testing import Broker
+from support import looking
 from support.raw_client import (
     RawClient,
     encoded,
@@ -120,7 +121,7 @@ def test_it_serves_and_ends_also_if_the_disk_of_its_own_words_is_full(tmp_path: 
         subprocess.Popen(command, stdout=full, stderr=full) as process,
     ):
         try:
-            wait_until_it_listens(process, port)
+            asyncio.run(looking.until(lambda: listens(process, port)))
             with RawClient(Broker(port=port)) as client:
                 client.create_topic("t")
                 produce_values(client, "t", [b"stored"])
@@ -132,13 +133,12 @@ def test_it_serves_and_ends_also_if_the_disk_of_its_own_words_is_full(tmp_path: 
             process.kill()
 
 
-def wait_until_it_listens(process: "subprocess.Popen[bytes]", port: int) -> None:
-    while True:
-        assert process.poll() is None, "it ended before it listened"
-        with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), DEADLINE_S).close()
-            return
-        time.sleep(0.01)
+def listens(process: "subprocess.Popen[bytes]", port: int) -> bool:
+    assert process.poll() is None, "it ended before it listened"
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), DEADLINE_S).close()
+        return True
+    return False
 
 
 def test_a_client_that_does_not_read_cannot_keep_it_from_ending(tmp_path: Path) -> None:
