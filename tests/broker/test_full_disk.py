@@ -5,7 +5,6 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from broker.handled_producer import HandledProducer
 from semel.broker import log
 from semel.broker.broker import Broker as InMemory
 from semel.broker.metrics import Collector
-from semel.journal.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker
 from semel.types import GroupId
@@ -35,7 +33,7 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support import handled
-from support.handled import call, opened, started
+from support.handled import Machine, call, on_a
 from support.inside import journal_of, state_of
 from support.kafka_codes import NONE
 from support.raw_client import (
@@ -46,7 +44,7 @@ from support.raw_client import (
     produce,
     produce_request,
 )
-from support.seeded_loop import elapse, run
+from support.seeded_loop import elapse
 
 STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE = 56, 15
 MIB = 2**20
@@ -224,69 +222,57 @@ async def ask_for_ids_until_refused(broker: InMemory) -> None:
     raise AssertionError("a full disk has room for any number of producers")
 
 
-def test_on_a_full_disk_everything_that_is_open_can_be_ended() -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await create_topic(broker)
-            # Their ends take more than the whole headroom.
-            names = [f"open-{number}" for number in range(400)]
-            producers = await opened_transactions(broker, *names)
-            device.is_full = True
-            await fill_memory(broker)
-            await ask_for_ids_until_refused(broker)
-            for number, producer in enumerate(producers):
-                if number % 4 == 0:
-                    assert await producer.end(commit=True) == NONE
-                elif number % 4 == 1:
-                    assert await producer.end(commit=False) == NONE
-                elif number % 4 == 2:
-                    assert await producer.init() == NONE
-            await elapse(20)  # Their timers end the rest.
-            assert state_of(broker).transactions.open() == ()
-            partitions = list(state_of(broker).hosted["t"].values())[:3]
-            assert sum(each.last_stable_offset for each in partitions) == 2 * len(producers)
-
-    run(rng, main())
-
-
-def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it() -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await create_topic(broker)
-            many = encode_batch([Record(None, b"", 1_000)] * 1_500)
-            for _ in range(3):
-                await call(broker, "produce", 9, produce_request("t", many, partition=3))
-            await opened_transactions(broker, *(f"open-{number}" for number in range(50)))
-            device.is_full = True
-            await fill_memory(broker)
-            await ask_for_ids_until_refused(broker)
-            assert await delete_records_until_refused(broker) > 500
-            await broker.controller.until_durable()
-        for _ in range(3):
-            device.kill()
-            broker = opened(device, rng, CONFIG)
-            async with started(broker):
-                assert journal_of(broker).frames_appended == 0
-        for _ in range(30):
-            device.power_loss()
-            broker = opened(device, rng, CONFIG)
-            async with started(broker):
-                await fill_memory(broker)
-                await delete_records_until_refused(broker)
-        assert state_of(broker).term == 30
+@on_a(Machine, CONFIG)
+async def test_on_a_full_disk_everything_that_is_open_can_be_ended(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await create_topic(broker)
+        # Their ends take more than the whole headroom.
+        names = [f"open-{number}" for number in range(400)]
+        producers = await opened_transactions(broker, *names)
+        machine.device.is_full = True
+        await fill_memory(broker)
+        await ask_for_ids_until_refused(broker)
+        for number, producer in enumerate(producers):
+            if number % 4 == 0:
+                assert await producer.end(commit=True) == NONE
+            elif number % 4 == 1:
+                assert await producer.end(commit=False) == NONE
+            elif number % 4 == 2:
+                assert await producer.init() == NONE
+        await elapse(20)  # Their timers end the rest.
         assert state_of(broker).transactions.open() == ()
         partitions = list(state_of(broker).hosted["t"].values())[:3]
-        assert all(each.last_stable_offset == each.high_watermark for each in partitions)
+        assert sum(each.last_stable_offset for each in partitions) == 2 * len(producers)
 
-    run(rng, main())
+
+@on_a(Machine, CONFIG)
+async def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it(
+    machine: Machine,
+) -> None:
+    async with machine.broker() as broker:
+        await create_topic(broker)
+        many = encode_batch([Record(None, b"", 1_000)] * 1_500)
+        for _ in range(3):
+            await call(broker, "produce", 9, produce_request("t", many, partition=3))
+        await opened_transactions(broker, *(f"open-{number}" for number in range(50)))
+        machine.device.is_full = True
+        await fill_memory(broker)
+        await ask_for_ids_until_refused(broker)
+        assert await delete_records_until_refused(broker) > 500
+        await broker.controller.until_durable()
+    for _ in range(3):
+        machine.device.kill()
+        async with machine.broker() as broker:
+            assert journal_of(broker).frames_appended == 0
+    for _ in range(30):
+        machine.device.power_loss()
+        async with machine.broker() as broker:
+            await fill_memory(broker)
+            await delete_records_until_refused(broker)
+    assert state_of(broker).term == 30
+    assert state_of(broker).transactions.open() == ()
+    partitions = list(state_of(broker).hosted["t"].values())[:3]
+    assert all(each.last_stable_offset == each.high_watermark for each in partitions)
 
 
 async def delete_records_until_refused(broker: InMemory) -> int:
@@ -302,77 +288,68 @@ async def delete_records_until_refused(broker: InMemory) -> int:
     raise AssertionError("there is room for everything that ends something")
 
 
-def test_on_a_full_disk_an_abort_of_nothing_writes_nothing_and_waits_for_room() -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await create_topic(broker)
-            (still_open,) = await opened_transactions(broker, "open")
-            application = HandledProducer(broker, "application")
-            assert await application.init() == NONE
-            device.is_full = True
-            await fill_memory(broker)
-            end = journal_of(broker).end
-            for _ in range(500):
-                assert (await application.produce("t", b"v")).error_code == STORAGE_ERROR
-                assert await application.end(commit=False) == COORDINATOR_NOT_AVAILABLE
-            assert journal_of(broker).end == end
-            assert await still_open.end(commit=True) == NONE
-            device.is_full = False
-            await elapse(3)
-            assert await application.end(commit=False) == NONE
-            assert (await application.produce("t", b"v")).error_code == NONE
-            assert await application.end(commit=True) == NONE
-
-    run(rng, main())
+@on_a(Machine, CONFIG)
+async def test_on_a_full_disk_an_abort_of_nothing_writes_nothing_and_waits_for_room(
+    machine: Machine,
+) -> None:
+    async with machine.broker() as broker:
+        await create_topic(broker)
+        (still_open,) = await opened_transactions(broker, "open")
+        application = HandledProducer(broker, "application")
+        assert await application.init() == NONE
+        machine.device.is_full = True
+        await fill_memory(broker)
+        end = journal_of(broker).end
+        for _ in range(500):
+            assert (await application.produce("t", b"v")).error_code == STORAGE_ERROR
+            assert await application.end(commit=False) == COORDINATOR_NOT_AVAILABLE
+        assert journal_of(broker).end == end
+        assert await still_open.end(commit=True) == NONE
+        machine.device.is_full = False
+        await elapse(3)
+        assert await application.end(commit=False) == NONE
+        assert (await application.produce("t", b"v")).error_code == NONE
+        assert await application.end(commit=True) == NONE
 
 
-def test_a_full_disk_is_told_and_counted_once_it_refuses_and_once_it_does_not(
+@on_a(Machine, CONFIG)
+async def test_a_full_disk_is_told_and_counted_once_it_refuses_and_once_it_does_not(
+    machine: Machine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    rng = Random(1)
     told: list[tuple[str, Any]] = []
 
     def remember(event: str, **values: Any) -> None:
         told.append((event.split(":", maxsplit=1)[0], values.get("free_bytes")))
 
     monkeypatch.setattr(log, "warning", remember)
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        # Three segments and a piece, and the checkpoints.
-        device.capacity_bytes = 5_000_000
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await create_topic(broker)
-            stored = 0
-            while await produce_code(broker, 10_000) == NONE:
-                stored += 1
-            assert stored * 10_000 > 0.9 * device.capacity_bytes
-            for _ in range(20):
-                await elapse(1)
-                assert await produce_code(broker, 10_000) == STORAGE_ERROR
-            room = [event for event, _ in told if "checkpoint" not in event]
-            assert room == [
-                "the disk has no room for a whole segment of the journal",
-                "writes are refused until the disk has room",
-            ]
-            assert {free for _, free in told} == {handled.FREE_BYTES}
-            shown = samples(broker)
-            assert shown["semel_writes_refused_total"] == 21
-            assert shown["semel_disk_free_bytes"] == handled.FREE_BYTES
-            assert shown["semel_journal_unused_bytes"] < CONFIG.journal_segment_bytes // 4
-            told.clear()
-            device.capacity_bytes = None
-            await elapse(3)
-            assert [event for event, _ in told] == ["writes are taken again"]
-            assert await produce_code(broker, 10_000) == NONE
-            assert samples(broker)["semel_writes_refused_total"] == 21
-
-    run(rng, main())
+    # Three segments and a piece, and the checkpoints.
+    machine.device.capacity_bytes = 5_000_000
+    async with machine.broker() as broker:
+        await create_topic(broker)
+        stored = 0
+        while await produce_code(broker, 10_000) == NONE:
+            stored += 1
+        assert stored * 10_000 > 0.9 * machine.device.capacity_bytes
+        for _ in range(20):
+            await elapse(1)
+            assert await produce_code(broker, 10_000) == STORAGE_ERROR
+        room = [event for event, _ in told if "checkpoint" not in event]
+        assert room == [
+            "the disk has no room for a whole segment of the journal",
+            "writes are refused until the disk has room",
+        ]
+        assert {free for _, free in told} == {handled.FREE_BYTES}
+        shown = samples(broker)
+        assert shown["semel_writes_refused_total"] == 21
+        assert shown["semel_disk_free_bytes"] == handled.FREE_BYTES
+        assert shown["semel_journal_unused_bytes"] < CONFIG.journal_segment_bytes // 4
+        told.clear()
+        machine.device.capacity_bytes = None
+        await elapse(3)
+        assert [event for event, _ in told] == ["writes are taken again"]
+        assert await produce_code(broker, 10_000) == NONE
+        assert samples(broker)["semel_writes_refused_total"] == 21
 
 
 def samples(broker: InMemory) -> dict[str, float]:
@@ -384,31 +361,27 @@ def samples(broker: InMemory) -> dict[str, float]:
     }
 
 
-def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_member() -> None:
-    rng = Random(1)
+@on_a(Machine, CONFIG)
+async def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_member(
+    machine: Machine,
+) -> None:
     joining = JoinGroupRequest(
         "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
     )
     topics = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
     writing = produce_request("t", encode_batch([Record(None, bytes(10_000), 1_000)]))
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await call(broker, "create_topics", 7, topics)
-            member = await call(broker, "join_group", 3, joining)
-            syncing = SyncGroupRequest("g", member.generation_id, member.member_id)
-            assert (await call(broker, "sync_group", 3, syncing)).error_code == 0
-            device.is_full = True
-            codes = [0]
-            while codes == [0]:
-                answer = await call(broker, "produce", 9, writing)
-                codes = [each.error_code for each in answer.responses[0].partition_responses]
-            assert codes == [STORAGE_ERROR]
-            await elapse(20)
-            group = state_of(broker).groups.describe(GroupId("g"))
-            assert group is not None
-            assert (group.state, group.members) == ("Empty", ())
-
-    run(rng, main())
+    async with machine.broker() as broker:
+        await call(broker, "create_topics", 7, topics)
+        member = await call(broker, "join_group", 3, joining)
+        syncing = SyncGroupRequest("g", member.generation_id, member.member_id)
+        assert (await call(broker, "sync_group", 3, syncing)).error_code == 0
+        machine.device.is_full = True
+        codes = [0]
+        while codes == [0]:
+            answer = await call(broker, "produce", 9, writing)
+            codes = [each.error_code for each in answer.responses[0].partition_responses]
+        assert codes == [STORAGE_ERROR]
+        await elapse(20)
+        group = state_of(broker).groups.describe(GroupId("g"))
+        assert group is not None
+        assert (group.state, group.members) == ("Empty", ())

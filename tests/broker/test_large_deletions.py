@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -10,7 +9,6 @@ from broker.handled_producer import HandledProducer
 from semel.broker.broker import Broker
 from semel.groups.commands import FetchOffsets
 from semel.groups.settings import STRING_BYTES_MAX
-from semel.journal.memory import MemoryDevice
 from semel.records import batch as record_batch
 from semel.types import OFFSETS_TOPIC, GroupId
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -27,11 +25,11 @@ from semel.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from support import handled
-from support.handled import call, opened, started
+from support.handled import Machine, call, on_a
 from support.inside import journal_of, state_of
 from support.journal_world import stored_batches
 from support.kafka_codes import NONE
-from support.seeded_loop import elapse, run
+from support.seeded_loop import elapse
 
 INVALID_COMMIT_OFFSET_SIZE = 28
 CONFIG = replace(handled.CONFIG, offsets_retention_minutes=1)
@@ -88,90 +86,68 @@ async def wait_for_expiry(broker: Broker) -> int:
 
 
 @pytest.mark.parametrize("delete", [delete_topic, delete_group, delete_offsets, wait_for_expiry])
-def test_its_offsets_are_gone_for_this_process_and_the_next(delete: Deletion) -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await prepare(broker)
-            assert offset_count(broker) == PARTITION_COUNT
-            assert await delete(broker) == NONE
+@on_a(Machine, CONFIG)
+async def test_its_offsets_are_gone_for_this_process_and_the_next(
+    machine: Machine, delete: Deletion
+) -> None:
+    async with machine.broker() as broker:
+        await prepare(broker)
+        assert offset_count(broker) == PARTITION_COUNT
+        assert await delete(broker) == NONE
+        assert offset_count(broker) == 0
+        assert state_of(broker).groups.describe(GROUP) is None
+    for crash in (machine.device.kill, machine.device.power_loss):
+        crash()
+        async with machine.broker() as broker:
             assert offset_count(broker) == 0
-            assert state_of(broker).groups.describe(GROUP) is None
-        for crash in (device.kill, device.power_loss):
-            crash()
-            broker = opened(device, rng, CONFIG)
-            async with started(broker):
-                assert offset_count(broker) == 0
-                assert ("t" in state_of(broker).catalogue) == (delete is not delete_topic)
-
-    run(rng, main())
+            assert ("t" in state_of(broker).catalogue) == (delete is not delete_topic)
 
 
-def test_readers_of_the_internal_topic_need_not_take_it_all_at_once() -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        broker = opened(MemoryDevice(rng), rng, CONFIG)
-        async with started(broker):
-            await prepare(broker)
-            assert await delete_group(broker) == NONE
-            await broker.controller.until_durable()
-            sizes, record_count = [], 0
-            for partition in state_of(broker).hosted[OFFSETS_TOPIC].values():
-                end = partition.log_end_offset
-                for batch in stored_batches(journal_of(broker), partition.number, 0, end):
-                    sizes.append(len(batch))
-                    record_count += record_batch.read(batch).record_count
-            assert record_count == 2 * PARTITION_COUNT
-            assert max(sizes) <= BATCH_SIZE_MAX
-
-    run(rng, main())
+@on_a(Machine, CONFIG)
+async def test_readers_of_the_internal_topic_need_not_take_it_all_at_once(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await prepare(broker)
+        assert await delete_group(broker) == NONE
+        await broker.controller.until_durable()
+        sizes, record_count = [], 0
+        for partition in state_of(broker).hosted[OFFSETS_TOPIC].values():
+            end = partition.log_end_offset
+            for batch in stored_batches(journal_of(broker), partition.number, 0, end):
+                sizes.append(len(batch))
+                record_count += record_batch.read(batch).record_count
+        assert record_count == 2 * PARTITION_COUNT
+        assert max(sizes) <= BATCH_SIZE_MAX
 
 
-def test_a_topic_goes_with_what_wide_transactions_know_of_it() -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        device = MemoryDevice(rng)
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            await prepare(broker)
-            kept = CreateTopicsRequest([CreatableTopic("kept", 2_000, 1)])
-            await call(broker, "create_topics", 7, kept)
-            producers = [HandledProducer(broker, f"a-{number}") for number in range(20)]
-            for producer in producers:
-                assert await producer.init() == NONE
-                assert await producer.add("kept", range(2_000)) == {NONE}
-                assert await producer.add("t", range(PARTITION_COUNT)) == {NONE}
-            assert await delete_topic(broker) == NONE
-            for producer in producers:
-                assert await producer.end(commit=True) == NONE
-        device.power_loss()
-        broker = opened(device, rng, CONFIG)
-        async with started(broker):
-            ends = {each.log_end_offset for each in state_of(broker).hosted["kept"].values()}
-            assert ends == {len(producers)}
-
-    run(rng, main())
+@on_a(Machine, CONFIG)
+async def test_a_topic_goes_with_what_wide_transactions_know_of_it(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await prepare(broker)
+        kept = CreateTopicsRequest([CreatableTopic("kept", 2_000, 1)])
+        await call(broker, "create_topics", 7, kept)
+        producers = [HandledProducer(broker, f"a-{number}") for number in range(20)]
+        for producer in producers:
+            assert await producer.init() == NONE
+            assert await producer.add("kept", range(2_000)) == {NONE}
+            assert await producer.add("t", range(PARTITION_COUNT)) == {NONE}
+        assert await delete_topic(broker) == NONE
+        for producer in producers:
+            assert await producer.end(commit=True) == NONE
+    machine.device.power_loss()
+    async with machine.broker() as broker:
+        ends = {each.log_end_offset for each in state_of(broker).hosted["kept"].values()}
+        assert ends == {len(producers)}
 
 
-def test_offsets_that_no_frame_could_hold_are_refused_for_good() -> None:
-    rng = Random(1)
-
-    async def main() -> None:
-        broker = opened(MemoryDevice(rng), rng, CONFIG)
-        async with started(broker):
-            await prepare(broker)
-            end = journal_of(broker).end
-            assert await commit(broker, range(PARTITION_COUNT)) == {INVALID_COMMIT_OFFSET_SIZE}
-            producer = HandledProducer(broker, "a")
-            await producer.init()
-            offsets = {("t", index): 1 for index in range(PARTITION_COUNT)}
-            codes = await producer.commit_offsets(GROUP, offsets)
-            assert codes == {INVALID_COMMIT_OFFSET_SIZE}
-            assert journal_of(broker).end < end + 1_000
-
-    run(rng, main())
+@on_a(Machine, CONFIG)
+async def test_offsets_that_no_frame_could_hold_are_refused_for_good(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        await prepare(broker)
+        end = journal_of(broker).end
+        assert await commit(broker, range(PARTITION_COUNT)) == {INVALID_COMMIT_OFFSET_SIZE}
+        producer = HandledProducer(broker, "a")
+        await producer.init()
+        offsets = {("t", index): 1 for index in range(PARTITION_COUNT)}
+        codes = await producer.commit_offsets(GROUP, offsets)
+        assert codes == {INVALID_COMMIT_OFFSET_SIZE}
+        assert journal_of(broker).end < end + 1_000

@@ -1,10 +1,12 @@
 """A broker without sockets: requests go straight to its handlers, on a disk in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
@@ -13,6 +15,7 @@ from semel.broker.dispatch import route
 from semel.journal.memory import MemoryDevice
 from semel.lane.lane import Mark
 from support.raw_client import BY_MODULE
+from support.seeded_loop import run
 
 CONFIG = BrokerConfig(
     message_max_bytes=20_000,
@@ -23,6 +26,8 @@ CONFIG = BrokerConfig(
 
 FREE_BYTES = 2**40
 """What the broker is told of the disk."""
+
+SEED = 1
 
 
 class LoopClock:
@@ -91,6 +96,50 @@ async def reached(mark: Mark) -> None:
 
     mark.when_durable(release)
     await done
+
+
+class Machine:
+    """A disk in memory, and the brokers that are started on it, one after the other."""
+
+    def __init__(self, config: BrokerConfig = CONFIG, clock: LoopClock | None = None) -> None:
+        self._rng = Random(SEED)
+        self.device = MemoryDevice(self._rng)
+        self._config = config
+        self._clock = clock
+
+    def opened(self) -> Broker:
+        return opened(self.device, self._rng, self._config, self._clock)
+
+    def broker(self) -> AbstractAsyncContextManager[Broker]:
+        return started(self.opened())
+
+
+Kind = TypeVar("Kind", bound=Machine)
+Arguments = ParamSpec("Arguments")
+
+
+def on_a(
+    kind: Callable[..., Kind], *settings: Any
+) -> Callable[
+    [Callable[Concatenate[Kind, Arguments], Coroutine[Any, Any, None]]], Callable[Arguments, None]
+]:
+    """The test runs in simulated time, and its first argument is a machine of its own."""
+
+    def decorated(
+        test: Callable[Concatenate[Kind, Arguments], Coroutine[Any, Any, None]],
+    ) -> Callable[Arguments, None]:
+        @functools.wraps(test)
+        def running(*arguments: Arguments.args, **named: Arguments.kwargs) -> None:
+            machine = kind(*settings)
+            run(Random(SEED), test(machine, *arguments, **named))
+
+        # All others are fixtures and parameters, which pytest gives by their names.
+        signature = inspect.signature(test)
+        others = list(signature.parameters.values())[1:]
+        running.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return running
+
+    return decorated
 
 
 async def call(broker: Broker, module: str, version: int, request: Any) -> Any:
