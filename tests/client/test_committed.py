@@ -15,7 +15,7 @@ from semel.records.batch import read, split
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import TopicPartition
-from semel.verify.committed_readers import committed_records
+from semel.verify.workloads.readers import committed_records
 from semel.wire.messages.fetch import AbortedTransaction, PartitionData
 from support.cleaning import emptied
 

@@ -13,8 +13,8 @@ from semel.lane import clock
 from semel.lane.clock import LaneClock
 from semel.lane.lane import Lane
 from semel.transactions.store import Transactions
-from semel.verify.clock_workload import CLOCKS
 from semel.verify.run import run_seed
+from semel.verify.workloads.workload import CLOCKS
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 Kill = Callable[[], None]

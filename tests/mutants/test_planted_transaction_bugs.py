@@ -7,7 +7,7 @@ import pytest
 from mutants.broker_bugs import Bug
 from mutants.transaction_bugs import TRANSACTION_BUGS
 from semel.verify.run import run_seed
-from semel.verify.transaction_workload import TRANSACTIONS
+from semel.verify.workloads.workload import TRANSACTIONS
 
 SEEDS_MAX = 12
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from semel.types import TopicPartition
-from semel.verify.checker import anomalies
+from semel.verify.checks.checker import anomalies
 from semel.verify.history import (
     Acknowledged,
     Assigned,
@@ -40,7 +40,7 @@ from semel.verify.history import (
     TopicSeen,
     WholeLog,
 )
-from semel.verify.trace import Trace
+from semel.verify.world.loop import Trace
 
 P = TopicPartition("t", 0)
 A, B, C = "p/t-0/0", "p/t-0/1", "p/t-0/2"

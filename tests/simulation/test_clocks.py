@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from semel.verify.clock_workload import CLOCKS
 from semel.verify.run import Outcome, run_seed
+from semel.verify.workloads.workload import CLOCKS
 
 SEED_COUNT = 40
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from semel.verify.simulated_loop import Deadlock, OutOfTime, Process, SimulatedLoop, simulate
+from semel.verify.world.loop import Deadlock, OutOfTime, Process, SimulatedLoop, simulate
 
 
 def test_an_hour_passes_at_once() -> None:

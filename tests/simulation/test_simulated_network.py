@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from semel.verify.simulated_loop import Process, simulate
-from semel.verify.simulated_network import Loss, Network, Wire
-from semel.verify.trace import Trace
+from semel.verify.world.loop import Process, Trace, simulate
+from semel.verify.world.network import Loss, Network, Wire
 
 SENT = bytes(range(256)) * 4
 

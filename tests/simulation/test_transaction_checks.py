@@ -7,24 +7,31 @@ from collections.abc import Iterable
 import pytest
 
 from semel.types import TopicPartition
-from semel.verify.checker import anomalies
-from semel.verify.history import CommitTried, Fetched, History, OffsetSeen, Span, Stored, WholeLog
-from semel.verify.readers import ABORT_MARKER, COMMIT_MARKER
-from semel.verify.trace import Trace
-from semel.verify.transaction_history import (
+from semel.verify.checks.checker import anomalies
+from semel.verify.history import (
+    ABORT_MARKER,
+    COMMIT_MARKER,
     Began,
     CommitSent,
     CommittedFetched,
+    CommitTried,
     Ended,
     EpochGiven,
+    Fetched,
+    History,
+    OffsetSeen,
     OffsetsWritten,
     Outcome,
+    Span,
     StableEndSeen,
+    Stored,
     TimedOut,
     Unwelcome,
+    WholeLog,
     WriteAcknowledged,
     Written,
 )
+from semel.verify.world.loop import Trace
 
 P, Q, INPUT = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("in", 0)
 Event = tuple[object, ...]

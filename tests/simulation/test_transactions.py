@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from semel.verify.run import Outcome, run_seed
-from semel.verify.transaction_workload import TRANSACTIONS
+from semel.verify.workloads.workload import TRANSACTIONS
 
 SEED_COUNT = 30
 

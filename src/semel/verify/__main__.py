@@ -7,10 +7,8 @@ from collections import Counter
 
 import structlog
 
-from semel.verify.clock_workload import CLOCKS
 from semel.verify.run import Outcome, run_seed
-from semel.verify.transaction_workload import TRANSACTIONS
-from semel.verify.workload import LOG
+from semel.verify.workloads.workload import CLOCKS, LOG, TRANSACTIONS
 
 SHOWN = (
     "requests",

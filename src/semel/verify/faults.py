@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from semel.verify.history import History
-from semel.verify.machine import Machine
-from semel.verify.population import Population
-from semel.verify.simulated_network import Network
-from semel.verify.transaction_history import Began, CommitSent, WriteAcknowledged
-from semel.verify.workload import Ordeal
+from semel.verify.history import Began, CommitSent, History, WriteAcknowledged
+from semel.verify.workloads.population import Population
+from semel.verify.workloads.workload import Ordeal
+from semel.verify.world.machine import Machine
+from semel.verify.world.network import Network
 
 JUMPS_MS = (300, 2_000, 3_600_000, 2 * 86_400_000, 10 * 365 * 86_400_000)
 """The clock is set by one of these, ahead or back."""

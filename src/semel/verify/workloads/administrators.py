@@ -1,23 +1,31 @@
-"""Someone who makes, enlarges and deletes topics, and tries what is forbidden."""
+"""Those who make and delete topics, and who end transactions that are not theirs."""
+
+from collections.abc import Sequence
 
 from semel.types import TopicPartition
-from semel.verify.client import Client
-from semel.verify.history import Deleted, DeletionTried, Forbidden, TopicMade, TopicSeen
-from semel.verify.link import Link, Lost
-from semel.verify.producers import ACKS_ALL, encoded, outcomes, request_of
+from semel.verify.history import Deleted, DeletionTried, Forbidden, TopicGone, TopicMade, TopicSeen
+from semel.verify.workloads.client import Client, Link, Lost
+from semel.verify.workloads.producers import ACKS_ALL, encoded, outcomes, request_of
 from semel.wire.messages import (
     create_partitions,
     create_topics,
     delete_topics,
+    describe_producers,
     metadata,
     produce,
+    write_txn_markers,
 )
 
 INTERNAL_TOPIC = "__consumer_offsets"
+COORDINATOR_EPOCH = 2**20
+"""Higher than any term."""
 
 
 class Administrator:
-    """Gives each topic a new name, and never touches one again whose fate it does not know."""
+    """Makes, enlarges and deletes topics, and tries what is forbidden.
+
+    It gives each topic a new name, and never touches one again whose fate it does not know.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -80,6 +88,81 @@ class Administrator:
         code, _ = outcomes(reply.message)[partition]
         if code == 0:
             self._client.history.note(Forbidden(f"a client has written to {INTERNAL_TOPIC}"))
+
+
+class Operator:
+    """Now and then aborts what it finds open, by the marker that Kafka's own tool would write."""
+
+    def __init__(self, client: Client, partitions: Sequence[TopicPartition]) -> None:
+        self._client = client
+        self._partitions = partitions
+
+    async def run(self) -> None:
+        while True:
+            link = await self._client.link()
+            try:
+                while True:
+                    await self._client.think()
+                    if self._client.rng.random() < 0.02:
+                        await self._abort_one(link, self._client.rng.choice(self._partitions))
+            except Lost:
+                await self._client.back_off()
+            link.drop()
+
+    async def _abort_one(self, link: Link, partition: TopicPartition) -> None:
+        topic, index = partition
+        asked = describe_producers.DescribeProducersRequest(
+            [describe_producers.TopicRequest(topic, [index])]
+        )
+        reply = await link.ask(describe_producers, asked)
+        for producer in reply.message.topics[0].partitions[0].active_producers:
+            if producer.current_txn_start_offset < 0:
+                continue
+            marker = write_txn_markers.WritableTxnMarker(
+                producer.producer_id,
+                producer.producer_epoch,
+                False,
+                [write_txn_markers.WritableTxnMarkerTopic(topic, [index])],
+                COORDINATOR_EPOCH,
+            )
+            await link.ask(write_txn_markers, write_txn_markers.WriteTxnMarkersRequest([marker]))
+            return
+
+
+class Deleter:
+    """Makes topics, offers them to those who write in transactions, and deletes them again."""
+
+    def __init__(self, client: Client, brief: list[TopicPartition]) -> None:
+        self._client = client
+        self._brief = brief
+        self._topic_count = 0
+
+    async def run(self) -> None:
+        while True:
+            link = await self._client.link()
+            try:
+                while True:
+                    await self._live_through_a_topic(link)
+            except Lost:
+                await self._client.back_off()
+            link.drop()
+
+    async def _live_through_a_topic(self, link: Link) -> None:
+        self._topic_count += 1
+        topic = f"{self._client.name}-{self._topic_count}"
+        if await make_topic(link, topic, 1) is None:
+            raise Lost
+        self._client.history.note(TopicGone(topic))
+        self._brief.append(TopicPartition(topic, 0))
+        for _ in range(20):
+            await self._client.think()
+        request = delete_topics.DeleteTopicsRequest(
+            [delete_topics.DeleteTopicState(topic)], [topic], 1000
+        )
+        await link.ask(delete_topics, request)
+        for _ in range(3):
+            await self._client.think()
+        self._brief.clear()
 
 
 async def make_topic(link: Link, topic: str, partition_count: int) -> TopicMade | None:

@@ -1,4 +1,4 @@
-"""A bare client's connection: requests out in order, replies back in the same order."""
+"""A simulated client and its connections: requests out in order, replies back in the same order."""
 
 import asyncio
 from collections import deque
@@ -6,8 +6,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from semel.verify.history import History, Span, TermSeen
-from semel.verify.simulated_loop import Process
-from semel.verify.simulated_network import Host, Loss, Network, Wire
+from semel.verify.world.loop import Process
+from semel.verify.world.network import Host, Loss, Network, Wire
 from semel.wire import apis
 from semel.wire.framing import FrameCutter, frame
 from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
@@ -17,6 +17,7 @@ REPLY_SIZE_MAX = 2**26
 PATIENCE_S = 1.0
 LEADER_EPOCH_SINCE = 7
 VERSION_MAX = 2**15 - 1
+BACKOFF_S_MAX = 0.1
 
 
 class Lost(Exception):
@@ -172,3 +173,45 @@ class Link:
             future = self._awaited.popleft().future
             if not future.done():
                 future.set_exception(Lost())
+
+
+class Client:
+    """One incarnation: a process with its own randomness and its own patience."""
+
+    def __init__(self, name: str, surroundings: Surroundings, seed: int) -> None:
+        self.name = name
+        self.surroundings = surroundings
+        self.history = surroundings.history
+        self.rng = Random(f"client {name} {seed}")
+        self.process = Process(name)
+        self.request_count = 0
+        self.is_replaced = False
+        """Another has taken its place, and it does not know."""
+        self.asleep_until_s = 0.0
+
+    async def link(self) -> Link:
+        """An open connection, however long that takes."""
+        while True:
+            link = Link(self.surroundings, self.process, self.rng)
+            try:
+                await link.open()
+            except Lost:
+                await self.back_off()
+            else:
+                return link
+
+    async def back_off(self) -> None:
+        await asyncio.sleep(self.rng.uniform(0.001, BACKOFF_S_MAX))
+
+    async def think(self) -> None:
+        """A pause, short more often than not."""
+        await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice((0.001, 0.005, 0.05))))
+
+    async def breathe(self) -> None:
+        """A client that was put to sleep goes no further until it wakes up."""
+        pause_s = self.asleep_until_s - self.now_s()
+        if pause_s > 0:
+            await asyncio.sleep(pause_s)
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -3,9 +3,12 @@
 Callbacks that are ready together run in any order. A callback belongs to the process in whose
 context it was planned, and is forgotten once that process is dead: no `finally` of it runs, as
 none would run after `kill -9`. While its process is frozen, it is held back.
+
+Time, randomness and the fingerprint of a run, by which two runs of a seed are compared, go with it.
 """
 
 import asyncio
+import hashlib
 import heapq
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
@@ -13,8 +16,8 @@ from random import Random
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-
 _process: ContextVar["Process | None"] = ContextVar("process", default=None)
+START_MS = 1_700_000_000_000
 
 
 class Deadlock(AssertionError):
@@ -154,3 +157,42 @@ def simulate(
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+class SimulatedClock:
+    """The loop's time, and a wall clock that someone may set."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.error_ms = 0
+        """How far the wall clock is ahead."""
+
+    def wall_ms(self) -> int:
+        return START_MS + self.error_ms + self.monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+class SeededRandomness:
+    def __init__(self, seed: object) -> None:
+        self._random = Random(f"tokens {seed}")
+
+    def token_bytes(self, size: int) -> bytes:
+        return self._random.randbytes(size)
+
+
+class Trace:
+    """A fingerprint of everything that happened in a run: two runs of one seed must agree in it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, what: str, content: bytes = b"") -> None:
+        self._digest.update(f"{self._loop.time():.9f} {what} {len(content)} ".encode())
+        self._digest.update(content)
+
+    @property
+    def fingerprint(self) -> str:
+        return self._digest.hexdigest()

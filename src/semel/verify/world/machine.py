@@ -1,7 +1,7 @@
 """The machine under test: the real broker on a simulated disk, killed and started again."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
 from random import Random
 from typing import Any
@@ -9,16 +9,18 @@ from typing import Any
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.errors import JournalFailed
-from semel.journal.memory import Killed
+from semel.journal import names
+from semel.journal.device import Done
+from semel.journal.memory import Killed, MemoryDevice
 from semel.verify.history import Cause, Complaint, Died, History, OpenFailed
-from semel.verify.simulated_disk import SimulatedDisk
-from semel.verify.simulated_loop import Process, SimulatedLoop
-from semel.verify.simulated_network import Network
-from semel.verify.simulated_world import SeededRandomness, SimulatedClock
+from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
+from semel.verify.world.network import Network
 
+SYNC_DELAYS_S = (0.0, 0.0, 0.002, 0.02, 0.2)
+MOOD_COUNT = 10
+"""Syncs until the mood may change."""
 SEGMENT_BYTES = 1_150_000
 """Small, so that segments fill and their headroom runs out."""
-
 CONFIG = BrokerConfig(
     message_max_bytes=150_000,
     journal_segment_bytes=SEGMENT_BYTES,
@@ -27,8 +29,40 @@ CONFIG = BrokerConfig(
     group_min_session_timeout_ms=100,
     num_partitions=2,
 )
-
 DISK_BYTES = 2**30
+
+
+class SimulatedDisk(MemoryDevice):
+    """It has moods: now and then its syncs take long, so that more is at stake in a crash."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self._moods = Random(rng.random())
+        self._delay_s = 0.0
+
+        self.on_next_sync: Callable[[], None] | None = None
+        """Called once, instead of a sync that will never be heard of again."""
+        self.on_next_checkpoint: Callable[[], None] | None = None
+        """Called once, when a checkpoint has got its name."""
+
+    def rename(self, name: str, successor: str) -> None:
+        super().rename(name, successor)
+        if successor.endswith(names.CHECKPOINT) and self.on_next_checkpoint is not None:
+            on_next_checkpoint, self.on_next_checkpoint = self.on_next_checkpoint, None
+            on_next_checkpoint()
+
+    def submit_sync(self, files: Sequence[str], folder: bool, on_done: Done) -> None:
+        if self.on_next_sync is not None:
+            on_next_sync, self.on_next_sync = self.on_next_sync, None
+            on_next_sync()
+            return
+        if self._moods.randrange(MOOD_COUNT) == 0:
+            self._delay_s = self._moods.choice(SYNC_DELAYS_S)
+        if self._delay_s == 0.0:
+            super().submit_sync(files, folder, on_done)
+            return
+        assert self._loop is not None
+        self._loop.call_later(self._delay_s, super().submit_sync, files, folder, on_done)
 
 
 class ProcessTasks(asyncio.TaskGroup):

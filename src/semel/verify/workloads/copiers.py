@@ -14,24 +14,22 @@ from semel.errors import (
     UnstableOffsetCommit,
 )
 from semel.types import TopicPartition
-from semel.verify.client import Client
-from semel.verify.history import Committed, CommitTried, OffsetSeen, Span
-from semel.verify.link import Lost
-from semel.verify.readers import fetch_request, partitions_of, stored_records
-from semel.verify.transaction_history import OffsetsWritten
-from semel.verify.transactional_producers import (
-    CHANGED_ITS_MIND,
-    Errands,
-    Habits,
-    TransactionalProducer,
-)
-from semel.verify.transactional_session import (
+from semel.verify.history import Committed, CommitTried, OffsetSeen, OffsetsWritten, Span
+from semel.verify.workloads.client import Client, Lost
+from semel.verify.workloads.incarnations import (
     COORDINATOR,
     DATA,
     TV1,
     Fatal,
     Versions,
     code_of,
+)
+from semel.verify.workloads.readers import fetch_request, partitions_of, stored_records
+from semel.verify.workloads.transactional_producers import (
+    CHANGED_ITS_MIND,
+    Errands,
+    Habits,
+    TransactionalProducer,
 )
 from semel.wire.messages import (
     add_offsets_to_txn,

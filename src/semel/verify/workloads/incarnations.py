@@ -18,9 +18,8 @@ from semel.errors import (
     UnstableOffsetCommit,
 )
 from semel.types import TopicPartition
-from semel.verify.client import Client
-from semel.verify.link import Link, Lost, Reply
-from semel.verify.transaction_history import EpochGiven, Refusal, Unwelcome
+from semel.verify.history import EpochGiven, Refusal, Unwelcome
+from semel.verify.workloads.client import Client, Link, Lost, Reply
 from semel.wire.messages import add_partitions_to_txn, end_txn, init_producer_id, produce
 
 FENCED = {InvalidProducerEpoch.code, ProducerFenced.code}

@@ -5,22 +5,23 @@ It knows nothing of the broker but what clients were told, and never calls its c
 
 from collections.abc import Callable, Iterator
 
-from semel.verify.copier_checks import check_copiers
-from semel.verify.group_checks import check_groups
+from semel.verify.checks.groups import check_groups
+from semel.verify.checks.logs import check_logs, check_readers
+from semel.verify.checks.transactions import check_copiers, check_transactions
 from semel.verify.history import (
     Cause,
     Complaint,
+    Deleted,
+    DeletionTried,
     Died,
     Forbidden,
     History,
     NotServing,
     OpenFailed,
     ProducerIdGiven,
+    TopicMade,
+    TopicSeen,
 )
-from semel.verify.log_checks import check_logs
-from semel.verify.reader_checks import check_readers
-from semel.verify.topic_checks import check_topics
-from semel.verify.transaction_checks import check_transactions
 
 
 def anomalies(history: History) -> list[str]:
@@ -54,6 +55,34 @@ def check_producer_ids(history: History) -> Iterator[str]:
                 f"and to {given.producer}"
             )
         owners[given.producer_id] = given.producer
+
+
+def check_topics(history: History) -> Iterator[str]:
+    """One that was made is there until someone tries to delete it."""
+    made: dict[str, list[TopicMade | TopicSeen]] = {}
+    for topic_made in history.all(TopicMade):
+        made.setdefault(topic_made.topic, []).append(topic_made)
+    for seen in history.all(TopicSeen):
+        made.setdefault(seen.topic, []).append(seen)
+    deletion_tried_s = {tried.topic: tried.began_s for tried in history.all(DeletionTried)}
+    deleted_s = {deleted.topic: deleted.span.ended_s for deleted in history.all(Deleted)}
+    for seen in history.all(TopicSeen):
+        least = max(
+            (
+                each.partition_count
+                for each in made.get(seen.topic, ())
+                if each.span.ended_s < seen.span.began_s
+            ),
+            default=0,
+        )
+        if deletion_tried_s.get(seen.topic, float("inf")) > seen.span.ended_s:
+            if seen.partition_count < least:
+                yield (
+                    f"topic {seen.topic} was made with {least} partitions and has "
+                    f"{seen.partition_count} at {seen.span.ended_s:.3f} s"
+                )
+        elif seen.partition_count and deleted_s.get(seen.topic, float("inf")) < seen.span.began_s:
+            yield f"topic {seen.topic} was deleted and is there at {seen.span.ended_s:.3f} s"
 
 
 CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (

@@ -9,10 +9,9 @@ from semel.errors import InvalidProducerEpoch, OutOfOrderSequence
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import SEQUENCE_COUNT, TopicPartition
-from semel.verify.client import Client
 from semel.verify.history import Acknowledged, ProducerIdGiven, Refused, Sent
-from semel.verify.link import Link, Lost, Reply
-from semel.verify.simulated_world import START_MS
+from semel.verify.workloads.client import Client, Link, Lost, Reply
+from semel.verify.world.loop import START_MS
 from semel.wire.messages import init_producer_id, produce
 
 ACKS_ALL, ACKS_ONE, ACKS_NONE = -1, 1, 0

@@ -14,20 +14,17 @@ from semel.errors import OutOfOrderSequence, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import TopicPartition
-from semel.verify.client import Client
-from semel.verify.history import Span
-from semel.verify.link import Link, Lost, Reply
-from semel.verify.producers import ACKS_ALL, IN_FLIGHT_MAX, PADDING_SIZES, outcomes, request_of
-from semel.verify.simulated_world import START_MS
-from semel.verify.transaction_history import (
+from semel.verify.history import (
     Began,
     CommitSent,
     Ended,
     Outcome,
+    Span,
     WriteAcknowledged,
     Written,
 )
-from semel.verify.transactional_session import (
+from semel.verify.workloads.client import Client, Link, Lost, Reply
+from semel.verify.workloads.incarnations import (
     COORDINATOR,
     DATA,
     FENCED,
@@ -38,6 +35,14 @@ from semel.verify.transactional_session import (
     Fatal,
     Session,
 )
+from semel.verify.workloads.producers import (
+    ACKS_ALL,
+    IN_FLIGHT_MAX,
+    PADDING_SIZES,
+    outcomes,
+    request_of,
+)
+from semel.verify.world.loop import START_MS
 from semel.wire.messages import end_txn, produce
 
 GAVE_UP = -1

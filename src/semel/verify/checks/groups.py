@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from semel.types import TopicPartition
+from semel.verify.checks.logs import Rising
 from semel.verify.history import (
     Assigned,
     Beaten,
@@ -17,7 +18,6 @@ from semel.verify.history import (
     Joined,
     OffsetSeen,
 )
-from semel.verify.reader_checks import Rising
 
 NEVER_COMMITTED = -1
 

@@ -10,11 +10,7 @@ from itertools import count
 
 from semel.records.records import Record, encode_batch
 from semel.types import TopicPartition
-from semel.verify.client import Client
-from semel.verify.link import Link, Lost
-from semel.verify.producers import ACKS_ALL, outcomes, request_of
-from semel.verify.simulated_world import START_MS
-from semel.verify.transaction_history import (
+from semel.verify.history import (
     Began,
     CommitSent,
     Ended,
@@ -23,7 +19,10 @@ from semel.verify.transaction_history import (
     WriteAcknowledged,
     Written,
 )
-from semel.verify.transactional_session import FENCED, TV2
+from semel.verify.workloads.client import Client, Link, Lost
+from semel.verify.workloads.incarnations import FENCED, TV2
+from semel.verify.workloads.producers import ACKS_ALL, outcomes, request_of
+from semel.verify.world.loop import START_MS
 from semel.wire.messages import end_txn, init_producer_id, produce
 
 TIMEOUT_S = 1.0

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from semel.verify.client import Client
-from semel.verify.link import Surroundings
+from semel.verify.workloads.client import Client, Surroundings
 
 Work = Callable[[Client], Coroutine[Any, Any, None]]
 Cast = Callable[[Random], dict[str, Work]]

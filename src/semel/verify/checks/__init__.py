@@ -1,0 +1,1 @@
+"""The promises that a history is held against."""

@@ -1,0 +1,1 @@
+"""The simulated world: its loop, its network, and the machine under test."""
