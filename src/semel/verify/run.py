@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from semel.verify.history import (
     WholeLog,
 )
 from semel.verify.workloads.administrators import make_topic, topic_seen
-from semel.verify.workloads.client import Client, Link, Lost, Surroundings
+from semel.verify.workloads.client import Client, Connection, Lost, Surroundings
 from semel.verify.workloads.groups import committed_offset
 from semel.verify.workloads.population import Population
 from semel.verify.workloads.producers import ACKS_ONE, PlainProducer
@@ -99,13 +100,13 @@ async def _run(seed: int, workload: Workload) -> Outcome:
 async def _make_topics(client: Client, workload: Workload) -> None:
     for topic, partition_count in workload.topics.items():
         while True:
-            link = await client.link()
+            connection = await client.connect()
             try:
-                made = await make_topic(link, topic, partition_count)
+                made = await make_topic(connection, topic, partition_count)
             except Lost:
                 continue
             finally:
-                link.drop()
+                connection.drop()
             if made is not None:
                 client.history.note(made)
             break
@@ -201,33 +202,35 @@ class Finale:
                 return
             await asyncio.sleep(0.5)
 
-    async def _member_count(self, link: Link) -> int:
+    async def _member_count(self, connection: Connection) -> int:
         request = describe_groups.DescribeGroupsRequest([self._workload.group])
-        (group,) = (await link.ask(describe_groups, request)).message.groups
+        (group,) = (await connection.ask(describe_groups, request)).message.groups
         return len(group.members)
 
     async def _read_all(self, round_number: int) -> None:
         await self._machine.serving()
         for partition in self._workload.partitions:
-            whole = await self._insist(lambda link: self._read(link, partition, round_number))  # noqa: B023
+            whole = await self._insist(partial(self._read, partition, round_number))
             self._client.history.note(whole)
         await self._insist(self._look_around)
 
-    async def _insist(self, session: Callable[[Link], Coroutine[Any, Any, Any]]) -> Any:
+    async def _insist(self, work: Callable[[Connection], Coroutine[Any, Any, Any]]) -> Any:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
-                return await session(link)
+                return await work(connection)
             except Lost:
                 await self._client.back_off()
             finally:
-                link.drop()
+                connection.drop()
 
-    async def _read(self, link: Link, partition: TopicPartition, round_number: int) -> WholeLog:
+    async def _read(
+        self, partition: TopicPartition, round_number: int, connection: Connection
+    ) -> WholeLog:
         position = 0
         records: list[Stored] = []
         while True:
-            reply = await link.ask(fetch, fetch_request({partition: position}))
+            reply = await connection.ask(fetch, fetch_request({partition: position}))
             ((_, data),) = partitions_of(reply.message)
             assert data.error_code == 0, f"{partition} at {position}: error {data.error_code}"
             found = stored_records(data, position)
@@ -243,12 +246,12 @@ class Finale:
                 )
             position = found[-1].offset + 1
 
-    async def _look_around(self, link: Link) -> None:
+    async def _look_around(self, connection: Connection) -> None:
         history = self._client.history
         for topic in dict.fromkeys(made.topic for made in history.all(TopicMade)):
-            history.note(await topic_seen(link, topic))
+            history.note(await topic_seen(connection, topic))
         for partition in self._workload.partitions:
             if partition in self._workload.shared:
-                history.note(await committed_offset(link, self._workload.group, partition))
-            for term in range(link.term + 1):
-                history.note(await term_end_of(link, partition, term))
+                history.note(await committed_offset(connection, self._workload.group, partition))
+            for term in range(connection.term + 1):
+                history.note(await term_end_of(connection, partition, term))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from semel.types import TopicPartition
 from semel.verify.history import Deleted, DeletionTried, Forbidden, TopicGone, TopicMade, TopicSeen
-from semel.verify.workloads.client import Client, Link, Lost
+from semel.verify.workloads.client import Client, Connection, Lost
 from semel.verify.workloads.producers import ACKS_ALL, encoded, outcomes, request_of
 from semel.wire.messages import (
     create_partitions,
@@ -33,58 +33,58 @@ class Administrator:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 while True:
-                    await self._live_through_a_topic(link)
-                    await self._trespass(link)
+                    await self._live_through_a_topic(connection)
+                    await self._trespass(connection)
             except Lost:
                 await self._client.back_off()
-            link.drop()
+            connection.drop()
 
-    async def _live_through_a_topic(self, link: Link) -> None:
+    async def _live_through_a_topic(self, connection: Connection) -> None:
         rng, history = self._client.rng, self._client.history
         self._topic_count += 1
         topic = f"{self._client.name}-{self._topic_count}"
-        made = await make_topic(link, topic, rng.randint(1, 3))
+        made = await make_topic(connection, topic, rng.randint(1, 3))
         if made is None:
             raise Lost
         history.note(made)
         await self._client.think()
-        history.note(await topic_seen(link, topic))
+        history.note(await topic_seen(connection, topic))
         if rng.random() < 0.4:
-            grown = await self._grow(link, topic, made.partition_count + rng.randint(1, 2))
+            grown = await self._grow(connection, topic, made.partition_count + rng.randint(1, 2))
             if grown is not None:
                 history.note(grown)
         if rng.random() < 0.5:
-            await self._delete(link, topic)
-        history.note(await topic_seen(link, topic))
+            await self._delete(connection, topic)
+        history.note(await topic_seen(connection, topic))
         await self._client.think()
 
-    async def _grow(self, link: Link, topic: str, count: int) -> TopicMade | None:
+    async def _grow(self, connection: Connection, topic: str, count: int) -> TopicMade | None:
         request = create_partitions.CreatePartitionsRequest(
             [create_partitions.CreatePartitionsTopic(topic, count)], 1000
         )
-        reply = await link.ask(create_partitions, request)
+        reply = await connection.ask(create_partitions, request)
         if reply.message.results[0].error_code:
             return None
         return TopicMade(reply.span, topic, count)
 
-    async def _delete(self, link: Link, topic: str) -> None:
+    async def _delete(self, connection: Connection, topic: str) -> None:
         history = self._client.history
         request = delete_topics.DeleteTopicsRequest(
             [delete_topics.DeleteTopicState(topic)], [topic], 1000
         )
-        future = link.send(delete_topics, request)
+        future = connection.send(delete_topics, request)
         history.note(DeletionTried(self._client.now_s(), topic))
-        reply = await link.wait(future)
+        reply = await connection.wait(future)
         if reply.message.responses[0].error_code == 0:
             history.note(Deleted(reply.span, topic))
 
-    async def _trespass(self, link: Link) -> None:
+    async def _trespass(self, connection: Connection) -> None:
         partition = TopicPartition(INTERNAL_TOPIC, 0)
         content = encoded(self._client, ["trespass"], (-1, -1, -1))
-        reply = await link.ask(produce, request_of(ACKS_ALL, [(partition, content)]))
+        reply = await connection.ask(produce, request_of(ACKS_ALL, [(partition, content)]))
         code, _ = outcomes(reply.message)[partition]
         if code == 0:
             self._client.history.note(Forbidden(f"a client has written to {INTERNAL_TOPIC}"))
@@ -99,22 +99,22 @@ class Operator:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 while True:
                     await self._client.think()
                     if self._client.rng.random() < 0.02:
-                        await self._abort_one(link, self._client.rng.choice(self._partitions))
+                        await self._abort_one(connection, self._client.rng.choice(self._partitions))
             except Lost:
                 await self._client.back_off()
-            link.drop()
+            connection.drop()
 
-    async def _abort_one(self, link: Link, partition: TopicPartition) -> None:
+    async def _abort_one(self, connection: Connection, partition: TopicPartition) -> None:
         topic, index = partition
         asked = describe_producers.DescribeProducersRequest(
             [describe_producers.TopicRequest(topic, [index])]
         )
-        reply = await link.ask(describe_producers, asked)
+        reply = await connection.ask(describe_producers, asked)
         for producer in reply.message.topics[0].partitions[0].active_producers:
             if producer.current_txn_start_offset < 0:
                 continue
@@ -125,7 +125,9 @@ class Operator:
                 [write_txn_markers.WritableTxnMarkerTopic(topic, [index])],
                 COORDINATOR_EPOCH,
             )
-            await link.ask(write_txn_markers, write_txn_markers.WriteTxnMarkersRequest([marker]))
+            await connection.ask(
+                write_txn_markers, write_txn_markers.WriteTxnMarkersRequest([marker])
+            )
             return
 
 
@@ -139,18 +141,18 @@ class Deleter:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 while True:
-                    await self._live_through_a_topic(link)
+                    await self._live_through_a_topic(connection)
             except Lost:
                 await self._client.back_off()
-            link.drop()
+            connection.drop()
 
-    async def _live_through_a_topic(self, link: Link) -> None:
+    async def _live_through_a_topic(self, connection: Connection) -> None:
         self._topic_count += 1
         topic = f"{self._client.name}-{self._topic_count}"
-        if await make_topic(link, topic, 1) is None:
+        if await make_topic(connection, topic, 1) is None:
             raise Lost
         self._client.history.note(TopicGone(topic))
         self._brief.append(TopicPartition(topic, 0))
@@ -159,27 +161,27 @@ class Deleter:
         request = delete_topics.DeleteTopicsRequest(
             [delete_topics.DeleteTopicState(topic)], [topic], 1000
         )
-        await link.ask(delete_topics, request)
+        await connection.ask(delete_topics, request)
         for _ in range(3):
             await self._client.think()
         self._brief.clear()
 
 
-async def make_topic(link: Link, topic: str, partition_count: int) -> TopicMade | None:
+async def make_topic(connection: Connection, topic: str, partition_count: int) -> TopicMade | None:
     """None if it was refused."""
     request = create_topics.CreateTopicsRequest(
         [create_topics.CreatableTopic(topic, partition_count, 1)], 1000
     )
-    reply = await link.ask(create_topics, request)
+    reply = await connection.ask(create_topics, request)
     if reply.message.topics[0].error_code:
         return None
     return TopicMade(reply.span, topic, partition_count)
 
 
-async def topic_seen(link: Link, topic: str) -> TopicSeen:
+async def topic_seen(connection: Connection, topic: str) -> TopicSeen:
     request = metadata.MetadataRequest(
         [metadata.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
-    reply = await link.ask(metadata, request, version_min=4)
+    reply = await connection.ask(metadata, request, version_min=4)
     (found,) = reply.message.topics
     return TopicSeen(reply.span, topic, len(found.partitions))

@@ -45,7 +45,7 @@ class Surroundings(NamedTuple):
     history: History
 
 
-class Link:
+class Connection:
     """Open it, `send` or `ask`, and `drop` it: nothing is left to the garbage collector."""
 
     def __init__(self, surroundings: Surroundings, client: Process, rng: Random) -> None:
@@ -189,16 +189,16 @@ class Client:
         """Another has taken its place, and it does not know."""
         self.asleep_until_s = 0.0
 
-    async def link(self) -> Link:
+    async def connect(self) -> Connection:
         """An open connection, however long that takes."""
         while True:
-            link = Link(self.surroundings, self.process, self.rng)
+            connection = Connection(self.surroundings, self.process, self.rng)
             try:
-                await link.open()
+                await connection.open()
             except Lost:
                 await self.back_off()
             else:
-                return link
+                return connection
 
     async def back_off(self) -> None:
         await asyncio.sleep(self.rng.uniform(0.001, BACKOFF_S_MAX))

@@ -16,7 +16,7 @@ from semel.errors import (
 from semel.types import TopicPartition
 from semel.verify.history import Committed, CommitTried, OffsetSeen, OffsetsWritten, Span
 from semel.verify.workloads.client import Client, Lost
-from semel.verify.workloads.incarnations import (
+from semel.verify.workloads.incarnation import (
     COORDINATOR,
     DATA,
     TV1,
@@ -118,13 +118,15 @@ class Copier(TransactionalProducer):
             require_stable=True,
         )
         while True:
-            reply = await self._session.ask(COORDINATOR, messages, request, STABLE)
+            reply = await self._incarnation.ask(COORDINATOR, messages, request, STABLE)
             assert reply is not None
             answer: offset_fetch.OffsetFetchResponse = reply.message
             found = (answer.groups[0] if answer.groups else answer).topics[0].partitions[0]
             if found.error_code == 0:
                 break
-            self._session.expect("-", "OffsetFetch", found.error_code, UnstableOffsetCommit.code)
+            self._incarnation.expect(
+                "-", "OffsetFetch", found.error_code, UnstableOffsetCommit.code
+            )
             await self._client.back_off()
         self._history.note(
             OffsetSeen(reply.span, self._group, self._source, found.committed_offset)
@@ -132,7 +134,7 @@ class Copier(TransactionalProducer):
         return max(found.committed_offset, 0)
 
     async def _inputs(self, start: int) -> list[int]:
-        reply = await self._session.ask(DATA, fetch, fetch_request({self._source: start}))
+        reply = await self._incarnation.ask(DATA, fetch, fetch_request({self._source: start}))
         assert reply is not None
         ((_, data),) = partitions_of(reply.message)
         if data.error_code:
@@ -143,37 +145,40 @@ class Copier(TransactionalProducer):
     async def _send_offsets(
         self, attempt: str, inputs: tuple[int, ...], added: set[TopicPartition]
     ) -> int:
-        session = self._session
-        if session.dialect is TV1:
+        incarnation = self._incarnation
+        if incarnation.dialect is TV1:
             joining = add_offsets_to_txn.AddOffsetsToTxnRequest(
-                session.transactional_id, session.producer_id, session.producer_epoch, self._group
+                incarnation.transactional_id,
+                incarnation.producer_id,
+                incarnation.producer_epoch,
+                self._group,
             )
-            reply = await session.insist(COORDINATOR, add_offsets_to_txn, joining)
-            session.expect(attempt, "AddOffsetsToTxn", reply.message.error_code)
+            reply = await incarnation.insist(COORDINATOR, add_offsets_to_txn, joining)
+            incarnation.expect(attempt, "AddOffsetsToTxn", reply.message.error_code)
             if reply.message.error_code:
                 return int(reply.message.error_code)
             added.add(self._source)
         self._history.note(OffsetsWritten(attempt, self._group, self._source, self._offset, inputs))
         self._history.note(CommitTried(self._group, self._source, self._offset))
-        versions = session.dialect.commit_offsets
+        versions = incarnation.dialect.commit_offsets
         if self._is_member:
             versions = versions._replace(least=max(versions.least, GENERATION_SINCE))
-        reply = await session.insist(
+        reply = await incarnation.insist(
             COORDINATOR, txn_offset_commit, self._offsets_request(), versions
         )
         code = code_of(reply.message)
         others = OUT_OF_DATE if self._is_member else ()
-        session.expect(attempt, "TxnOffsetCommit", code, *others)
+        incarnation.expect(attempt, "TxnOffsetCommit", code, *others)
         return code
 
     def _offsets_request(self) -> txn_offset_commit.TxnOffsetCommitRequest:
-        session, messages = self._session, txn_offset_commit
+        incarnation, messages = self._incarnation, txn_offset_commit
         offset = messages.TxnOffsetCommitRequestPartition(self._source.partition, self._offset)
         return messages.TxnOffsetCommitRequest(
-            session.transactional_id,
+            incarnation.transactional_id,
             self._group,
-            session.producer_id,
-            session.producer_epoch,
+            incarnation.producer_id,
+            incarnation.producer_epoch,
             *self._membership,
             topics=[messages.TxnOffsetCommitRequestTopic(self._source.topic, [offset])],
         )
@@ -197,9 +202,9 @@ class Copier(TransactionalProducer):
                 protocol_type="consumer",
                 protocols=[join_group.JoinGroupRequestProtocol("copying", b"")],
             )
-            link = await self._session.link(COORDINATOR)
+            connection = await self._incarnation.connection(COORDINATOR)
             try:
-                reply = await link.ask(
+                reply = await connection.ask(
                     join_group, request, version_min=REBALANCE_SINCE, patience_s=PATIENCE_S
                 )
                 joined: join_group.JoinGroupResponse = reply.message
@@ -230,9 +235,9 @@ class Copier(TransactionalProducer):
             protocol_type="consumer",
             protocol_name="copying",
         )
-        link = await self._session.link(COORDINATOR)
+        connection = await self._incarnation.connection(COORDINATOR)
         try:
-            synced = (await link.ask(sync_group, request, patience_s=PATIENCE_S)).message
+            synced = (await connection.ask(sync_group, request, patience_s=PATIENCE_S)).message
         except Lost:
             raise Fatal from None
         if synced.error_code or synced.assignment != b"all":

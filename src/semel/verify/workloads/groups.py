@@ -21,7 +21,7 @@ from semel.verify.history import (
     Joined,
     OffsetSeen,
 )
-from semel.verify.workloads.client import Client, Link, Lost, Reply
+from semel.verify.workloads.client import Client, Connection, Lost, Reply
 from semel.wire.messages import (
     heartbeat,
     join_group,
@@ -44,7 +44,7 @@ class Rejoin(Exception):
     """This generation is over for the member."""
 
 
-class Member:
+class Consumer:
     """It joins, takes its share of the partitions, commits, leaves and returns."""
 
     def __init__(
@@ -64,22 +64,22 @@ class Member:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 while True:
-                    await self._take_part(link)
+                    await self._take_part(connection)
             except Lost:
                 await self._client.back_off()
-            link.drop()
+            connection.drop()
 
-    async def _take_part(self, link: Link) -> None:
+    async def _take_part(self, connection: Connection) -> None:
         try:
-            assigned = await self._join(link)
-            await self._work(link, assigned)
+            assigned = await self._join(connection)
+            await self._work(connection, assigned)
         except Rejoin:
             await self._client.think()
 
-    async def _join(self, link: Link) -> tuple[TopicPartition, ...]:
+    async def _join(self, connection: Connection) -> tuple[TopicPartition, ...]:
         request = join_group.JoinGroupRequest(
             self._group,
             SESSION_TIMEOUT_MS,
@@ -89,7 +89,7 @@ class Member:
             "simulated",
             [join_group.JoinGroupRequestProtocol(PROTOCOL, b"any")],
         )
-        reply = await link.ask(
+        reply = await connection.ask(
             join_group, request, version_min=self._since("join"), patience_s=PATIENCE_S
         )
         joined: join_group.JoinGroupResponse = reply.message
@@ -102,9 +102,9 @@ class Member:
             Joined(reply.span, self._group, joined.member_id, joined.generation_id)
         )
         others = [member.member_id for member in joined.members]
-        return await self._sync(link, others if joined.leader == joined.member_id else [])
+        return await self._sync(connection, others if joined.leader == joined.member_id else [])
 
-    async def _sync(self, link: Link, led: list[str]) -> tuple[TopicPartition, ...]:
+    async def _sync(self, connection: Connection, led: list[str]) -> tuple[TopicPartition, ...]:
         shares: dict[str, list[TopicPartition]] = {member: [] for member in led}
         for place, partition in enumerate(self._partitions if led else ()):
             shares[led[place % len(led)]].append(partition)
@@ -120,7 +120,7 @@ class Member:
             protocol_type="simulated",
             protocol_name=PROTOCOL,
         )
-        reply = await link.ask(
+        reply = await connection.ask(
             sync_group, request, version_min=self._since("sync"), patience_s=PATIENCE_S
         )
         self._check(reply.message.error_code)
@@ -132,10 +132,10 @@ class Member:
         )
         return assigned
 
-    async def _work(self, link: Link, assigned: tuple[TopicPartition, ...]) -> None:
+    async def _work(self, connection: Connection, assigned: tuple[TopicPartition, ...]) -> None:
         positions = {}
         for partition in assigned:
-            seen = await committed_offset(link, self._group, partition)
+            seen = await committed_offset(connection, self._group, partition)
             self._client.history.note(seen)
             positions[partition] = max(seen.offset, 0)
         while True:
@@ -143,19 +143,19 @@ class Member:
             if self._client.rng.random() < 0.1:
                 await asyncio.sleep(self._client.rng.uniform(0.1, SILENCE_S_MAX))
             if self._client.rng.random() < 0.02:
-                await self._leave(link)
+                await self._leave(connection)
             if positions and self._client.rng.random() < 0.6:
                 partition = self._client.rng.choice(sorted(positions))
                 positions[partition] += self._client.rng.randint(1, 5)
-                await self._commit(link, partition, positions[partition])
+                await self._commit(connection, partition, positions[partition])
             else:
-                await self._beat(link)
+                await self._beat(connection)
 
-    async def _beat(self, link: Link) -> None:
+    async def _beat(self, connection: Connection) -> None:
         request = heartbeat.HeartbeatRequest(
             self._group, self._generation, self._member_id, self._instance_id
         )
-        reply = await link.ask(heartbeat, request, version_min=self._since("heartbeat"))
+        reply = await connection.ask(heartbeat, request, version_min=self._since("heartbeat"))
         code = reply.message.error_code
         if code == 0:
             # It was not to join again, so that whoever begins a rebalance gives it that time.
@@ -163,7 +163,7 @@ class Member:
             self._client.history.note(Beaten(reply.span, self._member_id, kept_s))
         self._check_place(code, reply)
 
-    async def _commit(self, link: Link, partition: TopicPartition, offset: int) -> None:
+    async def _commit(self, connection: Connection, partition: TopicPartition, offset: int) -> None:
         request = commit_request(
             self._group,
             partition,
@@ -174,7 +174,7 @@ class Member:
         )
         self._client.history.note(CommitTried(self._group, partition, offset))
         try:
-            reply = await link.ask(offset_commit, request, version_min=self._since("commit"))
+            reply = await connection.ask(offset_commit, request, version_min=self._since("commit"))
         except Lost:
             # That commit may still arrive. A member that stays what it was could be overtaken
             # by its own past, so this one comes back as another.
@@ -184,7 +184,7 @@ class Member:
         self._check_place(outcome.error_code, reply)
         self._client.history.note(Committed(reply.span, self._group, partition, offset))
 
-    async def _leave(self, link: Link) -> None:
+    async def _leave(self, connection: Connection) -> None:
         request = leave_group.LeaveGroupRequest(
             self._group,
             [leave_group.MemberIdentity(self._member_id, self._instance_id)],
@@ -192,7 +192,7 @@ class Member:
         )
         # It may arrive whenever, and must find nobody then who is a member again.
         self._member_id = ""
-        await link.ask(leave_group, request, version_min=3 if self._instance_id else 0)
+        await connection.ask(leave_group, request, version_min=3 if self._instance_id else 0)
         raise Rejoin
 
     def _since(self, what: str) -> int:
@@ -231,11 +231,11 @@ class Auditor:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 while True:
                     partition = self._client.rng.choice(self._partitions)
-                    seen = await committed_offset(link, self._group, partition)
+                    seen = await committed_offset(connection, self._group, partition)
                     self._client.history.note(seen)
                     await self._client.think()
             except Lost:
@@ -257,8 +257,8 @@ class Bookkeeper:
         while True:
             self._group_count += 1
             group = f"{self._client.name}-{self._group_count}"
-            writing = await self._client.link()
-            reading = await self._client.link()
+            writing = await self._client.connect()
+            reading = await self._client.connect()
             try:
                 await self._keep(group, writing, reading)
             except Lost:
@@ -267,7 +267,7 @@ class Bookkeeper:
             reading.drop()
             await self._look_back(group)
 
-    async def _keep(self, group: str, writing: Link, reading: Link) -> None:
+    async def _keep(self, group: str, writing: Connection, reading: Connection) -> None:
         history = self._client.history
         offset = 0
         while True:
@@ -285,12 +285,12 @@ class Bookkeeper:
 
     async def _look_back(self, group: str) -> None:
         """What was seen before the connections were lost must be there still."""
-        link = await self._client.link()
+        connection = await self._client.connect()
         try:
-            self._client.history.note(await committed_offset(link, group, self._partition))
+            self._client.history.note(await committed_offset(connection, group, self._partition))
         except Lost:
             await self._client.back_off()
-        link.drop()
+        connection.drop()
 
 
 def commit_request(
@@ -312,7 +312,9 @@ def commit_request(
     )
 
 
-async def committed_offset(link: Link, group: str, partition: TopicPartition) -> OffsetSeen:
+async def committed_offset(
+    connection: Connection, group: str, partition: TopicPartition
+) -> OffsetSeen:
     """In the form of every version at once; only one of them is encoded."""
     index = partition.partition
     request = offset_fetch.OffsetFetchRequest(
@@ -324,7 +326,7 @@ async def committed_offset(link: Link, group: str, partition: TopicPartition) ->
         group_id=group,
         topics=[offset_fetch.OffsetFetchRequestTopic(partition.topic, [index])],
     )
-    reply = await link.ask(offset_fetch, request)
+    reply = await connection.ask(offset_fetch, request)
     response: offset_fetch.OffsetFetchResponse = reply.message
     if response.groups:
         offset = response.groups[0].topics[0].partitions[0].committed_offset

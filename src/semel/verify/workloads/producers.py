@@ -10,7 +10,7 @@ from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import SEQUENCE_COUNT, TopicPartition
 from semel.verify.history import Acknowledged, ProducerIdGiven, Refused, Sent
-from semel.verify.workloads.client import Client, Link, Lost, Reply
+from semel.verify.workloads.client import Client, Connection, Lost, Reply
 from semel.verify.world.loop import START_MS
 from semel.wire.messages import init_producer_id, produce
 
@@ -73,24 +73,24 @@ class Producer:
 
     async def run(self) -> None:
         while not self._is_done():
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 if self._producer == NO_PRODUCER:
-                    await self._take_identity(link)
-                await self._produce(link)
+                    await self._take_identity(connection)
+                await self._produce(connection)
             except Lost:
                 await self._client.back_off()
                 if self._is_careless:
                     self._rewrite()
             except Superseded:
                 self._producer = NO_PRODUCER
-            link.drop()
+            connection.drop()
 
     def _is_done(self) -> bool:
         return not self._batches_left and not any(each.unacknowledged for each in self._streams)
 
-    async def _take_identity(self, link: Link) -> None:
-        reply = await link.ask(init_producer_id, init_producer_id.InitProducerIdRequest())
+    async def _take_identity(self, connection: Connection) -> None:
+        reply = await connection.ask(init_producer_id, init_producer_id.InitProducerIdRequest())
         if reply.message.error_code:
             raise Lost
         self._producer = (reply.message.producer_id, reply.message.producer_epoch)
@@ -101,7 +101,7 @@ class Producer:
             Stream(partition, next_sequence=first_sequence) for partition in self._partitions
         ]
 
-    async def _produce(self, link: Link) -> None:
+    async def _produce(self, connection: Connection) -> None:
         in_flight: deque[tuple[Any, list[tuple[Stream, Batch]]]] = deque()
         is_disturbed = True
         while True:
@@ -114,13 +114,13 @@ class Producer:
                 chosen = self._choose()
                 if not chosen:
                     break
-                future = link.send(produce, self._request(chosen))
+                future = connection.send(produce, self._request(chosen))
                 in_flight.append((future, chosen))
             if not in_flight:
                 return
             future, chosen = in_flight.popleft()
-            reply = await link.wait(future, self._patience_s)
-            is_disturbed |= not self._settle(reply, chosen, link.term)
+            reply = await connection.wait(future, self._patience_s)
+            is_disturbed |= not self._settle(reply, chosen, connection.term)
             if is_disturbed and self._rng.random() < 0.3:
                 raise Lost
             if self._rng.random() < 0.3:
@@ -234,34 +234,40 @@ class PlainProducer:
 
     async def run(self) -> None:
         while self._batches_left:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
                 while self._batches_left:
                     self._batches_left -= 1
-                    await self._send(link)
+                    await self._send(connection)
                     await self._client.think()
             except Lost:
                 await self._client.back_off()
-            link.drop()
+            connection.drop()
 
-    async def _send(self, link: Link) -> None:
+    async def _send(self, connection: Connection) -> None:
         client = self._client
         partition = client.rng.choice(self._partitions)
         labels = (f"{client.name}/{partition}/{self._next_number}",)
         self._next_number += 1
         client.history.note(Sent(client.name, partition, labels, self._acks, is_idempotent=False))
         content = encoded(client, labels, (*NO_PRODUCER, -1))
-        future = link.send(
+        future = connection.send(
             produce, request_of(self._acks, [(partition, content)]), has_reply=self._acks != 0
         )
         if self._acks == ACKS_NONE:
             return
-        reply = await link.wait(future)
+        reply = await connection.wait(future)
         code, base_offset = outcomes(reply.message)[partition]
         if code == 0:
             client.history.note(
                 Acknowledged(
-                    reply.span, client.name, partition, labels, self._acks, base_offset, link.term
+                    reply.span,
+                    client.name,
+                    partition,
+                    labels,
+                    self._acks,
+                    base_offset,
+                    connection.term,
                 )
             )
         else:

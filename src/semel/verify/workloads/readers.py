@@ -21,7 +21,7 @@ from semel.verify.history import (
     Stored,
     TermEndSeen,
 )
-from semel.verify.workloads.client import Client, Link, Lost, Reply
+from semel.verify.workloads.client import Client, Connection, Lost, Reply
 from semel.verify.workloads.producers import label_of
 from semel.wire.messages import fetch, list_offsets, offset_for_leader_epoch
 
@@ -40,20 +40,20 @@ class Reader:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             if self._client.rng.random() < 0.3:
                 self._positions = dict.fromkeys(self._positions, 0)
             try:
                 while True:
-                    await self._fetch(link)
+                    await self._fetch(connection)
                     if self._client.rng.random() < 0.1:
-                        await self._look_around(link)
-                        await self._trespass(link)
+                        await self._look_around(connection)
+                        await self._trespass(connection)
                     await self._client.think()
             except Lost:
                 await self._client.back_off()
 
-    async def _fetch(self, link: Link) -> None:
+    async def _fetch(self, connection: Connection) -> None:
         rng = self._client.rng
         names_term = rng.random() < 0.5
         request = fetch_request(
@@ -61,9 +61,9 @@ class Reader:
             max_wait_ms=rng.choice((0, 50, 300)),
             min_bytes=rng.choice((0, 1, 1, 500)),
             max_bytes=rng.choice((1, 500, 5000, FETCH_BYTES_MAX)),
-            leader_epoch=link.term if names_term else -1,
+            leader_epoch=connection.term if names_term else -1,
         )
-        reply = await link.ask(fetch, request)
+        reply = await connection.ask(fetch, request)
         for partition, data in partitions_of(reply.message):
             position = self._positions[partition]
             if data.error_code:
@@ -83,24 +83,24 @@ class Reader:
         if code in (FencedLeaderEpoch.code, UnknownLeaderEpoch.code):
             raise Lost
 
-    async def _trespass(self, link: Link) -> None:
+    async def _trespass(self, connection: Connection) -> None:
         """A leadership that is over, or has not begun, may not be read from."""
         partition = self._client.rng.choice(list(self._positions))
-        for term in (link.term - 1, link.term + 1):
-            if link.term < 0 or term < 0:
+        for term in (connection.term - 1, connection.term + 1):
+            if connection.term < 0 or term < 0:
                 continue
             request = fetch_request({partition: 0}, leader_epoch=term)
-            reply = await link.ask(fetch, request, version_min=LEADER_EPOCH_SINCE)
+            reply = await connection.ask(fetch, request, version_min=LEADER_EPOCH_SINCE)
             ((_, data),) = partitions_of(reply.message)
             if data.error_code not in (FencedLeaderEpoch.code, UnknownLeaderEpoch.code):
-                self._client.history.note(Forbidden(f"a fetch in term {term} of {link.term}"))
+                self._client.history.note(Forbidden(f"a fetch in term {term} of {connection.term}"))
 
-    async def _look_around(self, link: Link) -> None:
+    async def _look_around(self, connection: Connection) -> None:
         partition = self._client.rng.choice(list(self._positions))
-        self._client.history.note(await end_of(link, partition))
-        if link.term >= 0:
-            asked = self._client.rng.randint(0, link.term)
-            self._client.history.note(await term_end_of(link, partition, asked))
+        self._client.history.note(await end_of(connection, partition))
+        if connection.term >= 0:
+            asked = self._client.rng.randint(0, connection.term)
+            self._client.history.note(await term_end_of(connection, partition, asked))
 
 
 class CommittedReader:
@@ -112,20 +112,20 @@ class CommittedReader:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             if self._client.rng.random() < 0.3:
                 self._positions = dict.fromkeys(self._positions, 0)
             try:
                 while True:
-                    await self._fetch(link)
+                    await self._fetch(connection)
                     if self._client.rng.random() < 0.1:
                         partition = self._client.rng.choice(list(self._positions))
-                        self._client.history.note(await stable_end_of(link, partition))
+                        self._client.history.note(await stable_end_of(connection, partition))
                     await self._client.think()
             except Lost:
                 await self._client.back_off()
 
-    async def _fetch(self, link: Link) -> None:
+    async def _fetch(self, connection: Connection) -> None:
         rng = self._client.rng
         request = fetch_request(
             self._positions,
@@ -134,7 +134,7 @@ class CommittedReader:
             max_bytes=rng.choice((1, 500, 5000, FETCH_BYTES_MAX)),
             isolation_level=READ_COMMITTED,
         )
-        reply = await link.ask(fetch, request)
+        reply = await connection.ask(fetch, request)
         for partition, data in partitions_of(reply.message):
             position = self._positions[partition]
             if data.error_code:
@@ -220,27 +220,27 @@ def stored(header: BatchHeader, record: Record) -> Stored:
     )
 
 
-async def end_of(link: Link, partition: TopicPartition) -> EndSeen:
+async def end_of(connection: Connection, partition: TopicPartition) -> EndSeen:
     wanted = list_offsets.ListOffsetsPartition(partition.partition, timestamp=LATEST)
     request = list_offsets.ListOffsetsRequest(
         -1, topics=[list_offsets.ListOffsetsTopic(partition.topic, [wanted])]
     )
-    reply = await link.ask(list_offsets, request)
+    reply = await connection.ask(list_offsets, request)
     (found,) = reply.message.topics[0].partitions
     assert found.error_code == 0, f"ListOffsets of {partition}: {found.error_code}"
     return EndSeen(reply.span, partition, found.offset)
 
 
-async def term_end_of(link: Link, partition: TopicPartition, asked: int) -> TermEndSeen:
+async def term_end_of(connection: Connection, partition: TopicPartition, asked: int) -> TermEndSeen:
     messages = offset_for_leader_epoch
     wanted = messages.OffsetForLeaderPartition(partition.partition, leader_epoch=asked)
     request = messages.OffsetForLeaderEpochRequest(
         topics=[messages.OffsetForLeaderTopic(partition.topic, [wanted])]
     )
-    reply: Reply = await link.ask(messages, request)
+    reply: Reply = await connection.ask(messages, request)
     (found,) = reply.message.topics[0].partitions
     assert found.error_code == 0, f"OffsetForLeaderEpoch of {partition}: {found.error_code}"
-    return TermEndSeen(reply.span, partition, asked, found.end_offset, link.term)
+    return TermEndSeen(reply.span, partition, asked, found.end_offset, connection.term)
 
 
 def committed_records(
@@ -270,14 +270,14 @@ def committed_records(
     return tuple(records), next_offset
 
 
-async def stable_end_of(link: Link, partition: TopicPartition) -> StableEndSeen:
+async def stable_end_of(connection: Connection, partition: TopicPartition) -> StableEndSeen:
     wanted = list_offsets.ListOffsetsPartition(partition.partition, timestamp=LATEST)
     request = list_offsets.ListOffsetsRequest(
         -1,
         isolation_level=READ_COMMITTED,
         topics=[list_offsets.ListOffsetsTopic(partition.topic, [wanted])],
     )
-    reply = await link.ask(list_offsets, request, version_min=ISOLATION_SINCE)
+    reply = await connection.ask(list_offsets, request, version_min=ISOLATION_SINCE)
     (found,) = reply.message.topics[0].partitions
     assert found.error_code == 0, f"ListOffsets of {partition}: {found.error_code}"
     return StableEndSeen(reply.span, partition, found.offset)

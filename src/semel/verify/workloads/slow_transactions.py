@@ -19,8 +19,8 @@ from semel.verify.history import (
     WriteAcknowledged,
     Written,
 )
-from semel.verify.workloads.client import Client, Link, Lost
-from semel.verify.workloads.incarnations import FENCED, TV2
+from semel.verify.workloads.client import Client, Connection, Lost
+from semel.verify.workloads.incarnation import FENCED, TV2
 from semel.verify.workloads.producers import ACKS_ALL, outcomes, request_of
 from semel.verify.world.loop import START_MS
 from semel.wire.messages import end_txn, init_producer_id, produce
@@ -37,38 +37,38 @@ class SlowTransactions:
 
     async def run(self) -> None:
         while True:
-            link = await self._client.link()
+            connection = await self._client.connect()
             try:
-                await self._live(link, f"{self._client.name}-{next(self._names)}")
+                await self._live(connection, f"{self._client.name}-{next(self._names)}")
             except Lost:
                 await self._client.back_off()
-            link.drop()
+            connection.drop()
 
-    async def _live(self, link: Link, transactional_id: str) -> None:
+    async def _live(self, connection: Connection, transactional_id: str) -> None:
         """Raises Lost when something has gone wrong, or a transaction is to be left open."""
         request = init_producer_id.InitProducerIdRequest(transactional_id, int(TIMEOUT_S * 1000))
-        answer = (await link.ask(init_producer_id, request)).message
+        answer = (await connection.ask(init_producer_id, request)).message
         if answer.error_code:
             raise Lost
         given = (answer.producer_id, answer.producer_epoch)
         for number in count():
-            given = await self._transact(link, transactional_id, given, number)
+            given = await self._transact(connection, transactional_id, given, number)
 
     async def _transact(
-        self, link: Link, transactional_id: str, given: tuple[int, int], number: int
+        self, connection: Connection, transactional_id: str, given: tuple[int, int], number: int
     ) -> tuple[int, int]:
         """The producer id and epoch of the next one."""
         history, rng = self._client.history, self._client.rng
         attempt = f"{transactional_id}/{number}"
         history.note(Began(attempt, transactional_id, transactional_id, TV2.name))
         began_s = self._client.now_s()
-        await self._write(link, attempt, transactional_id, given)
+        await self._write(connection, attempt, transactional_id, given)
         await asyncio.sleep(rng.uniform(0, TIMEOUT_S))
         if rng.random() < ABANDONED_SHARE:
             raise Lost
         history.note(CommitSent(self._client.now_s(), attempt))
         request = end_txn.EndTxnRequest(transactional_id, *given, True)
-        reply = await link.ask(end_txn, request, version_min=TV2.end.least)
+        reply = await connection.ask(end_txn, request, version_min=TV2.end.least)
         if reply.message.error_code in FENCED:
             history.note(TimedOut(reply.span, attempt, began_s, TIMEOUT_S))
         if reply.message.error_code:
@@ -77,7 +77,7 @@ class SlowTransactions:
         return reply.message.producer_id, reply.message.producer_epoch
 
     async def _write(
-        self, link: Link, attempt: str, transactional_id: str, given: tuple[int, int]
+        self, connection: Connection, attempt: str, transactional_id: str, given: tuple[int, int]
     ) -> None:
         history = self._client.history
         partition = self._client.rng.choice(list(self._partitions))
@@ -92,7 +92,7 @@ class SlowTransactions:
         )
         request = request_of(ACKS_ALL, [(partition, batch)])
         request.transactional_id = transactional_id
-        reply = await link.ask(produce, request, version_min=TV2.produce.least)
+        reply = await connection.ask(produce, request, version_min=TV2.produce.least)
         code, base_offset = outcomes(reply.message)[partition]
         if code:
             raise Lost

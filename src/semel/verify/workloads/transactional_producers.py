@@ -23,17 +23,17 @@ from semel.verify.history import (
     WriteAcknowledged,
     Written,
 )
-from semel.verify.workloads.client import Client, Link, Lost, Reply
-from semel.verify.workloads.incarnations import (
+from semel.verify.workloads.client import Client, Connection, Lost, Reply
+from semel.verify.workloads.incarnation import (
     COORDINATOR,
     DATA,
     FENCED,
     FULL,
     TV1,
     TV2,
-    Dialect,
+    DialectVersions,
     Fatal,
-    Session,
+    Incarnation,
 )
 from semel.verify.workloads.producers import (
     ACKS_ALL,
@@ -73,7 +73,7 @@ class Habits:
     """By which one client differs from another."""
 
     transactional_id: str
-    dialect: Dialect
+    dialect: DialectVersions
     timeout_ms: int
     bumps_after_doubt: bool
     """TV1: asks for a new epoch when it does not know what has become of a batch."""
@@ -108,14 +108,14 @@ class TransactionalProducer:
         self._errands = errands
         self._brief = brief
         """Partitions that may vanish at any time."""
-        self._session: Session
+        self._incarnation: Incarnation
         self._is_in_doubt = False
 
     async def run(self) -> None:
         for number in count():
             if not self._errands.left:
                 return
-            self._session = Session(
+            self._incarnation = Incarnation(
                 self._client,
                 f"{self._client.name}.{number}",
                 self._transactional_id(),
@@ -126,7 +126,7 @@ class TransactionalProducer:
                 await self._live()
             except Fatal:
                 await self._client.back_off()
-            self._session.drop()
+            self._incarnation.drop()
             if self._client.is_replaced:
                 return
 
@@ -134,7 +134,7 @@ class TransactionalProducer:
         return self._habits.transactional_id
 
     async def _live(self) -> None:
-        await self._session.initialise()
+        await self._incarnation.initialise()
         while self._errands.left:
             self._errands.left -= 1
             await self._attempt()
@@ -144,10 +144,10 @@ class TransactionalProducer:
 
     async def _attempt(self) -> None:
         attempt = f"{self._habits.transactional_id}:{next(self._errands.names)}"
-        session = self._session
+        incarnation = self._incarnation
         self._is_in_doubt = False
         self._history.note(
-            Began(attempt, session.transactional_id, session.incarnation, session.dialect.name)
+            Began(attempt, incarnation.transactional_id, incarnation.name, incarnation.dialect.name)
         )
         added: set[TopicPartition] = set()
         code = await self._fill(attempt, added)
@@ -159,7 +159,7 @@ class TransactionalProducer:
                 return
         now_s = self._client.now_s()
         self._history.note(Ended(Span(now_s, now_s), attempt, Outcome.ABORTED))
-        await self._abort(attempt, code, began=bool(added) or not session.is_tv1)
+        await self._abort(attempt, code, began=bool(added) or not incarnation.is_tv1)
 
     async def _fill(self, attempt: str, added: set[TopicPartition]) -> int:
         """Write all there is to write; an error code, or 0."""
@@ -177,7 +177,7 @@ class TransactionalProducer:
     async def _write(
         self, attempt: str, plan: list[list[Batch]], added: set[TopicPartition]
     ) -> int:
-        if self._session.is_tv1:
+        if self._incarnation.is_tv1:
             fresh = dict.fromkeys(
                 batch.partition
                 for batches in plan
@@ -185,7 +185,7 @@ class TransactionalProducer:
                 if batch.partition not in added
             )
             if fresh:
-                code = await self._session.add(attempt, list(fresh))
+                code = await self._incarnation.add(attempt, list(fresh))
                 if code:
                     return code
                 added.update(fresh)
@@ -196,7 +196,7 @@ class TransactionalProducer:
     ) -> list[list[Batch]]:
         """Requests, each with a batch for one or more partitions."""
         plan = []
-        sequences = dict(self._session.sequences)
+        sequences = dict(self._incarnation.sequences)
         for _ in range(request_count):
             chosen = self._rng.sample(
                 self._partitions, self._rng.choice((1, 1, min(2, len(self._partitions))))
@@ -219,48 +219,50 @@ class TransactionalProducer:
 
     async def _send_all(self, attempt: str, plan: list[list[Batch]]) -> int:
         """Up to five in flight, in order; all that is unanswered again on the next connection."""
-        session = self._session
+        incarnation = self._incarnation
         for batches in plan:
             for batch in batches:
                 batch.content = self._encoded(batch)
-                session.sequences[batch.partition] = batch.sequence + len(batch.labels)
+                incarnation.sequences[batch.partition] = batch.sequence + len(batch.labels)
                 self._history.note(Written(attempt, batch.partition, batch.labels))
         left = deque(plan)
         code = 0
         for _ in range(self._rng.choice((1, 4, 40))):
             code = GAVE_UP
-            link = await session.link(DATA)
+            connection = await incarnation.connection(DATA)
             try:
-                code = await self._pipeline(attempt, link, left)
+                code = await self._pipeline(attempt, connection, left)
                 break
             except Lost:
-                link.drop()
+                connection.drop()
                 await self._client.back_off()
         self._is_in_doubt |= bool(left)
         for batches in reversed(left):
             for batch in batches:
                 # What was not acknowledged keeps no sequence: the next batch takes it.
-                session.sequences[batch.partition] = batch.sequence
+                incarnation.sequences[batch.partition] = batch.sequence
         return code
 
-    async def _pipeline(self, attempt: str, link: Link, left: deque[list[Batch]]) -> int:
-        session = self._session
+    async def _pipeline(
+        self, attempt: str, connection: Connection, left: deque[list[Batch]]
+    ) -> int:
+        incarnation = self._incarnation
         unsent = deque(left)
         in_flight: deque[asyncio.Future[Reply]] = deque()
-        versions = session.dialect.produce
+        versions = incarnation.dialect.produce
         while left:
             while unsent and len(in_flight) < IN_FLIGHT_MAX:
                 await self._client.breathe()
                 request = request_of(
                     ACKS_ALL, [(batch.partition, batch.content) for batch in unsent.popleft()]
                 )
-                request.transactional_id = session.transactional_id
+                request.transactional_id = incarnation.transactional_id
                 in_flight.append(
-                    link.send(
+                    connection.send(
                         produce, request, version_min=versions.least, version_max=versions.most
                     )
                 )
-            reply = await link.wait(in_flight.popleft(), max(0.1, session.patience_s))
+            reply = await connection.wait(in_flight.popleft(), max(0.1, incarnation.patience_s))
             for batch in left[0]:
                 code, base_offset = outcomes(reply.message)[batch.partition]
                 if code in FULL:
@@ -279,9 +281,9 @@ class TransactionalProducer:
     def _check_refusal(self, attempt: str, code: int) -> None:
         # A TV1 client may meet its own past under the same epoch; under TV2 there is none.
         others = [UnknownTopicOrPartition.code]
-        if self._session.is_tv1:
+        if self._incarnation.is_tv1:
             others.append(OutOfOrderSequence.code)
-        self._session.expect(attempt, "Produce", code, *others)
+        self._incarnation.expect(attempt, "Produce", code, *others)
 
     def _encoded(self, batch: Batch) -> bytes:
         return encode_batch(
@@ -292,8 +294,8 @@ class TransactionalProducer:
                 for label in batch.labels
             ],
             compression=self._rng.choice((Compression.NONE, Compression.NONE, Compression.LZ4)),
-            producer_id=self._session.producer_id,
-            producer_epoch=self._session.producer_epoch,
+            producer_id=self._incarnation.producer_id,
+            producer_epoch=self._incarnation.producer_epoch,
             base_sequence=batch.sequence,
             is_transactional=True,
         )
@@ -302,48 +304,50 @@ class TransactionalProducer:
 
     async def _commit(self, attempt: str) -> int:
         """0, or the refusal that says that it was aborted. Raises Fatal if that is not known."""
-        session = self._session
+        incarnation = self._incarnation
         self._history.note(CommitSent(self._client.now_s(), attempt))
-        request = session.end_request(commit=True)
+        request = incarnation.end_request(commit=True)
         for try_count in range(1, COMMIT_TRIES_MAX):
-            reply = await session.ask(COORDINATOR, end_txn, request, session.dialect.end, tries=1)
+            reply = await incarnation.ask(
+                COORDINATOR, end_txn, request, incarnation.dialect.end, tries=1
+            )
             if reply is None:
                 continue
             code: int = reply.message.error_code
             if code in FULL:
                 await self._client.back_off()
                 continue
-            session.expect(attempt, "EndTxn(commit)", code)
+            incarnation.expect(attempt, "EndTxn(commit)", code)
             if code == 0:
                 self._history.note(Ended(reply.span, attempt, Outcome.COMMITTED))
-                if not session.is_tv1:
-                    session.adopt(reply)
+                if not incarnation.is_tv1:
+                    incarnation.adopt(reply)
             elif code in FENCED and try_count > 1:
                 raise Fatal
             return code
         raise Fatal
 
     async def _abort(self, attempt: str, code: int, *, began: bool) -> None:
-        session, habits = self._session, self._habits
-        if code in FENCED and (not session.is_tv1 or self._rng.random() < 0.5):
+        incarnation, habits = self._incarnation, self._habits
+        if code in FENCED and (not incarnation.is_tv1 or self._rng.random() < 0.5):
             raise Fatal
-        is_lost = session.is_tv1 and code == session.dialect.abortable
+        is_lost = incarnation.is_tv1 and code == incarnation.dialect.abortable
         if is_lost and habits.aborts_by_init:
-            await session.initialise(named=True)
+            await incarnation.initialise(named=True)
             return
         if began and code not in FENCED:
-            request = session.end_request(commit=False)
-            reply = await session.insist(COORDINATOR, end_txn, request, session.dialect.end)
+            request = incarnation.end_request(commit=False)
+            reply = await incarnation.insist(COORDINATOR, end_txn, request, incarnation.dialect.end)
             answer: int = reply.message.error_code
-            if answer and (answer not in FENCED or not session.is_tv1):
+            if answer and (answer not in FENCED or not incarnation.is_tv1):
                 if answer not in FENCED:
-                    session.complain(attempt, "EndTxn(abort)", answer)
+                    incarnation.complain(attempt, "EndTxn(abort)", answer)
                 raise Fatal
-            if not session.is_tv1:
-                session.adopt(reply)
+            if not incarnation.is_tv1:
+                incarnation.adopt(reply)
             code = answer or code
-        if not session.is_tv1:
+        if not incarnation.is_tv1:
             return
         is_disturbed = is_lost or code in FENCED or code == OutOfOrderSequence.code
         if is_disturbed or (self._is_in_doubt and habits.bumps_after_doubt):
-            await session.initialise(named=True)
+            await incarnation.initialise(named=True)

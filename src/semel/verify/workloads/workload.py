@@ -7,7 +7,7 @@ from typing import NamedTuple
 from semel.types import TopicPartition
 from semel.verify.workloads.administrators import Administrator, Deleter, Operator
 from semel.verify.workloads.copiers import Copier
-from semel.verify.workloads.groups import Auditor, Bookkeeper, Member
+from semel.verify.workloads.groups import Auditor, Bookkeeper, Consumer
 from semel.verify.workloads.population import RIVALLED, Cast, Work
 from semel.verify.workloads.producers import (
     ACKS_ALL,
@@ -66,7 +66,7 @@ def producing(
 
 
 def taking_part(group: str, shared: list[TopicPartition], instance_id: str | None) -> Work:
-    return lambda client: Member(client, group, shared, instance_id).run()
+    return lambda client: Consumer(client, group, shared, instance_id).run()
 
 
 # Everything but transactions

@@ -1,4 +1,4 @@
-"""What transactional clients have in common: connections, an identity, and the words of a dialect.
+"""One incarnation of a transactional id: its connections, its epoch, and the words of a dialect.
 
 A request is sent again on another connection until it is answered; what was sent before may still
 arrive. Requests to the coordinator and to partitions may go over one connection or over two.
@@ -19,7 +19,7 @@ from semel.errors import (
 )
 from semel.types import TopicPartition
 from semel.verify.history import EpochGiven, Refusal, Unwelcome
-from semel.verify.workloads.client import Client, Link, Lost, Reply
+from semel.verify.workloads.client import Client, Connection, Lost, Reply
 from semel.wire.messages import add_partitions_to_txn, end_txn, init_producer_id, produce
 
 FENCED = {InvalidProducerEpoch.code, ProducerFenced.code}
@@ -39,7 +39,7 @@ class Versions(NamedTuple):
 ANY = Versions(0, 2**15 - 1)
 
 
-class Dialect(NamedTuple):
+class DialectVersions(NamedTuple):
     """The versions of a dialect, and how it is told that a transaction can only be aborted."""
 
     name: str
@@ -49,33 +49,37 @@ class Dialect(NamedTuple):
     abortable: int
 
 
-TV1 = Dialect("TV1", Versions(3, 11), Versions(0, 4), Versions(0, 4), UnknownProducerId.code)
-TV2 = Dialect("TV2", Versions(12, 12), Versions(5, 5), Versions(5, 5), TransactionAbortable.code)
+TV1 = DialectVersions(
+    "TV1", Versions(3, 11), Versions(0, 4), Versions(0, 4), UnknownProducerId.code
+)
+TV2 = DialectVersions(
+    "TV2", Versions(12, 12), Versions(5, 5), Versions(5, 5), TransactionAbortable.code
+)
 
 
 class Fatal(Exception):
     """This incarnation is over; the client may start another."""
 
 
-class Session:
-    """One incarnation of a transactional id."""
+class Incarnation:
+    """What transactional clients have in common."""
 
     def __init__(
         self,
         client: Client,
-        incarnation: str,
+        name: str,
         transactional_id: str,
-        dialect: Dialect,
+        dialect: DialectVersions,
         timeout_ms: int,
     ) -> None:
         self._client = client
         self._rng = client.rng
-        self.incarnation = incarnation
+        self.name = name
         self.transactional_id = transactional_id
         self.dialect = dialect
         self._timeout_ms = timeout_ms
-        self._has_one_link = self._rng.random() < 0.4
-        self._links: dict[str, Link] = {}
+        self._has_one_connection = self._rng.random() < 0.4
+        self._connections: dict[str, Connection] = {}
         self.patience_s = self._rng.choice((0.03, 0.2, 1.0))
         self.producer_id = -1
         self.producer_epoch = -1
@@ -87,18 +91,18 @@ class Session:
 
     # Connections
 
-    async def link(self, kind: str) -> Link:
+    async def connection(self, kind: str) -> Connection:
         await self._client.breathe()
-        kind = DATA if self._has_one_link else kind
-        link = self._links.get(kind)
-        if link is None or not link.is_open:
-            link = self._links[kind] = await self._client.link()
+        kind = DATA if self._has_one_connection else kind
+        connection = self._connections.get(kind)
+        if connection is None or not connection.is_open:
+            connection = self._connections[kind] = await self._client.connect()
             await self._client.breathe()
-        return link
+        return connection
 
     def drop(self) -> None:
-        for link in self._links.values():
-            link.drop()
+        for connection in self._connections.values():
+            connection.drop()
 
     async def ask(
         self,
@@ -110,9 +114,9 @@ class Session:
     ) -> Reply | None:
         """The answer to one of `tries` times the same request; None if there was none."""
         for _ in range(tries):
-            link = await self.link(kind)
+            connection = await self.connection(kind)
             try:
-                return await link.ask(
+                return await connection.ask(
                     messages,
                     request,
                     version_min=versions.least,
@@ -161,9 +165,7 @@ class Session:
         if given != (self.producer_id, self.producer_epoch):
             self.sequences = {}
             self._client.history.note(
-                EpochGiven(
-                    reply.span, self.transactional_id, self.incarnation, *given, is_new_incarnation
-                )
+                EpochGiven(reply.span, self.transactional_id, self.name, *given, is_new_incarnation)
             )
         self.producer_id, self.producer_epoch = given
 
