@@ -22,12 +22,15 @@ def test_an_id_is_due_once_at_the_earliest_time_it_was_scheduled_for(
             expected[named] = min(deadline_ms, expected.get(named, deadline_ms))
             continue
         due = {named: at_ms for named, at_ms in expected.items() if at_ms <= step}
+        looked_at = list(deadlines.all_due(step))
         first = deadlines.due(step)
         assert (first is None) == (not due)
         assert first is None or due[first] == min(due.values())
         taken = deadlines.take_due(step)
         assert sorted(taken) == sorted(due)
         assert [due[named] for named in taken] == sorted(due.values())
+        assert looked_at == taken
+        assert not list(deadlines.all_due(step))
         expected = {named: at_ms for named, at_ms in expected.items() if named not in due}
     next_ms = deadlines.next_ms()
     assert not expected or (next_ms is not None and next_ms <= min(expected.values()))

@@ -6,6 +6,7 @@ transactions of one id cost one entry.
 """
 
 import heapq
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 Id = TypeVar("Id", bound=str)
@@ -36,6 +37,24 @@ class Deadlines(Generic[Id]):
                 return named
             heapq.heappop(heap)
         return None
+
+    def all_due(self, now_ms: int) -> Iterator[Id]:
+        """Every id whose time has come, earliest first. They stay so, as nothing is changed."""
+        heap = self._heap
+        seen: set[Id] = set()
+        # What stands behind an entry of a heap is not earlier, so that only those entries are
+        # looked at which are due, and the ones right behind them.
+        ahead = [(heap[0], 0)] if heap else []
+        while ahead:
+            (deadline_ms, named), index = heapq.heappop(ahead)
+            if deadline_ms > now_ms:
+                return
+            if self._scheduled_ms.get(named) == deadline_ms and named not in seen:
+                seen.add(named)
+                yield named
+            for behind in (2 * index + 1, 2 * index + 2):
+                if behind < len(heap):
+                    heapq.heappush(ahead, (heap[behind], behind))
 
     def take(self, named: Id) -> None:
         """It is being looked at, and scheduled anew if need be."""
