@@ -23,6 +23,7 @@ from semel.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -31,7 +32,7 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from semel.wire.messages.sync_group import SyncGroupRequest
+from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support import handled
 from support.handled import Machine, call, on_a
 from support.inside import journal_of, state_of
@@ -46,7 +47,7 @@ from support.raw_client import (
 )
 from support.seeded_loop import elapse
 
-STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE = 56, 15
+STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID = 56, 15, 25
 MIB = 2**20
 SETTINGS = {"journal.segment.bytes": 2 * MIB, "message.max.bytes": 200_000}
 
@@ -385,3 +386,66 @@ async def test_on_a_full_disk_a_group_still_ends_with_the_session_of_its_last_me
         group = state_of(broker).groups.describe(GroupId("g"))
         assert group is not None
         assert (group.state, group.members) == ("Empty", ())
+
+
+@on_a(Machine, CONFIG)
+async def test_what_a_group_has_no_room_for_has_not_happened(machine: Machine) -> None:
+    joining = JoinGroupRequest(
+        "g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+    )
+    topics = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+    writing = produce_request("t", encode_batch([Record(None, bytes(10_000), 1_000)]))
+    offsets = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])]
+    async with machine.broker() as broker:
+        await call(broker, "create_topics", 7, topics)
+        member = await call(broker, "join_group", 3, joining)
+        machine.device.is_full = True
+        codes = [0]
+        while codes == [0]:
+            answer = await call(broker, "produce", 9, writing)
+            codes = [each.error_code for each in answer.responses[0].partition_responses]
+        identity = ("g", member.generation_id, member.member_id)
+        assigned = [SyncGroupRequestAssignment(member.member_id, bytes(20_000))]
+        syncing = SyncGroupRequest(*identity, assignments=assigned)
+        for _ in range(20):
+            answer = await call(broker, "sync_group", 3, syncing)
+            assert answer.error_code == COORDINATOR_NOT_AVAILABLE
+            # A sign of life needs no room, nor does a refusal.
+            beat = await call(broker, "heartbeat", 3, HeartbeatRequest(*identity))
+            assert beat.error_code == NONE
+            stranger = OffsetCommitRequest("g", 1, "stranger", None, topics=offsets)
+            (topic,) = (await call(broker, "offset_commit", 8, stranger)).topics
+            assert topic.partitions[0].error_code == UNKNOWN_MEMBER_ID
+            await elapse(0.2)
+        machine.device.is_full = False
+        await elapse(3)
+        answer = await call(broker, "sync_group", 3, syncing)
+        assert (answer.error_code, answer.assignment) == (NONE, bytes(20_000))
+
+
+@on_a(Machine, CONFIG)
+async def test_on_a_full_disk_a_newcomer_does_not_disturb_a_group(machine: Machine) -> None:
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    joining = JoinGroupRequest("g", 60_000, 10_000, "", None, "consumer", protocols)
+    topics = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+    writing = produce_request("t", encode_batch([Record(None, bytes(10_000), 1_000)]))
+    async with machine.broker() as broker:
+        await call(broker, "create_topics", 7, topics)
+        member = await call(broker, "join_group", 3, joining)
+        syncing = SyncGroupRequest("g", member.generation_id, member.member_id)
+        assert (await call(broker, "sync_group", 3, syncing)).error_code == NONE
+        machine.device.is_full = True
+        codes = [NONE]
+        while codes == [NONE]:
+            answer = await call(broker, "produce", 9, writing)
+            codes = [each.error_code for each in answer.responses[0].partition_responses]
+        code = NONE
+        while code == NONE:
+            answer = await call(broker, "init_producer_id", 4, InitProducerIdRequest(None))
+            code = answer.error_code
+        newcomer = await call(broker, "join_group", 3, joining)
+        assert newcomer.error_code == COORDINATOR_NOT_AVAILABLE
+        unknown = JoinGroupRequest("g", 60_000, 10_000, "no one", None, "consumer", protocols)
+        assert (await call(broker, "join_group", 3, unknown)).error_code == UNKNOWN_MEMBER_ID
+        beat = HeartbeatRequest("g", member.generation_id, member.member_id)
+        assert (await call(broker, "heartbeat", 3, beat)).error_code == NONE

@@ -8,10 +8,11 @@ import pytest
 
 from semel.broker.connection import Connection
 from semel.errors import NONE, MemberIdRequired
-from semel.groups.commands import Step
+from semel.groups.commands import Command, ForgetIds, Ticket
+from semel.groups.deciding import Decided
 from semel.journal.memory import MemoryDevice
 from semel.testing import Broker
-from semel.types import GroupId, MemberId
+from semel.types import GroupId
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.sync_group import SyncGroupRequest
@@ -113,13 +114,14 @@ def test_all_ids_that_a_client_was_given_go_in_one_step(monkeypatch: pytest.Monk
         async with started(broker):
             steps: list[int] = []
             groups = state_of(broker).groups
-            forget_ids = groups.forget_ids
+            decide = groups.decide
 
-            def counted(group_id: GroupId, member_ids: set[MemberId], at: Moment) -> Step:
-                steps.append(len(member_ids))
-                return forget_ids(group_id, member_ids, at)
+            def counted(command: Command, ticket: Ticket, at: Moment) -> Decided:
+                if isinstance(command, ForgetIds):
+                    steps.append(len(command.member_ids))
+                return decide(command, ticket, at)
 
-            monkeypatch.setattr(groups, "forget_ids", counted)
+            monkeypatch.setattr(groups, "decide", counted)
             connection = broker.connection()
             connection.connection_made(SilentTransport())
             for _ in range(50):

@@ -19,18 +19,18 @@ from semel.groups.commands import (
     CommitReply,
     FetchedOffset,
     FetchOffsets,
+    ForgetPartitions,
     OffsetToCommit,
     Protocol,
 )
+from semel.groups.lasting import GroupsSnapshot, OffsetInSnapshot
 from semel.groups.records import (
     GenerationRecorded,
     GroupForgotten,
     OffsetCommitted,
     OffsetForgotten,
 )
-from semel.groups.room import STEP_BYTES_MAX
 from semel.groups.settings import GroupSettings
-from semel.groups.snapshot import GroupsSnapshot, OffsetInSnapshot
 from semel.types import GroupId, MemberId, TopicPartition
 from support.group_world import (
     GROUP,
@@ -137,10 +137,7 @@ def test_too_much_metadata_is_refused_for_its_partition_alone() -> None:
         OffsetToCommit("t", 1, 6, metadata="x" * 4_096),
         OffsetToCommit("t" * 250, 0, 7),
     )
-    ticket = world.ticket()
-    command = CommitOffsets(GROUP, -1, NOBODY, None, offsets)
-    step = world.groups.commit_offsets(command, ticket, world.at)
-    world.take(step, world.room(command))
+    ticket = world.ask(CommitOffsets(GROUP, -1, NOBODY, None, offsets))
     codes = [p.error_code for p in world.reply(ticket, CommitReply).partitions]
     assert codes == [OffsetMetadataTooLarge.code, NONE, InvalidTopic.code]
     fetched = world.groups.fetch_offsets(FetchOffsets(GROUP, None))
@@ -243,9 +240,9 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     world = GroupWorld()
     world.commit(5)
     world.commit(6, topic="u")
-    step = world.groups.forget_partitions([TopicPartition("t", 0), TopicPartition("t", 1)])
-    assert step.records == (OffsetForgotten(GROUP, "t", 0),)
-    world.take(step, 1_000)
+    gone = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
+    decided = world.take(ForgetPartitions(gone))
+    assert decided.records == (OffsetForgotten(GROUP, "t", 0),)
     assert (world.fetch("t"), world.fetch("u")) == ((-1, NONE), (6, NONE))
 
 
@@ -396,6 +393,6 @@ def test_a_great_many_expired_offsets_are_forgotten_in_bounded_steps() -> None:
     world.now_ms += 2 * RETENTION_MS
     steps = []
     while world.groups.list_groups():
-        steps.append(world.take(world.groups.expire(world.at), STEP_BYTES_MAX))
+        steps.append(world.expire())
     assert len(steps) > 2
     assert all(step.records for step in steps)

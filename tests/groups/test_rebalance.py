@@ -10,9 +10,9 @@ from semel.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
+from semel.groups.membership import FOLLOWERS, State
 from semel.groups.records import GenerationRecorded
 from semel.groups.settings import GroupSettings
-from semel.groups.states import FOLLOWERS, State
 from semel.types import GroupId, MemberId
 from support.group_world import GROUP, REBALANCE_MS, SESSION_MS, GroupWorld, everything
 

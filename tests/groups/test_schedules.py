@@ -286,7 +286,7 @@ class Run:
             self.world.replies
         )
         assert self.world.state() in ("Empty", "Dead")
-        assert not self.world.groups._waiting
+        assert not self.world.groups._volatile.waiting
         self.check_generations_rise()
 
     def join_if_out(self, client: Client) -> None:

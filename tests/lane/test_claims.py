@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from semel.broker.config import BrokerConfig
-from semel.groups.room import STEP_BYTES_MAX
-from semel.groups.settings import GroupSettings
+from semel.groups.records import GenerationRecorded, size_alone
+from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.journal import Journal
 from semel.journal.memory import MemoryDevice
@@ -18,7 +18,8 @@ from semel.lane.claims import Claim, kept_size
 from semel.lane.commands import LaneSettings
 from semel.lane.lane import Lane
 from semel.lane.topics import CreateInternalTopic
-from semel.lane.transactions import BATCH_OVERHEAD, add_transaction, ending_size
+from semel.lane.transactions import add_transaction, ending_size
+from semel.lane.waiting_room import EXPIRED_SIZE_MAX
 from semel.transactions.commands import (
     Abort,
     Command,
@@ -32,6 +33,7 @@ from semel.transactions.transaction import Transaction
 from semel.types import (
     EPOCH_MAX,
     TRANSACTIONS_TOPIC,
+    GroupId,
     ProducerEpoch,
     ProducerId,
     Term,
@@ -145,7 +147,11 @@ def test_the_smallest_segments_keep_room_for_what_the_groups_do_unasked() -> Non
     )
     settings = JournalSettings(segment_bytes=least)
     partition_count = BrokerConfig.offsets_topic_num_partitions
-    size = STEP_BYTES_MAX + BATCH_OVERHEAD * partition_count + frame.HEAD_SIZE + HEADER_SIZE
+    long = "x" * STRING_BYTES_MAX
+    emptied = GenerationRecorded(GroupId(long), long, 2**31 - 1, None, None, 2**63 - 1, ())
+    records_size = max(EXPIRED_SIZE_MAX, size_alone(emptied))
+    entries_size = frame.ENTRY_SIZE * partition_count
+    size = records_size + entries_size + frame.HEAD_SIZE + HEADER_SIZE
     assert size <= settings.headroom - settings.opening_bytes
 
 

@@ -43,7 +43,7 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from support.handled import SeededRandomness, call, opened, started
+from support.handled import call, opened, started
 from support.inside import journal_of, state_of
 from support.journal_world import stored_batches
 from support.raw_client import produce_request
@@ -228,7 +228,7 @@ def test_a_checkpoint_holds_the_whole_state(seed: int) -> None:
 
 
 def empty_state() -> LaneState:
-    return LaneState(Groups(GroupSettings(), SeededRandomness(Random(0))), Transactions())
+    return LaneState(Groups(GroupSettings()), Transactions())
 
 
 def test_a_checkpoint_of_an_earlier_format_is_read_and_one_of_a_later_is_not() -> None:

@@ -6,19 +6,23 @@ from typing import Any
 import pytest
 
 from groups import (
+    test_bounded_steps,
     test_joining,
     test_offsets,
+    test_purity,
     test_rebalance,
     test_static_members,
     test_transactional_offsets,
 )
 from groups.test_schedules import Run
-from semel.groups import coordinator, joining, leaving, rebalance
-from semel.groups.group import Group
-from semel.groups.members import Member
-from semel.groups.offsets import Offsets
+from semel.deadlines import Deadlines
+from semel.groups import coordinator, expiring, joining, leaving, rebalance
+from semel.groups.deciding import Decided, Deciding
+from semel.groups.lasting import Offsets
+from semel.groups.membership import Membership
 from semel.groups.records import GenerationRecorded, GroupRecord
-from semel.groups.turn import Turn
+from semel.groups.volatile import Sessions, VolatileGroup
+from semel.world import Moment
 from support.group_world import GroupWorld
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -30,74 +34,80 @@ def schedules() -> None:
         Run(seed).go(300)
 
 
+def living_clients() -> None:
+    for seed in range(8):
+        test_purity.test_no_decision_about_living_clients_changes_anything(seed)
+
+
 # Time and recovery (rule 9)
 
 
 def a_restart_gives_no_new_session(patch: pytest.MonkeyPatch) -> None:
-    recovered = Member.recovered
+    recovered = coordinator.Groups.recovered
 
-    def without_session(stored: Any, protocol: str, now_ms: int) -> Member:
-        member = recovered(stored, protocol, now_ms)
-        member.deadline_ms = now_ms
-        return member
+    def without_session(groups: coordinator.Groups, at: Moment) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(
+                Deciding,
+                "renew_session",
+                lambda deciding, member: deciding.begin_session(member.member_id, at.now_ms),
+            )
+            recovered(groups, at)
 
-    patch.setattr(Member, "recovered", without_session)
+    patch.setattr(coordinator.Groups, "recovered", without_session)
 
 
 def a_generation_is_never_written(patch: pytest.MonkeyPatch) -> None:
-    write = Turn.write
+    write = Deciding.write
 
-    def skip_generations(turn: Turn, record: GroupRecord) -> None:
+    def skip_generations(deciding: Deciding, record: GroupRecord) -> None:
         if not isinstance(record, GenerationRecorded):
-            write(turn, record)
+            write(deciding, record)
 
-    patch.setattr(Turn, "write", skip_generations)
+    patch.setattr(Deciding, "write", skip_generations)
 
 
 def offsets_age_while_the_group_lives(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Group, "subscribed_topics", lambda group: frozenset())
+    patch.setattr(Membership, "subscribed_topics", lambda group: frozenset())
 
 
 # Members
 
 
 def a_generation_is_not_checked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Group, "check_generation", lambda group, generation: None)
+    patch.setattr(Membership, "check_generation", lambda group, generation: None)
 
 
 def an_instance_is_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    member = Group.member
-    patch.setattr(Group, "member", lambda group, member_id, _: member(group, member_id, None))
+    member = Membership.member
+    patch.setattr(Membership, "member", lambda group, member_id, _: member(group, member_id, None))
 
 
 def a_rebalance_waits_for_no_one_that_was_told_its_id(patch: pytest.MonkeyPatch) -> None:
-    waits = Group.all_have_joined.fget  # type: ignore[attr-defined]
-
-    def regardless(group: Group) -> bool:
-        pending, group.pending_members = group.pending_members, set()
-        joined: bool = waits(group)
-        group.pending_members = pending
-        return joined
-
-    patch.setattr(Group, "all_have_joined", property(regardless))
+    patch.setattr(Deciding, "expects_more", lambda deciding, group: False)
 
 
 def who_is_removed_is_not_answered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(leaving, "_remove", lambda group, member, turn: group.discard(member))
+    patch.setattr(
+        leaving,
+        "_dismiss_for_good",
+        lambda member, deciding: deciding.end_session(member.member_id),
+    )
 
 
 def a_new_rebalance_forgets_those_who_wait(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rebalance, "dismiss", lambda member, code, turn: None)
+    patch.setattr(rebalance, "dismissed", lambda member, code, deciding: member)
 
 
 def a_returned_static_member_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     replace = joining._replace_static
 
-    def unrecorded(*arguments: Any) -> None:
-        turn = arguments[-1]
-        count = len(turn.records)
-        replace(*arguments)
-        del turn.records[count:]
+    def unrecorded(*arguments: Any) -> Membership:
+        deciding = arguments[-1]
+        count = len(deciding.records)
+        group = replace(*arguments)
+        del deciding.records[count:]
+        return group
 
     patch.setattr(joining, "_replace_static", unrecorded)
 
@@ -105,23 +115,50 @@ def a_returned_static_member_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
 def a_refused_join_creates_the_group(patch: pytest.MonkeyPatch) -> None:
     find = coordinator.Groups._group_to_join
 
-    def create(groups: coordinator.Groups, command: Any) -> Group:
-        group = groups._groups.setdefault(command.group_id, Group(command.group_id))
-        return group if command.member_id else find(groups, command)
+    def create(groups: coordinator.Groups, command: Any) -> Membership:
+        new = Membership(command.group_id)
+        groups._volatile.by_id.setdefault(command.group_id, VolatileGroup(new))
+        return find(groups, command)
 
     patch.setattr(coordinator.Groups, "_group_to_join", create)
+
+
+# Decisions
+
+
+def a_decision_is_adopted_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
+    decide = coordinator.Groups.decide
+
+    def hasty(groups: coordinator.Groups, *arguments: Any) -> Decided:
+        decided = decide(groups, *arguments)
+        groups.adopt(decided)
+        return decided
+
+    patch.setattr(coordinator.Groups, "decide", hasty)
+
+
+def whoever_looks_at_what_is_due_takes_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Deadlines, "all_due", lambda self, now_ms: iter(self.take_due(now_ms)))
+
+
+def a_session_that_was_renewed_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Sessions, "looked_at", lambda self, due_ms: self._deadlines.take_due(due_ms))
+
+
+def a_step_of_expiry_has_no_bound(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(expiring, "size_alone", lambda record: 0)
 
 
 # Transactional offsets
 
 
 def the_later_marker_wins(patch: pytest.MonkeyPatch) -> None:
-    def complete(offsets: Offsets, producer_id: Any, committed: bool) -> None:
+    def end(offsets: Offsets, producer_id: Any, committed: bool) -> None:
         pending = offsets.pending.pop(producer_id, {})
         if committed:
             offsets.committed.update(pending)
 
-    patch.setattr(Offsets, "complete", complete)
+    patch.setattr(Offsets, "apply_marker", end)
 
 
 def pending_offsets_look_stable(patch: pytest.MonkeyPatch) -> None:
@@ -177,6 +214,14 @@ KILLED: list[tuple[Plant, Kill]] = [
     (
         a_refused_join_creates_the_group,
         test_joining.test_an_unknown_member_id_is_refused_with_and_without_a_group,
+    ),
+    (a_decision_is_adopted_before_it_is_written, living_clients),
+    (whoever_looks_at_what_is_due_takes_it, living_clients),
+    (a_session_that_was_renewed_is_not_looked_at_again, living_clients),
+    (a_session_that_was_renewed_is_not_looked_at_again, schedules),
+    (
+        a_step_of_expiry_has_no_bound,
+        test_bounded_steps.test_many_groups_that_end_together_end_in_bounded_steps,
     ),
     (
         the_later_marker_wins,

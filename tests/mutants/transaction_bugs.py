@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from mutants.broker_bugs import Bug, Patch, patch_route
 from semel.broker.handlers import end_txn
-from semel.groups.offsets import Offsets
+from semel.groups.lasting import Offsets
 from semel.lane import facts, opening
 from semel.lane import transactions as lane_transactions
 from semel.log.transactions import AbortedIndex, PartitionTransactions
@@ -190,13 +190,13 @@ def pending_offsets_are_visible(patch: Patch) -> None:
 
 
 def an_abort_keeps_the_offsets(patch: Patch) -> None:
-    complete = Offsets.complete
-    patch.setattr(Offsets, "complete", lambda self, producer, _: complete(self, producer, True))
+    end = Offsets.apply_marker
+    patch.setattr(Offsets, "apply_marker", lambda self, producer, _: end(self, producer, True))
 
 
 def offsets_are_forgotten_by_a_commit(patch: Patch) -> None:
-    complete = Offsets.complete
-    patch.setattr(Offsets, "complete", lambda self, producer, _: complete(self, producer, False))
+    end = Offsets.apply_marker
+    patch.setattr(Offsets, "apply_marker", lambda self, producer, _: end(self, producer, False))
 
 
 UNCOMMITTED = r"with uncommitted"

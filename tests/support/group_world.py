@@ -7,13 +7,19 @@ import msgspec
 
 from semel.errors import NONE
 from semel.groups.commands import (
+    TOKEN_SIZE,
+    UNASKED,
+    Command,
     CommitOffsets,
     CommitReply,
     DeleteGroups,
     DeleteGroupsReply,
     DeleteOffsets,
     DeleteOffsetsReply,
+    Expire,
     FetchOffsets,
+    ForgetIds,
+    ForgetTicket,
     Heartbeat,
     HeartbeatReply,
     Join,
@@ -24,16 +30,15 @@ from semel.groups.commands import (
     OffsetToCommit,
     Protocol,
     Reply,
-    Step,
     Sync,
     SyncReply,
     Ticket,
 )
 from semel.groups.coordinator import Groups
+from semel.groups.deciding import Decided
+from semel.groups.lasting import GroupsSnapshot
 from semel.groups.records import GroupRecord, decode, encode
-from semel.groups.room import STEP_BYTES_MAX, Command
 from semel.groups.settings import GroupSettings
-from semel.groups.snapshot import GroupsSnapshot
 from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
 from semel.world import Moment
 
@@ -42,20 +47,11 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 GROUP = GroupId("g")
 NOBODY = MemberId("")
-RECORD_FRAMING_BYTES_MAX = 32
-"""Length, attributes, deltas, sizes of key and value, count of headers, each a varint."""
+EXPIRED_SIZE_MAX = 70_000
 
 Expected = TypeVar("Expected", bound=Reply)
 Entry = tuple[bytes, bytes | None, ProducerId, int]
 Marker = tuple[ProducerId, bool]
-
-
-class Dice:
-    def __init__(self, seed: int = 0) -> None:
-        self._random = random.Random(seed)
-
-    def token_bytes(self, size: int) -> bytes:
-        return self._random.randbytes(size)
 
 
 def subscription(*topics: str, owned: bytes = b"") -> bytes:
@@ -65,13 +61,14 @@ def subscription(*topics: str, owned: bytes = b"") -> bytes:
 
 
 class GroupWorld:
-    """Checks on every step what must hold of any: one reply per ticket, records within bounds."""
+    """Checks on every step what must hold of any: one reply per ticket, records that are read as
+    they were written."""
 
     def __init__(self, settings: GroupSettings | None = None, seed: int = 0) -> None:
         self.settings = settings or GroupSettings()
-        self.dice = Dice(seed)
+        self._random = random.Random(seed)
         self.now_ms = START_MS
-        self.groups = Groups(self.settings, self.dice)
+        self.groups = Groups(self.settings)
         self.groups.recovered(self.at)
         self.log: list[Entry | Marker] = []
         self.replies: dict[Ticket, Reply] = {}
@@ -91,25 +88,31 @@ class GroupWorld:
         self._tickets += 1
         return Ticket(self._tickets)
 
-    def take(self, step: Step, bytes_max: int, producer_id: ProducerId = NO_PRODUCER_ID) -> Step:
-        size = 0
-        for record in step.records:
+    def take(
+        self,
+        command: Command,
+        ticket: Ticket = UNASKED,
+        producer_id: ProducerId = NO_PRODUCER_ID,
+    ) -> Decided:
+        decided = self.groups.decide(command, ticket, self.at)
+        for record in decided.records:
             key, value = encode(record)
-            size += RECORD_FRAMING_BYTES_MAX + len(key) + len(value or b"")
             stored = decode(key, value)
             assert stored == record
             assert stored is not None
             self.log.append((key, value, producer_id, self.now_ms))
             self.groups.apply(stored, self.now_ms, producer_id)
             self.records.append(record)
-        assert size <= bytes_max
-        for ticket, reply in step.replies:
-            assert ticket not in self.replies, f"ticket {ticket} answered twice"
-            self.replies[ticket] = reply
-        return step
+        self.groups.adopt(decided)
+        for answered, reply in decided.replies:
+            assert answered not in self.replies, f"ticket {answered} answered twice"
+            self.replies[answered] = reply
+        return decided
 
-    def room(self, command: Command) -> int:
-        return self.groups.bytes_max(command)
+    def ask(self, command: Command, producer_id: ProducerId = NO_PRODUCER_ID) -> Ticket:
+        ticket = self.ticket()
+        self.take(command, ticket, producer_id)
+        return ticket
 
     def reply(self, ticket: Ticket, kind: type[Expected]) -> Expected:
         reply = self.replies[ticket]
@@ -131,11 +134,9 @@ class GroupWorld:
             REBALANCE_MS,
             "consumer",
             (Protocol("range", subscription("t")),),
+            self._random.randbytes(TOKEN_SIZE),
         )._replace(**changes)
-        ticket = self.ticket()
-        bytes_max = self.room(command)
-        self.take(self.groups.join(command, ticket, self.at), bytes_max)
-        return ticket
+        return self.ask(command)
 
     def joined(self, ticket: Ticket) -> JoinReply:
         return self.reply(ticket, JoinReply)
@@ -155,25 +156,18 @@ class GroupWorld:
         command = Sync(
             GROUP, generation, member_id, None, None, None, tuple((assignments or {}).items())
         )._replace(**changes)
-        ticket = self.ticket()
-        bytes_max = self.room(command)
-        self.take(self.groups.sync(command, ticket, self.at), bytes_max)
-        return ticket
+        return self.ask(command)
 
     def synced(self, ticket: Ticket) -> SyncReply:
         return self.reply(ticket, SyncReply)
 
     def heartbeat(self, member_id: MemberId, generation: int, instance: str | None = None) -> int:
-        ticket = self.ticket()
-        command = Heartbeat(GROUP, generation, member_id, instance)
-        self.take(self.groups.heartbeat(command, ticket, self.at), 0)
+        ticket = self.ask(Heartbeat(GROUP, generation, member_id, instance))
         return self.reply(ticket, HeartbeatReply).error_code
 
     def leave(self, *members: tuple[str, str | None], group_id: GroupId = GROUP) -> LeaveReply:
-        ticket = self.ticket()
         command = Leave(group_id, tuple(MemberIdentity(MemberId(m), i) for m, i in members))
-        bytes_max = self.room(command)
-        self.take(self.groups.leave(command, ticket, self.at), bytes_max)
+        ticket = self.ask(command)
         return self.reply(ticket, LeaveReply)
 
     def commit(
@@ -187,13 +181,8 @@ class GroupWorld:
     ) -> int:
         asked = OffsetToCommit(topic, 0, offset, 0)
         command = CommitOffsets(GROUP, generation, member_id, None, (asked,))._replace(**changes)
-        ticket = self.ticket()
-        bytes_max = self.room(command)
-        if producer_id == NO_PRODUCER_ID:
-            step = self.groups.commit_offsets(command, ticket, self.at)
-        else:
-            step = self.groups.commit_offsets_in_transaction(command, ticket, self.at)
-        self.take(step, bytes_max, producer_id)
+        command = command._replace(in_transaction=producer_id != NO_PRODUCER_ID)
+        ticket = self.ask(command, producer_id)
         return self.reply(ticket, CommitReply).partitions[0].error_code
 
     def end_transaction(self, producer_id: ProducerId, committed: bool) -> None:
@@ -207,24 +196,20 @@ class GroupWorld:
         return fetched.offset, fetched.error_code
 
     def delete(self, *group_ids: GroupId) -> list[int]:
-        ticket = self.ticket()
         command = DeleteGroups(group_ids)
-        bytes_max = self.room(command)
-        self.take(self.groups.delete_groups(command, ticket, self.at), bytes_max)
+        ticket = self.ask(command)
         return [group.error_code for group in self.reply(ticket, DeleteGroupsReply).groups]
 
     def delete_offsets(self, *topics: str) -> DeleteOffsetsReply:
-        ticket = self.ticket()
         command = DeleteOffsets(GROUP, tuple(TopicPartition(topic, 0) for topic in topics))
-        bytes_max = self.room(command)
-        self.take(self.groups.delete_offsets(command, ticket, self.at), bytes_max)
+        ticket = self.ask(command)
         return self.reply(ticket, DeleteOffsetsReply)
 
     def forget_ids(self, *member_ids: MemberId) -> None:
-        self.take(self.groups.forget_ids(GROUP, member_ids, self.at), STEP_BYTES_MAX)
+        self.take(ForgetIds(GROUP, member_ids))
 
     def forget(self, ticket: Ticket) -> None:
-        self.take(self.groups.forget_ticket(ticket, self.at), STEP_BYTES_MAX)
+        self.take(ForgetTicket(ticket))
 
     # Time and death
 
@@ -233,11 +218,14 @@ class GroupWorld:
         end_ms = self.now_ms + duration_ms
         while (deadline_ms := self.groups.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
-            self.take(self.groups.expire(self.at), STEP_BYTES_MAX)
+            self.expire()
         self.now_ms = end_ms
 
+    def expire(self, records_size_max: int = EXPIRED_SIZE_MAX) -> Decided:
+        return self.take(Expire(self.now_ms, records_size_max))
+
     def replayed(self) -> Groups:
-        groups = Groups(self.settings, self.dice)
+        groups = Groups(self.settings)
         for entry in self.log:
             if len(entry) == 2:
                 groups.apply_marker(*entry)
@@ -256,7 +244,7 @@ class GroupWorld:
         snapshot = msgspec.msgpack.decode(
             msgspec.msgpack.encode(self.groups.snapshot()), type=GroupsSnapshot
         )
-        self.groups = Groups(self.settings, self.dice)
+        self.groups = Groups(self.settings)
         self.groups.restore(snapshot)
         self.groups.recovered(self.at)
 
@@ -286,9 +274,13 @@ class GroupWorld:
 
 def everything(groups: Groups) -> str:
     """All state, lasting and volatile, as text that is equal only if nothing changed."""
-    lines = [repr(groups.snapshot()), repr(sorted(groups._waiting.items()))]
-    for group in groups._groups.values():
-        for slot in sorted(group.__slots__):
-            value = getattr(group, slot)
-            lines.append(f"{slot}={value!r}" if slot != "offsets" else repr(vars(value)))
+    lasting, volatile = groups._lasting, groups._volatile
+    deadlines = [volatile._deadlines]
+    deadlines += [group.sessions._deadlines for group in volatile.by_id.values()]  # type: ignore[misc]
+    lines = [repr(lasting.snapshot()), repr(lasting._pending_in), repr(volatile)]
+    lines += [repr(each._heap) for each in deadlines]
+    lines += [
+        f"{group.group_id} {group.recorded} {group.recorded_ms} {vars(group.offsets)}"
+        for group in lasting.by_id.values()
+    ]
     return "\n".join(lines)

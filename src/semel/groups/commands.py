@@ -7,12 +7,15 @@ said as a property of the command, so that the state machine knows no versions.
 from typing import NamedTuple, NewType
 
 from semel.errors import NONE
-from semel.groups.records import GroupRecord
 from semel.types import GroupId, MemberId, TopicPartition
 
 Ticket = NewType("Ticket", int)
 """Names one request to whoever sends the replies; never used twice."""
 
+UNASKED = Ticket(0)
+"""Of a command that no request has asked for, and that answers others at most."""
+
+TOKEN_SIZE = 16
 NO_MEMBER_ID = MemberId("")
 NO_GENERATION = -1
 NO_OFFSET = -1
@@ -35,6 +38,9 @@ class Join(NamedTuple):
     """JoinGroup 0 has none: the session timeout then."""
     protocol_type: str
     protocols: tuple[Protocol, ...]
+    token: bytes = b""
+    """Random, for the id of a new member: nobody else has or knows it. Drawn before the decision,
+    which is then the same if it has to be made again."""
     returns_with_member_id: bool = True
     """JoinGroup 4+: a new dynamic member is told its id and asked to come again (KIP-394)."""
     can_skip_assignment: bool = True
@@ -86,6 +92,8 @@ class CommitOffsets(NamedTuple):
     offsets: tuple[OffsetToCommit, ...]
     retention_ms: int = DEFAULT_RETENTION_MS
     """OffsetCommit 2-4 only."""
+    in_transaction: bool = False
+    """TxnOffsetCommit: the records are applied with the id of the producer whose it is."""
 
 
 class FetchOffsets(NamedTuple):
@@ -102,6 +110,44 @@ class DeleteGroups(NamedTuple):
 class DeleteOffsets(NamedTuple):
     group_id: GroupId
     partitions: tuple[TopicPartition, ...]
+
+
+Request = Join | Sync | Heartbeat | Leave | CommitOffsets | DeleteGroups | DeleteOffsets
+
+
+class ForgetTicket(NamedTuple):
+    """The connection that waits for this reply is gone."""
+
+    ticket: Ticket
+
+
+class ForgetIds(NamedTuple):
+    """Nobody will join under these, which were given out with MEMBER_ID_REQUIRED."""
+
+    group_id: GroupId
+    member_ids: tuple[MemberId, ...]
+
+
+class ForgetPartitions(NamedTuple):
+    """Their topics are being deleted."""
+
+    partitions: frozenset[TopicPartition]
+
+
+class Expire(NamedTuple):
+    """Do what was due at a time: end sessions and rebalances, forget old offsets.
+
+    What the records of one step have no room for stays due.
+    """
+
+    due_ms: int
+    records_size_max: int
+    """Bytes, counted as if each record were a batch of its own.
+
+    A single record may have more, so that whoever has no room for it hears of it."""
+
+
+Command = Request | ForgetTicket | ForgetIds | ForgetPartitions | Expire
 
 
 class JoinedMember(NamedTuple):
@@ -210,14 +256,3 @@ Reply = (
     | DeleteGroupsReply
     | DeleteOffsetsReply
 )
-
-
-class Step(NamedTuple):
-    """What one command leads to.
-
-    The records are appended as one frame and applied at once; the replies, which may be those of
-    earlier requests that had to wait, are sent when that frame is durable.
-    """
-
-    records: tuple[GroupRecord, ...] = ()
-    replies: tuple[tuple[Ticket, Reply], ...] = ()

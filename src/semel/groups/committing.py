@@ -1,12 +1,9 @@
-"""Committing, reading and deleting the offsets of a group."""
+"""Committing and reading the offsets of a group."""
 
 from semel.errors import (
     NONE,
-    GroupIdNotFound,
-    GroupSubscribedToTopic,
     IllegalGeneration,
     InvalidTopic,
-    NonEmptyGroup,
     OffsetMetadataTooLarge,
     RebalanceInProgress,
     UnknownMemberId,
@@ -17,31 +14,24 @@ from semel.groups.commands import (
     NO_MEMBER_ID,
     CommitOffsets,
     CommitReply,
-    DeleteOffsets,
-    DeleteOffsetsReply,
     FetchedOffset,
     FetchOffsets,
     OffsetToCommit,
     PartitionOutcome,
     Ticket,
 )
-from semel.groups.group import Group
-from semel.groups.records import (
-    NO_LEADER_EPOCH,
-    NO_TIMESTAMP,
-    OffsetCommitted,
-    OffsetForgotten,
-)
+from semel.groups.deciding import Decided, SessionRenewed, VolatileChange, answered
+from semel.groups.lasting import LastingGroup
+from semel.groups.membership import Membership, State
+from semel.groups.records import NO_LEADER_EPOCH, NO_TIMESTAMP, OffsetCommitted
 from semel.groups.settings import STRING_BYTES_MAX, TOPIC_NAME_SIZE_MAX, GroupSettings
-from semel.groups.states import State
-from semel.groups.subscription import CONSUMER_PROTOCOL_TYPE
-from semel.groups.turn import Turn
 from semel.types import TopicPartition
+from semel.world import Moment
 
 TIMESTAMP_MS_MAX = 2**63 - 1
 
 
-def check_commit(group: Group | None, command: CommitOffsets, in_transaction: bool) -> None:
+def check_commit(group: Membership | None, command: CommitOffsets) -> None:
     """A member commits in its generation; whoever names none may, where no one is a member.
 
     Up to version 2, TxnOffsetCommit could not name a member, so it may leave it out at any time.
@@ -60,25 +50,38 @@ def check_commit(group: Group | None, command: CommitOffsets, in_transaction: bo
     if not anonymous:
         group.member(command.member_id, command.group_instance_id)
         group.check_generation(command.generation)
-    elif not in_transaction:
+    elif not command.in_transaction:
         raise UnknownMemberId(f"{group.group_id} has members; others may not commit")
-    if group.state is State.COMPLETING_REBALANCE and not in_transaction:
+    if group.state is State.COMPLETING_REBALANCE and not command.in_transaction:
         raise RebalanceInProgress(f"{group.group_id} awaits its assignment")
 
 
-def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
+def refuse_commit(command: CommitOffsets, ticket: Ticket, error_code: int) -> Decided:
+    partitions = (TopicPartition(asked.topic, asked.partition) for asked in command.offsets)
+    refused = tuple(PartitionOutcome(partition, error_code) for partition in partitions)
+    return answered(ticket, CommitReply(refused))
+
+
+def commit(
+    group: Membership | None,
+    command: CommitOffsets,
+    ticket: Ticket,
+    settings: GroupSettings,
+    at: Moment,
+) -> Decided:
     has_own_retention = command.retention_ms != DEFAULT_RETENTION_MS
     expire_timestamp_ms = NO_TIMESTAMP
     if has_own_retention:
-        expire_timestamp_ms = min(turn.wall_ms + command.retention_ms, TIMESTAMP_MS_MAX)
+        expire_timestamp_ms = min(at.wall_ms + command.retention_ms, TIMESTAMP_MS_MAX)
+    records = []
     partitions = []
     for asked in command.offsets:
-        error_code = _refusal_code(asked, turn.settings)
+        error_code = _refusal_code(asked, settings)
         partitions.append(
             PartitionOutcome(TopicPartition(asked.topic, asked.partition), error_code)
         )
         if error_code == NONE:
-            turn.write(
+            records.append(
                 OffsetCommitted(
                     command.group_id,
                     asked.topic,
@@ -87,11 +90,18 @@ def commit(command: CommitOffsets, ticket: Ticket, turn: Turn) -> None:
                     # The stored format has room for a leader epoch or an expiry, not for both.
                     NO_LEADER_EPOCH if has_own_retention else asked.leader_epoch,
                     asked.metadata,
-                    turn.wall_ms,
+                    at.wall_ms,
                     expire_timestamp_ms,
                 )
             )
-    turn.answer(ticket, CommitReply(tuple(partitions)))
+    volatile: tuple[VolatileChange, ...] = ()
+    member = None if group is None else group.members.get(command.member_id)
+    if member is not None and records and not command.in_transaction:
+        # A sign of life.
+        deadline_ms = at.now_ms + member.session_timeout_ms
+        volatile = (SessionRenewed(command.group_id, member.member_id, deadline_ms),)
+    replies = ((ticket, CommitReply(tuple(partitions))),)
+    return Decided(tuple(records), replies, volatile)
 
 
 def _refusal_code(asked: OffsetToCommit, settings: GroupSettings) -> int:
@@ -104,7 +114,7 @@ def _refusal_code(asked: OffsetToCommit, settings: GroupSettings) -> int:
     return NONE
 
 
-def fetch(group: Group | None, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
+def fetch(group: LastingGroup | None, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
     """Offsets that were never committed are answered with -1, also those of no group at all."""
     if group is None:
         return tuple(FetchedOffset(partition) for partition in command.partitions or ())
@@ -116,7 +126,9 @@ def fetch(group: Group | None, command: FetchOffsets) -> tuple[FetchedOffset, ..
     return tuple(_fetch_one(group, partition, command.require_stable) for partition in partitions)
 
 
-def _fetch_one(group: Group, partition: TopicPartition, require_stable: bool) -> FetchedOffset:
+def _fetch_one(
+    group: LastingGroup, partition: TopicPartition, require_stable: bool
+) -> FetchedOffset:
     if require_stable and group.offsets.is_pending(partition):
         return FetchedOffset(partition, error_code=UnstableOffsetCommit.code)
     stored = group.offsets.committed.get(partition)
@@ -124,22 +136,3 @@ def _fetch_one(group: Group, partition: TopicPartition, require_stable: bool) ->
         return FetchedOffset(partition)
     record = stored.record
     return FetchedOffset(partition, record.offset, record.leader_epoch, record.metadata)
-
-
-def delete(group: Group | None, command: DeleteOffsets, ticket: Ticket, turn: Turn) -> None:
-    if group is None:
-        raise GroupIdNotFound(f"{command.group_id} is not a group")
-    if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise NonEmptyGroup(f"{group.group_id} has members, and what they read is not known")
-    # Metadata that cannot be read may name any topic.
-    subscribed = group.subscribed_topics()
-    stored = group.offsets.partitions()
-    partitions = []
-    for partition in dict.fromkeys(command.partitions):
-        if subscribed is None or partition.topic in subscribed:
-            partitions.append(PartitionOutcome(partition, GroupSubscribedToTopic.code))
-            continue
-        partitions.append(PartitionOutcome(partition, NONE))
-        if partition in stored:
-            turn.write(OffsetForgotten(group.group_id, *partition))
-    turn.answer(ticket, DeleteOffsetsReply(NONE, tuple(partitions)))

@@ -7,6 +7,8 @@ none    unknown    a new static member
 given   any        itself, or a refusal
 """
 
+from msgspec.structs import replace
+
 from semel.errors import (
     NONE,
     FencedInstanceId,
@@ -18,15 +20,26 @@ from semel.errors import (
     UnknownMemberId,
 )
 from semel.groups.commands import NO_MEMBER_ID, Join, JoinReply, Ticket
-from semel.groups.group import Group
-from semel.groups.members import Awaited, Member, elected_protocol, new_member_id
-from semel.groups.rebalance import await_reply, begin, dismiss, generation_reply, settle
+from semel.groups.deciding import Deciding
+from semel.groups.members import (
+    CONSUMER_PROTOCOL_TYPE,
+    Awaited,
+    Member,
+    elected_protocol,
+    new_member_id,
+    subscribed_topics,
+)
+from semel.groups.membership import Membership, State
+from semel.groups.rebalance import (
+    await_reply,
+    begin,
+    complete_if_ready,
+    dismissed,
+    generation_reply,
+)
+from semel.groups.records import NO_TIMESTAMP, GenerationRecorded
 from semel.groups.settings import INSTANCE_ID_SIZE_MAX, STRING_BYTES_MAX, GroupSettings
-from semel.groups.states import State
-from semel.groups.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from semel.groups.turn import Turn
 from semel.types import MemberId
-from semel.world import Randomness
 
 
 def check(command: Join, settings: GroupSettings) -> None:
@@ -47,22 +60,34 @@ def check(command: Join, settings: GroupSettings) -> None:
         raise InconsistentGroupProtocol("a protocol's name is too long to be stored")
 
 
-def join(group: Group, command: Join, ticket: Ticket, turn: Turn, randomness: Randomness) -> None:
-    _check_room(group, command, turn.settings)
+def generation_of_one(command: Join) -> GenerationRecorded:
+    """What is recorded at least, if this member is to be given anything."""
+    member = Member.joining(command, command.member_id)
+    group = Membership(
+        command.group_id,
+        protocol_type=command.protocol_type,
+        protocol=command.protocols[0].name,
+        leader=command.member_id,
+    )
+    return group.with_members([member]).recorded(NO_TIMESTAMP)
+
+
+def join(group: Membership, command: Join, ticket: Ticket, deciding: Deciding) -> Membership:
+    _check_room(group, command, deciding.settings)
     names = frozenset(protocol.name for protocol in command.protocols)
     if not group.speaks(command.protocol_type, names):
         raise InconsistentGroupProtocol(
             f"{group.group_id}: {command.protocol_type} {sorted(names)} shares no protocol with all"
         )
     if command.member_id != NO_MEMBER_ID:
-        _join_known(group, command, ticket, turn)
+        group = _join_known(group, command, ticket, deciding)
     else:
-        member_id = new_member_id(command.client_id, command.group_instance_id, randomness)
-        _join_unknown(group, member_id, command, ticket, turn)
-    settle(group, turn)
+        member_id = new_member_id(command.client_id, command.group_instance_id, command.token)
+        group = _join_unknown(group, member_id, command, ticket, deciding)
+    return complete_if_ready(group, deciding)
 
 
-def _check_room(group: Group, command: Join, settings: GroupSettings) -> None:
+def _check_room(group: Membership, command: Join, settings: GroupSettings) -> None:
     known = group.members.get(command.member_id)
     if group.state is State.EMPTY:
         return
@@ -78,38 +103,37 @@ def _check_room(group: Group, command: Join, settings: GroupSettings) -> None:
 
 
 def _join_unknown(
-    group: Group, member_id: MemberId, command: Join, ticket: Ticket, turn: Turn
-) -> None:
+    group: Membership, member_id: MemberId, command: Join, ticket: Ticket, deciding: Deciding
+) -> Membership:
     instance_id = command.group_instance_id
     if instance_id is not None and instance_id in group.instances:
-        _replace_static(group, member_id, command, ticket, turn)
-    elif instance_id is None and command.returns_with_member_id:
-        group.expect(member_id, turn.now_ms + command.session_timeout_ms)
-        turn.answer(ticket, JoinReply(MemberIdRequired.code, member_id))
-    else:
-        _add(group, member_id, command, ticket, turn)
+        return _replace_static(group, member_id, command, ticket, deciding)
+    if instance_id is None and command.returns_with_member_id:
+        deciding.begin_session(member_id, deciding.now_ms + command.session_timeout_ms)
+        deciding.answer(ticket, JoinReply(MemberIdRequired.code, member_id))
+        return group
+    return _add(group, member_id, command, ticket, deciding)
 
 
-def _add(group: Group, member_id: MemberId, command: Join, ticket: Ticket, turn: Turn) -> None:
+def _add(
+    group: Membership, member_id: MemberId, command: Join, ticket: Ticket, deciding: Deciding
+) -> Membership:
     if not group.members:
-        group.protocol_type = command.protocol_type
-    member = Member.joining(
-        command, member_id, turn.now_ms + turn.settings.new_member_join_timeout_ms
-    )
-    group.add(member)
+        group = replace(group, protocol_type=command.protocol_type)
+    group = group.with_members([Member.joining(command, member_id)])
+    timeout_ms = deciding.settings.new_member_join_timeout_ms
+    deciding.begin_session(member_id, deciding.now_ms + timeout_ms)
     if group.state is State.PREPARING_REBALANCE:
-        group.newcomer_arrived = True
-    begin(group, turn)
-    await_reply(member, Awaited.JOIN, ticket, turn)
+        group = replace(group, newcomer_arrived=True)
+    group = begin(group, deciding)
+    return await_reply(group, member_id, Awaited.JOIN, ticket, deciding)
 
 
-def _join_known(group: Group, command: Join, ticket: Ticket, turn: Turn) -> None:
-    if command.member_id in group.pending_members:
+def _join_known(group: Membership, command: Join, ticket: Ticket, deciding: Deciding) -> Membership:
+    if deciding.expects(group, command.member_id):
         if command.group_instance_id is not None:
             raise UnknownMemberId(f"{command.member_id} was not given to a static member")
-        group.expects_no_more(command.member_id)
-        _add(group, command.member_id, command, ticket, turn)
-        return
+        return _add(group, command.member_id, command, ticket, deciding)
     member = group.member(command.member_id, command.group_instance_id)
     unchanged = member.protocols == command.protocols
     leads = group.leader == member.member_id
@@ -118,38 +142,41 @@ def _join_known(group: Group, command: Join, ticket: Ticket, turn: Turn) -> None
     if unchanged and (
         group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not leads)
     ):
-        member.renew(turn.now_ms)
-        turn.answer(ticket, generation_reply(group, member.member_id))
-        return
-    _rejoin(group, member, command, ticket, turn)
+        deciding.renew_session(member)
+        deciding.answer(ticket, generation_reply(group, member.member_id))
+        return group
+    return _rejoin(group, member, command, ticket, deciding)
 
 
-def _rejoin(group: Group, member: Member, command: Join, ticket: Ticket, turn: Turn) -> None:
-    member.adopt(command)
-    begin(group, turn)
-    await_reply(member, Awaited.JOIN, ticket, turn)
+def _rejoin(
+    group: Membership, member: Member, command: Join, ticket: Ticket, deciding: Deciding
+) -> Membership:
+    group = begin(group.with_members([member.rejoining(command)]), deciding)
+    return await_reply(group, member.member_id, Awaited.JOIN, ticket, deciding)
 
 
 def _replace_static(
-    group: Group, member_id: MemberId, command: Join, ticket: Ticket, turn: Turn
-) -> None:
+    group: Membership, member_id: MemberId, command: Join, ticket: Ticket, deciding: Deciding
+) -> Membership:
     assert command.group_instance_id is not None
-    member = group.members[group.instances[command.group_instance_id]]
+    old_id = group.instances[command.group_instance_id]
     old_leader = group.leader
-    changed = _subscribes_anew(group, member, command)
-    dismiss(member, FencedInstanceId.code, turn)
-    group.rename(member, member_id)
+    changed = _subscribes_anew(group, group.members[old_id], command)
+    group = group.with_members(
+        [dismissed(group.members[old_id], FencedInstanceId.code, deciding)]
+    ).with_renamed(old_id, member_id)
+    deciding.rename_session(old_id, member_id)
+    member = group.members[member_id]
     if group.state is not State.STABLE or changed:
         # While the leader computes an assignment it knows the old id alone, and the new one
         # would get nothing.
-        _rejoin(group, member, command, ticket, turn)
-        return
-    member.adopt(command)
+        return _rejoin(group, member, command, ticket, deciding)
+    member = member.rejoining(command)
+    group = group.with_members([member])
     if elected_protocol(group.members.values()) != group.protocol:
-        _rejoin(group, member, command, ticket, turn)
-        return
-    member.renew(turn.now_ms)
-    turn.write(group.record(turn.wall_ms))
+        return _rejoin(group, member, command, ticket, deciding)
+    deciding.renew_session(member)
+    deciding.write(group.recorded(deciding.wall_ms))
     if command.can_skip_assignment:
         reply = generation_reply(group, member_id)
         reply = reply._replace(skip_assignment=group.leader == member_id)
@@ -164,10 +191,11 @@ def _replace_static(
             group.protocol,
             old_leader or NO_MEMBER_ID,
         )
-    turn.answer(ticket, reply)
+    deciding.answer(ticket, reply)
+    return group
 
 
-def _subscribes_anew(group: Group, member: Member, command: Join) -> bool:
+def _subscribes_anew(group: Membership, member: Member, command: Join) -> bool:
     """A consumer came back with other topics, which the standing assignment cannot know.
 
     Topics are compared, not bytes: these also tell what the consumer owned when it last joined.

@@ -1,22 +1,130 @@
-"""The groups of a lane as their records leave them: the only place where lasting state changes."""
+"""The groups of a lane as their records leave them: the only place where lasting state changes.
 
-from semel.groups.group import Group
-from semel.groups.offsets import StoredOffset
+Law: of two commits of a partition the later in the log wins, whichever became final first.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
 from semel.groups.records import (
+    NO_TIMESTAMP,
     GenerationRecorded,
     GroupForgotten,
     GroupRecord,
     OffsetCommitted,
     OffsetForgotten,
 )
-from semel.groups.snapshot import GroupsSnapshot, OffsetInSnapshot
-from semel.groups.states import State
-from semel.types import NO_PRODUCER_ID, GroupId, ProducerId
+from semel.types import NO_PRODUCER_ID, GroupId, ProducerId, TopicPartition
+
+
+class OffsetInSnapshot(msgspec.Struct, frozen=True, gc=False):
+    record: OffsetCommitted
+    order: int
+    producer_id: ProducerId = NO_PRODUCER_ID
+    """Set while the offset is pending in this producer's transaction."""
+    stored_ms: int | None = None
+    """None in a checkpoint that knows one time alone."""
+
+
+class GroupsSnapshot(msgspec.Struct, frozen=True):
+    """All that lasts of the groups of a lane, as one value that a checkpoint can hold."""
+
+    generations: tuple[GenerationRecorded, ...] = ()
+    offsets: tuple[OffsetInSnapshot, ...] = ()
+    order: int = 0
+    generations_ms: tuple[int, ...] | None = None
+    """When each generation was recorded; None in a checkpoint that knows one time alone."""
+
+
+class StoredOffset(NamedTuple):
+    record: OffsetCommitted
+    order: int
+    """Rises with the place in the log."""
+    stored_ms: int
+    """When that was, by the time in which retention is counted."""
+
+
+class Offsets:
+    """The offsets of one group: committed, and pending in open transactions."""
+
+    def __init__(self) -> None:
+        self.committed: dict[TopicPartition, StoredOffset] = {}
+        self.pending: dict[ProducerId, dict[TopicPartition, StoredOffset]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.committed or self.pending)
+
+    def store(self, stored: StoredOffset, producer_id: ProducerId) -> None:
+        partition = stored.record.topic_partition
+        if producer_id == NO_PRODUCER_ID:
+            self.committed[partition] = stored
+        else:
+            self.pending.setdefault(producer_id, {})[partition] = stored
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Also what is pending: it stands earlier in the log, so its marker must not revive it."""
+        self.committed.pop(partition, None)
+        for producer_id, offsets in list(self.pending.items()):
+            offsets.pop(partition, None)
+            if not offsets:
+                del self.pending[producer_id]
+
+    def apply_marker(self, producer_id: ProducerId, committed: bool) -> None:
+        offsets = self.pending.pop(producer_id, {})
+        if not committed:
+            return
+        for partition, stored in offsets.items():
+            current = self.committed.get(partition)
+            if current is None or current.order < stored.order:
+                self.committed[partition] = stored
+
+    def is_pending(self, partition: TopicPartition) -> bool:
+        return any(partition in offsets for offsets in self.pending.values())
+
+    def partitions(self) -> set[TopicPartition]:
+        return set(self.committed).union(*self.pending.values())
+
+    def expired(
+        self,
+        now_ms: int,
+        retention_ms: int,
+        since_ms: int,
+        kept: Callable[[str], bool],
+    ) -> Iterator[TopicPartition]:
+        """Partitions whose offset has outlived its retention.
+
+        It counts from the commit, or from `since_ms`, when the group lost its last member, if
+        that was later; a retention given with the commit overrides both. Topics that are `kept`
+        are still read.
+        """
+        for partition, (record, _, stored_ms) in self.committed.items():
+            if kept(partition.topic) or self.is_pending(partition):
+                continue
+            if record.expire_timestamp_ms != NO_TIMESTAMP:
+                own_retention_ms = record.expire_timestamp_ms - record.commit_timestamp_ms
+                expires_at_ms = stored_ms + own_retention_ms
+            else:
+                expires_at_ms = max(stored_ms, since_ms) + retention_ms
+            if expires_at_ms <= now_ms:
+                yield partition
+
+
+class LastingGroup:
+    __slots__ = ("group_id", "offsets", "recorded", "recorded_ms")
+
+    def __init__(self, group_id: GroupId) -> None:
+        self.group_id = group_id
+        self.recorded: GenerationRecorded | None = None
+        self.recorded_ms = NO_TIMESTAMP
+        """When that was, by the time in which retention is counted."""
+        self.offsets = Offsets()
 
 
 class LastingGroups:
     def __init__(self) -> None:
-        self.by_id: dict[GroupId, Group] = {}
+        self.by_id: dict[GroupId, LastingGroup] = {}
         self._order = 0
         self._pending_in: dict[ProducerId, set[GroupId]] = {}
 
@@ -24,35 +132,28 @@ class LastingGroups:
         self, record: GroupRecord, now_ms: int, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> None:
         match record:
-            case OffsetCommitted(group_id=group_id):
+            case OffsetCommitted():
                 self._order += 1
                 self._store(StoredOffset(record, self._order, now_ms), producer_id)
             case OffsetForgotten(group_id=group_id):
                 group = self.by_id.get(group_id)
                 if group is not None:
                     group.offsets.forget(record.topic_partition)
-                    self.drop_if_vacant(group)
-            case GenerationRecorded(group_id=group_id):
+                    self._drop_if_nothing_is_left(group)
+            case GenerationRecorded():
                 self._record(record, now_ms)
             case GroupForgotten(group_id=group_id):
                 group = self.by_id.get(group_id)
                 if group is not None:
                     group.recorded = None
-                    group.generation = 0
-                    group.protocol_type = None
-                    self.drop_if_vacant(group)
+                    self._drop_if_nothing_is_left(group)
 
     def apply_marker(self, producer_id: ProducerId, committed: bool) -> None:
         for group_id in self._pending_in.pop(producer_id, ()):
             group = self.by_id.get(group_id)
             if group is not None:
-                group.offsets.complete(producer_id, committed)
-                self.drop_if_vacant(group)
-
-    def drop_if_vacant(self, group: Group) -> None:
-        if group.is_vacant:
-            group.move_to(State.DEAD)
-            del self.by_id[group.group_id]
+                group.offsets.apply_marker(producer_id, committed)
+                self._drop_if_nothing_is_left(group)
 
     def snapshot(self) -> GroupsSnapshot:
         groups = self.by_id.values()
@@ -90,11 +191,15 @@ class LastingGroups:
             self._store(StoredOffset(each.record, each.order, stored_ms), each.producer_id)
         self._order = snapshot.order
 
-    def _group(self, group_id: GroupId) -> Group:
+    def _group(self, group_id: GroupId) -> LastingGroup:
         group = self.by_id.get(group_id)
         if group is None:
-            group = self.by_id[group_id] = Group(group_id)
+            group = self.by_id[group_id] = LastingGroup(group_id)
         return group
+
+    def _drop_if_nothing_is_left(self, group: LastingGroup) -> None:
+        if group.recorded is None and not group.offsets:
+            del self.by_id[group.group_id]
 
     def _record(self, generation: GenerationRecorded, recorded_ms: int) -> None:
         group = self._group(generation.group_id)

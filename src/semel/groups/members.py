@@ -1,15 +1,20 @@
-"""A member of a group, and the election of the protocol that all members speak."""
+"""A member of a group as a value, its subscription, and the protocol that all members speak."""
 
 import enum
 from collections import Counter
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
+import msgspec
+from msgspec.structs import replace
+
+from semel.errors import ProtocolError
 from semel.groups.commands import DescribedMember, Join, JoinedMember, Protocol, Ticket
 from semel.groups.records import RecordedMember
 from semel.groups.settings import CLIENT_ID_IN_MEMBER_ID_MAX
-from semel.types import MemberId
-from semel.world import Randomness
+from semel.records.fields import FieldReader
+from semel.types import Buffer, MemberId
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class Awaited(enum.Enum):
@@ -20,9 +25,8 @@ class Awaited(enum.Enum):
     SYNC = enum.auto()
 
 
-@dataclass(slots=True, eq=False)
-class Member:
-    """Volatile but for what `recorded` shows."""
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """Volatile but for what `recorded` shows. Until when its session lasts is kept apart."""
 
     member_id: MemberId
     group_instance_id: str | None
@@ -31,18 +35,18 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[Protocol, ...]
-    deadline_ms: int
-    """Without a sign of life until then it is removed."""
     assignment: bytes = b""
     awaits: Awaited = Awaited.NOTHING
     ticket: Ticket | None = None
     """None also while a reply is awaited whose connection is gone."""
     is_new: bool = False
     """Has not been through a completed rebalance yet."""
+    has_synced: bool = True
+    """Has asked for its assignment of this generation, if one is to be had."""
 
     @classmethod
-    def joining(cls, command: Join, member_id: MemberId, deadline_ms: int) -> "Member":
-        member = cls(
+    def joining(cls, command: Join, member_id: MemberId) -> "Member":
+        return cls(
             member_id,
             command.group_instance_id,
             command.client_id,
@@ -50,14 +54,12 @@ class Member:
             command.session_timeout_ms,
             command.rebalance_timeout_ms,
             command.protocols,
-            deadline_ms,
+            is_new=True,
         )
-        member.is_new = True
-        return member
 
     @classmethod
-    def recovered(cls, stored: RecordedMember, protocol: str, now_ms: int) -> "Member":
-        member = cls(
+    def recovered(cls, stored: RecordedMember, protocol: str) -> "Member":
+        return cls(
             stored.member_id,
             stored.group_instance_id,
             stored.client_id,
@@ -65,30 +67,36 @@ class Member:
             stored.session_timeout_ms,
             stored.rebalance_timeout_ms,
             (Protocol(protocol, stored.subscription),),
-            now_ms + stored.session_timeout_ms,
+            stored.assignment,
         )
-        member.assignment = stored.assignment
-        return member
 
-    def adopt(self, command: Join) -> None:
-        self.client_id = command.client_id
-        self.client_host = command.client_host
-        self.session_timeout_ms = command.session_timeout_ms
-        self.rebalance_timeout_ms = command.rebalance_timeout_ms
-        self.protocols = command.protocols
+    def rejoining(self, command: Join) -> "Member":
+        """As it describes itself when it joins again."""
+        return replace(
+            self,
+            client_id=command.client_id,
+            client_host=command.client_host,
+            session_timeout_ms=command.session_timeout_ms,
+            rebalance_timeout_ms=command.rebalance_timeout_ms,
+            protocols=command.protocols,
+        )
 
-    def renew(self, now_ms: int) -> None:
-        self.deadline_ms = now_ms + self.session_timeout_ms
+    def waiting(self, awaited: Awaited, ticket: Ticket | None) -> "Member":
+        return replace(self, awaits=awaited, ticket=ticket)
+
+    def answered(self) -> "Member":
+        """It waits for nothing any more."""
+        if self.awaits is Awaited.NOTHING:
+            return self
+        return replace(self, awaits=Awaited.NOTHING, ticket=None)
 
     @property
-    def expires_at_ms(self) -> int | None:
-        """None while it waits for us: an open request is a sign of life.
+    def can_expire(self) -> bool:
+        """Not while it waits for us: an open request is a sign of life.
 
-        Not so of a first JoinGroup, whose client cannot send heartbeats yet and may be gone.
+        Not so a first JoinGroup, whose client cannot send heartbeats yet and may be gone.
         """
-        if self.awaits is not Awaited.NOTHING and not self.is_new:
-            return None
-        return self.deadline_ms
+        return self.awaits is Awaited.NOTHING or self.is_new
 
     def metadata_for(self, protocol: str | None) -> bytes:
         for name, metadata in self.protocols:
@@ -122,6 +130,15 @@ class Member:
         )
 
 
+def new_member_id(client_id: str, group_instance_id: str | None, token: bytes) -> MemberId:
+    assert token, "an id that anybody could guess, and another could have"
+    # A client id may fill a string of the wire by itself, and the member id must fit one too.
+    prefix = (client_id if group_instance_id is None else group_instance_id)[
+        :CLIENT_ID_IN_MEMBER_ID_MAX
+    ]
+    return MemberId(f"{prefix}-{token.hex()}")
+
+
 def common_protocols(members: Iterable[Member]) -> frozenset[str]:
     """The names that every member speaks."""
     spoken = [frozenset(protocol.name for protocol in member.protocols) for member in members]
@@ -140,9 +157,15 @@ def elected_protocol(members: Collection[Member]) -> str:
     return votes.most_common(1)[0][0]
 
 
-def new_member_id(client_id: str, group_instance_id: str | None, dice: Randomness) -> MemberId:
-    # A client id may fill a string of the wire by itself, and the member id must fit one too.
-    prefix = (client_id if group_instance_id is None else group_instance_id)[
-        :CLIENT_ID_IN_MEMBER_ID_MAX
-    ]
-    return MemberId(f"{prefix}-{dice.token_bytes(16).hex()}")
+def subscribed_topics(metadata: Buffer) -> frozenset[str] | None:
+    """The topics of a consumer: all that the broker reads of its metadata.
+
+    None if this is not a subscription of Kafka's consumer protocol.
+    """
+    reader = FieldReader(metadata, "subscription", ProtocolError)
+    try:
+        if reader.int16() < 0:
+            return None
+        return frozenset(reader.string() for _ in range(reader.count()))
+    except ProtocolError:
+        return None

@@ -13,6 +13,7 @@ import msgspec
 
 from semel.errors import CorruptJournal
 from semel.records.fields import FieldReader, data_field, nullable_string_field, string_field
+from semel.records.records import Record, encode_batch
 from semel.types import Buffer, GroupId, MemberId, TopicPartition
 
 OFFSET_KEY_VERSION = 1
@@ -93,6 +94,11 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return _generation_key(record), _generation_value(record)
         case GroupForgotten():
             return _generation_key(record), None
+
+
+def size_alone(record: GroupRecord) -> int:
+    """Bytes of a batch that holds this record alone; with others in one batch it takes less."""
+    return len(encode_batch([Record(*encode(record))]))
 
 
 def decode(key: Buffer, value: Buffer | None) -> GroupRecord | None:

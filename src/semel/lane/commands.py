@@ -7,6 +7,7 @@ what room is needed is never guessed.
 
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from semel.groups.deciding import Decided as GroupsDecided
 from semel.groups.settings import GroupSettings
 from semel.lane import facts
 from semel.lane.catalogue import TOPIC_ID_SIZE
@@ -51,7 +52,7 @@ class Environment(NamedTuple):
 
 
 class Decided(Generic[R]):
-    __slots__ = ("claim", "frame", "owed_change", "reply")
+    __slots__ = ("claim", "frame", "owed_change", "reply", "room_needed", "volatile")
 
     def __init__(
         self,
@@ -59,6 +60,8 @@ class Decided(Generic[R]):
         frame: Frame | None = None,
         claim: Claim = Claim.ORDINARY,
         owed_change: int = 0,
+        volatile: GroupsDecided | None = None,
+        room_needed: int = 0,
     ) -> None:
         self.reply = reply
         self.frame = frame
@@ -66,6 +69,10 @@ class Decided(Generic[R]):
         self.claim = claim
         self.owed_change = owed_change
         """What it adds to the bytes that open transactions take to be ended."""
+        self.volatile = volatile
+        """What becomes of members and their sessions, once the frame is appended."""
+        self.room_needed = room_needed
+        """Bytes that must fit although nothing is written yet."""
 
 
 class Command(Protocol[R]):

@@ -1,28 +1,37 @@
-"""Steps of the groups: their records become batches of `__consumer_offsets` in one frame."""
+"""Commands about groups: their records become batches of `__consumer_offsets` in one frame."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+from semel.groups import commands as groups
 from semel.groups import records as group_records
-from semel.groups.commands import CommitOffsets, CommitReply, Step, Ticket
+from semel.groups.commands import UNASKED, CommitOffsets, CommitReply, Ticket
+from semel.groups.deciding import Decided as GroupsDecided
+from semel.groups.joining import generation_of_one
 from semel.groups.records import GroupRecord
-from semel.groups.room import RECORD_BYTES_MIN
 from semel.lane.claims import Claim
-from semel.lane.commands import Environment, InternalTopic, internal_partition_count
-from semel.lane.frame import Frame
+from semel.lane.commands import Decided, Environment, InternalTopic
+from semel.lane.frame import ENTRY_SIZE, HEAD_SIZE, Frame
 from semel.lane.state import LaneState
-from semel.lane.transactions import BATCH_OVERHEAD, add_transaction
+from semel.lane.transactions import add_transaction
 from semel.records.records import Record, encode_batch
 from semel.transactions.commands import WriteOffsets
 from semel.types import NO_SEQUENCE, OFFSETS_TOPIC, TransactionalId
 from semel.world import Moment
 
-if TYPE_CHECKING:
-    from semel.lane.lane import Lane
-
 RECORDS_SIZE_MAX: Final = 2**20
 """Bytes. Records of a partition that share a batch, so that readers need not take all at once."""
+
+_ENDING: Final = (
+    groups.Leave,
+    groups.DeleteGroups,
+    groups.DeleteOffsets,
+    groups.ForgetTicket,
+    groups.ForgetIds,
+    groups.Expire,
+)
+"""Commands that leave less behind than there was."""
 
 
 def add_group_batches(
@@ -53,77 +62,65 @@ def add_group_batches(
         add(index)
 
 
-def take_group_step(
-    lane: "Lane", decide: Callable[[Moment], Step], size_max: int, claim: Claim = Claim.ORDINARY
-) -> Step:
-    """Decide at the present time, append what was decided, apply it, all in one step.
+class AskGroups(NamedTuple):
+    """A command to the coordinator of groups. The reply holds the replies to this request and to
+    others that have waited for it.
 
-    `size_max` bounds the bytes of the records that the decision may lead to. Raises JournalFull
-    before anything is decided.
+    What writes nothing needs no room: a heartbeat must be answered also when the disk is full, as
+    sessions would end otherwise.
     """
-    at = lane.clock.moment()
-    if size_max == 0:
-        # A heartbeat needs no room, and must be answered also when the disk is full: sessions
-        # would end otherwise.
-        step = decide(at)
-        assert not step.records, "a step that writes nothing has records"
-        return step
-    overhead = _overhead(lane, size_max)
-    lane.make_room(size_max + overhead, claim)
-    step = decide(at)
-    frame = Frame(at)
-    add_group_batches(lane.state, lane.environment, frame, step.records)
-    if frame.entries:
-        lane.append(frame, claim)
-    return step
+
+    command: groups.Command
+    ticket: Ticket = UNASKED
+
+    def decide(
+        self, state: LaneState, at: Moment, environment: Environment
+    ) -> Decided[GroupsDecided]:
+        decided = state.groups.decide(self.command, self.ticket, at)
+        claim = Claim.ENDING if isinstance(self.command, _ENDING) else Claim.ORDINARY
+        frame = None
+        room_needed = 0
+        if decided.records:
+            frame = Frame(at)
+            add_group_batches(state, environment, frame, decided.records)
+        elif decided.volatile and isinstance(self.command, groups.Join):
+            # It begins what only a record can complete. Where not even this member alone could
+            # be recorded, its joining would take from the others what they have for nothing.
+            least = group_records.size_alone(generation_of_one(self.command))
+            room_needed = HEAD_SIZE + ENTRY_SIZE + least
+        return Decided(decided, frame, claim, volatile=decided, room_needed=room_needed)
 
 
-def records_room(lane: "Lane", claim: Claim) -> int:
-    """A `size_max` for which there is room now."""
-    left = lane.room(claim)
-    return max(0, left - _overhead(lane, left))
+class CommitOffsetsInTransaction(NamedTuple):
+    """The group joins the transaction in the frame of its offsets.
 
-
-def _overhead(lane: "Lane", records_size: int) -> int:
-    """Bytes that batches of these many bytes of records take beside them."""
-    partition_count = internal_partition_count(lane.state, OFFSETS_TOPIC, lane.environment)
-    batch_count_max = min(records_size // RECORD_BYTES_MIN, partition_count)
-    topic = 200
-    return BATCH_OVERHEAD * (batch_count_max + records_size // RECORDS_SIZE_MAX) + topic
-
-
-_OWN = Ticket(0)
-"""The reply is there at once, so that one ticket serves all."""
-
-
-def take_offsets_step(
-    lane: "Lane",
-    transactional_id: TransactionalId,
-    joining: WriteOffsets,
-    command: CommitOffsets,
-) -> CommitReply:
-    """Decide for the transaction and for the group, append and apply in one step.
-
-    Raises the transaction's refusal or JournalFull; the group's refusals are in the reply.
+    Raises the transaction's refusal; the group's refusals are in the reply.
     """
-    at = lane.clock.moment()
-    state = lane.state
-    frame = Frame(at)
-    current = state.transactions.get(transactional_id)
-    _, owed_change = add_transaction(state, lane.environment, frame, current, joining)
-    decided = state.groups.commit_offsets_in_transaction(command, _OWN, at)
-    if decided.records:
-        topic = InternalTopic(state, OFFSETS_TOPIC, lane.environment, frame)
-        records = [Record(*group_records.encode(record), at.wall_ms) for record in decided.records]
+
+    transactional_id: TransactionalId
+    joining: WriteOffsets
+    command: CommitOffsets
+
+    def decide(
+        self, state: LaneState, at: Moment, environment: Environment
+    ) -> Decided[CommitReply]:
+        assert self.command.in_transaction
+        frame = Frame(at)
+        joining = self.joining
+        current = state.transactions.get(self.transactional_id)
+        _, owed_change = add_transaction(state, environment, frame, current, joining)
+        decided = state.groups.decide(self.command, UNASKED, at)
+        ((_, reply),) = decided.replies
+        assert isinstance(reply, CommitReply)
+        if not decided.records:
+            return Decided(reply, volatile=decided)
         batch = encode_batch(
-            records,
+            [Record(*group_records.encode(record), at.wall_ms) for record in decided.records],
             producer_id=joining.producer_id,
             producer_epoch=joining.producer_epoch,
             base_sequence=NO_SEQUENCE,
             is_transactional=True,
         )
+        topic = InternalTopic(state, OFFSETS_TOPIC, environment, frame)
         topic.add(joining.partition_index, state.term, batch, decided.records)
-        lane.append(frame, Claim.ORDINARY, owed_change)
-    ((_, reply),) = decided.replies
-    assert isinstance(reply, CommitReply)
-    return reply
+        return Decided(reply, frame, owed_change=owed_change, volatile=decided)

@@ -3,7 +3,7 @@
 import msgspec
 
 from semel.errors import CorruptJournal
-from semel.groups.snapshot import GroupsSnapshot
+from semel.groups.lasting import GroupsSnapshot
 from semel.journal.device import DiskIdentity
 from semel.lane.catalogue import Topic
 from semel.lane.state import LaneState

@@ -72,9 +72,7 @@ class Lane:
         )
         self._growing: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
-        self.state = LaneState(
-            Groups(settings.groups, randomness), Transactions(ending_size), number
-        )
+        self.state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
         recover(self.state, journal)
         self.clock = LaneClock(clock, self.state.last_moment, self.state.wall_ahead_ms)
         self.view = LaneView(self.state, self.clock)
@@ -124,6 +122,10 @@ class Lane:
         frame = decided.frame
         if frame is not None and frame.entries:
             self.append(frame, decided.claim, decided.owed_change)
+        elif decided.room_needed:
+            self.make_room(decided.room_needed, decided.claim)
+        if decided.volatile is not None:
+            self.state.groups.adopt(decided.volatile)
         return decided.reply
 
     def append(self, frame: Frame, claim: Claim, owed_change: int = 0) -> None:

@@ -3,6 +3,8 @@
 from typing import NamedTuple
 
 from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
+from semel.groups.commands import UNASKED
+from semel.groups.commands import ForgetPartitions as ForgetOffsets
 from semel.lane import facts
 from semel.lane.catalogue import (
     TOPIC_ID_SIZE,
@@ -148,7 +150,7 @@ class DeleteTopic(NamedTuple):
         partition_count = state.partition_counts[self.name]
         partitions = frozenset(TopicPartition(self.name, index) for index in range(partition_count))
         frame = Frame(at)
-        forgotten = state.groups.forget_partitions(partitions)
+        forgotten = state.groups.decide(ForgetOffsets(partitions), UNASKED, at)
         add_group_batches(state, environment, frame, forgotten.records)
         owed_change = 0
         for transaction in state.transactions.open():
@@ -158,7 +160,7 @@ class DeleteTopic(NamedTuple):
                 )
                 owed_change += leaving.owed_change
         frame.add_fact(facts.TopicDeleted(self.name))
-        return Decided(None, frame, Claim.ENDING, owed_change)
+        return Decided(None, frame, Claim.ENDING, owed_change, volatile=forgotten)
 
 
 class DeleteRecords(NamedTuple):

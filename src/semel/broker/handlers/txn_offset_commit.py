@@ -21,7 +21,7 @@ from semel.errors import (
     RequestError,
 )
 from semel.groups.commands import CommitOffsets, OffsetToCommit
-from semel.lane.group_commands import take_offsets_step
+from semel.lane.group_commands import CommitOffsetsInTransaction
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import WriteOffsets
 from semel.types import (
@@ -78,6 +78,7 @@ def _commit(
         MemberId(request.member_id),
         request.group_instance_id,
         offsets,
+        in_transaction=True,
     )
     try:
         topic = broker.internal_topic(OFFSETS_TOPIC)
@@ -87,11 +88,9 @@ def _commit(
             partition_for(request.group_id, topic.partition_count),
             dialect(call),
         )
-        reply = take_offsets_step(
-            broker.lane_of_group(request.group_id),
-            TransactionalId(request.transactional_id),
-            joining,
-            command,
+        name = TransactionalId(request.transactional_id)
+        reply = broker.lane_of_group(request.group_id).submit(
+            CommitOffsetsInTransaction(name, joining, command)
         )
     except FrameTooLarge as error:
         raise InvalidCommitOffsetSize(str(error)) from error
