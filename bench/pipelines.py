@@ -15,8 +15,8 @@ import semel
 import semel.spark
 from bench.figures import Figure, Plan, durable_broker
 from bench.in_memory import KEY_SIZE, SCHEMA, VALUE_SIZE, InMemory, columns
-from semel.client import admin
-from semel.client.blocking import ClientOptions, Connected
+from semel.client.admin import topics
+from semel.client.cluster.blocking import ClientOptions, Connected
 from semel.records.compression import Compression, compress
 from semel.spark import Session
 
@@ -93,7 +93,7 @@ def ready(config: Mapping[str, str] | None = None) -> Iterator[Session]:
 
 def fill(spark: Session, topic: str, count: int) -> None:
     with Connected(ClientOptions(spark.bootstrap_servers)) as connected:
-        created = admin.create(connected.cluster, [topic], partition_count=PARTITIONS)
+        created = topics.create(connected.cluster, [topic], partition_count=PARTITIONS)
         assert connected.run(created) == {topic: None}
     rows = columns(32_768)
     table = pa.Table.from_batches([rows] * (count // rows.num_rows + 1)).slice(0, count)

@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Sequence
 
-from semel.client.admin import create
-from semel.client.blocking import ClientOptions, Connected
+from semel.client.admin.topics import create
+from semel.client.cluster.blocking import ClientOptions, Connected
 
 
 def name_of_run(example: str) -> str:

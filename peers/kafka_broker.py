@@ -13,9 +13,9 @@ from typing import Self
 
 from peers.registry import ROOT, jars
 
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.retry import retrying
+from semel.client.cluster.calls import retrying
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 
 _START_MS_MAX = 90_000
 _STOP_S_MAX = 60

@@ -8,10 +8,10 @@ import pytest
 from peers.kafka_broker import Kafka
 
 import semel
-from semel.client.address import parse_bootstrap_servers
-from semel.client.batches import stored_batches
-from semel.client.cluster import Cluster
-from semel.client.offsets import beginnings_of, ends_of
+from semel.client.admin.transaction_history import stored_batches
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import beginnings_of, ends_of
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.types import TopicPartition
 from support.command_line import Run
 

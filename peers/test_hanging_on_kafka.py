@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from peers.kafka_broker import Kafka
 
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.transactions import fence
+from semel.client.admin.transactions import fence
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.records.records import Record, encode_batch
 from semel.types import TopicPartition
 from semel.wire import apis

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import semel
 from examples.demo.orders import truth_about, values_of
 from examples.demo.topics import Topics
-from semel.client.blocking import ClientOptions, Connected
-from semel.client.offsets import Isolation, ends_of
+from semel.client.cluster.blocking import ClientOptions, Connected
+from semel.client.cluster.offsets import Isolation, ends_of
 from semel.types import TopicPartition
 
 

@@ -9,8 +9,8 @@ from semel import App, Record, Transaction
 from semel.app.delivery import AtLeastOnce, InTransactions
 from semel.app.outbox import Outgoing
 from semel.app.setback import Meaning, NotDelivered
-from semel.client.coordination import GroupMetadata
 from semel.client.producing.asynchronous import AsyncProducer
+from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestTimedOut, UnknownTopicOrPartition
 from semel.testing import Broker
 from semel.types import TopicPartition

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from semel import App, Record, Transaction
 from semel.app.progress import State
-from semel.client import groups, transactions
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.admin import groups, transactions
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.consuming.settings import ConsumerOptions
 from semel.wire.messages import leave_group
 from support.app_topics import Topics, group_offsets, numbers, spread

@@ -16,9 +16,9 @@ from semel.app.pace import Pace
 from semel.app.portion import Portion
 from semel.app.standing import Standing
 from semel.app.turn import Failure, Outcome, all_at_once, one_by_one
-from semel.client import groups
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.admin import groups
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.consuming.settings import ConsumerOptions
 from support.app_topics import Topics, group_offsets
 from support.topics import committed, fill, values

@@ -2,8 +2,7 @@
 
 from semel.cli.matching import with_traces
 from semel.cli.story import Story, stories_of
-from semel.client.traces import Trace, Written
-from semel.client.transaction_log import StoredValue
+from semel.client.admin.transaction_history import StoredValue, Trace, Written
 from semel.records.control import Marker, MarkerType
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from semel.client.address import (
+from semel.client.connecting.address import (
     BOOTSTRAP_SERVERS_VARIABLE,
     Address,
     hint_at_variable,

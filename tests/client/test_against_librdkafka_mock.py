@@ -8,11 +8,11 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import Producer as ConfluentProducer
 
 from client.sending import send
-from semel.client import groups
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.offsets import ends_of
-from semel.client.partitioner import KeyHash
+from semel.client.admin import groups
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import ends_of
+from semel.client.connecting.address import parse_bootstrap_servers
+from semel.client.producing.partitioners import KeyHash
 from semel.errors import UnsupportedVersion
 from semel.records.compression import Compression
 from semel.records.records import Record

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client.leaver import Leaver
-from semel.client.blocking import ClientOptions, Connected, shared
+from semel.client.cluster.blocking import ClientOptions, Connected, shared
 from semel.errors import NotInOrder
 from semel.testing import Broker
 
@@ -99,7 +99,7 @@ def test_a_connection_is_shared_in_a_process_and_made_anew_in_its_forks(
     program = f"""
 import os, warnings
 warnings.simplefilter("ignore")  # Newer Pythons warn of forks beside threads.
-from semel.client.blocking import ClientOptions, shared
+from semel.client.cluster.blocking import ClientOptions, shared
 options = ClientOptions("{semel_broker.bootstrap_servers}")
 def ask():
     connected = shared(options)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.client.address import Address, parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import Address, parse_bootstrap_servers
 from semel.errors import NetworkException
 from semel.testing import Broker
 

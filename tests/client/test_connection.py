@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.connection import Connection, VersionRange
+from semel.client.connecting.connection import Connection, VersionRange
 from semel.errors import ProtocolError, UnsupportedVersion
 from semel.wire import apis
 from semel.wire.framing import FrameCutter, frame

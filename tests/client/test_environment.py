@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import semel
-from semel.client import address
-from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE
+from semel.client.connecting import address
+from semel.client.connecting.address import BOOTSTRAP_SERVERS_VARIABLE
 from semel.errors import NetworkException
 from semel.testing import Broker
 from support import topics

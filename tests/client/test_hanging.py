@@ -2,8 +2,8 @@
 
 import pytest
 
-from semel.client.hanging import GRACE_MS, Reason, judge
-from semel.client.transactions import ActiveProducer, Description
+from semel.client.admin.hanging import GRACE_MS, Reason, judge
+from semel.client.admin.transactions import ActiveProducer, Description
 from semel.types import TopicPartition
 
 HERE = TopicPartition("orders", 0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from semel.client.address import Address
-from semel.client.link import Link
+from semel.client.connecting.address import Address
+from semel.client.connecting.link import Link
 from semel.errors import NetworkException, RequestTimedOut
 from semel.types import Buffer
 from semel.wire.messages import api_versions

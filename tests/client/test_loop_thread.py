@@ -11,7 +11,7 @@ import pytest
 
 import semel
 from client.leaver import Leaver
-from semel.client.loop_thread import LoopThread
+from semel.client.cluster.loop_thread import LoopThread
 from semel.errors import NotInOrder
 from semel.testing import Broker
 from semel.types import TopicPartition

@@ -16,7 +16,7 @@ from kafka.partitioner.default import murmur2 as kafka_python_murmur2
 
 import semel
 from semel.cli.main import main
-from semel.client.partitioner import KeyHash, murmur2
+from semel.client.producing.partitioners import KeyHash, murmur2
 from semel.testing import Broker
 from support import topics
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.receiver import FrameReceiver
+from semel.client.connecting.connection import FrameReceiver
 from semel.errors import ProtocolError
 from semel.types import Buffer
 

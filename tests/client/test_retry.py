@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from semel.client.refusal import in_words, refusal
-from semel.client.retry import retrying
-from semel.client.together import together
+from semel.client.cluster.calls import in_words, refusal, retrying, together
 from semel.errors import (
     InvalidTopic,
     NetworkException,

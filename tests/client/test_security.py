@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from semel.client.link import open_link
-from semel.client.sasl import exchange
+from semel.client.connecting.link import open_link
+from semel.client.connecting.sasl import exchange
 from semel.client.security import Sasl, Security, Tls, tls_context
 from semel.errors import (
     ConfigError,

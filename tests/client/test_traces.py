@@ -1,6 +1,6 @@
 """Which transactions are told from the batches of a partition."""
 
-from semel.client.traces import Tracing
+from semel.client.admin.transaction_history import Tracing
 from semel.records.batch import split
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, encode_batch

@@ -8,10 +8,10 @@ from typing import TypeVar
 import pytest
 
 from client.sending import send
-from semel.client import admin, groups
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.offsets import beginnings_of, ends_of, offsets_at, offsets_at_or_end
+from semel.client.admin import groups, topics
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import beginnings_of, ends_of, offsets_at, offsets_at_or_end
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.errors import (
     GroupIdNotFound,
     InvalidPartitions,
@@ -43,28 +43,28 @@ async def partition_count_becomes(cluster: Cluster, topic: str, count: int) -> b
 
 
 async def retention_ms(cluster: Cluster, topic: str) -> str | None:
-    configs = (await admin.topic_configs(cluster, [topic]))[topic]
+    configs = (await topics.topic_configs(cluster, [topic]))[topic]
     return {entry.name: entry.value for entry in configs}["retention.ms"]
 
 
 def test_a_topic_is_created_described_enlarged_and_deleted(semel_broker: Broker) -> None:
     async def scenario(cluster: Cluster) -> None:
-        created = await admin.create(
+        created = await topics.create(
             cluster, ["life"], partition_count=2, configs={"retention.ms": "1000"}
         )
         assert created == {"life": None}
-        again = await admin.create(cluster, ["life"], partition_count=2)
+        again = await topics.create(cluster, ["life"], partition_count=2)
         assert isinstance(again["life"], TopicAlreadyExists)
         assert await partition_count_becomes(cluster, "life", 2)
-        assert await admin.enlarge(cluster, {"life": 3}) == {"life": None}
-        smaller = await admin.enlarge(cluster, {"life": 1})
+        assert await topics.enlarge(cluster, {"life": 3}) == {"life": None}
+        smaller = await topics.enlarge(cluster, {"life": 1})
         assert isinstance(smaller["life"], InvalidPartitions)
         assert await partition_count_becomes(cluster, "life", 3)
         assert await retention_ms(cluster, "life") == "1000"
-        await admin.alter_topic_configs(cluster, "life", {"retention.ms": "2000"})
+        await topics.alter_topic_configs(cluster, "life", {"retention.ms": "2000"})
         while await retention_ms(cluster, "life") != "2000":
             pass
-        assert await admin.delete(cluster, ["life"]) == {"life": None}
+        assert await topics.delete(cluster, ["life"]) == {"life": None}
         assert await partition_count_becomes(cluster, "life", 0)
         with pytest.raises(UnknownTopicOrPartition, match="topic life does not exist"):
             await cluster.topics(["life"])
@@ -76,7 +76,7 @@ def test_offsets_are_found_by_place_and_by_time(semel_broker: Broker) -> None:
     place = TopicPartition("times", 0)
 
     async def scenario(cluster: Cluster) -> None:
-        await admin.create(cluster, ["times"], partition_count=1)
+        await topics.create(cluster, ["times"], partition_count=1)
         times = [Record(None, b"", 1000 * i) for i in range(5)]
         await send(semel_broker.bootstrap_servers, "times", times)
         assert await beginnings_of(cluster, [place]) == {place: 0}
@@ -92,7 +92,7 @@ def test_offsets_of_a_group_are_set_shown_and_deleted(semel_broker: Broker) -> N
     places = [TopicPartition("grouped", number) for number in range(2)]
 
     async def scenario(cluster: Cluster) -> None:
-        await admin.create(cluster, ["grouped"], partition_count=2)
+        await topics.create(cluster, ["grouped"], partition_count=2)
         assert await groups.committed_offsets(cluster, "moved") == {}
         await groups.commit_offsets(cluster, "moved", {places[0]: 0, places[1]: 0})
         assert await groups.committed_offsets(cluster, "moved") == dict.fromkeys(places, 0)

@@ -7,12 +7,12 @@ from typing import TypeVar, cast
 
 import pytest
 
-from semel.client.cluster import Cluster
-from semel.client.connection import Messages
+from semel.client.cluster.calls import retrying
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.connection import Messages
+from semel.client.connecting.link import Link, Pending
 from semel.client.identity import Identity
-from semel.client.link import Link, Pending
-from semel.client.retry import retrying
-from semel.client.writer import BatchWriter, Delivery
+from semel.client.writing.batch_writer import BatchWriter, Delivery
 from semel.errors import (
     NONE,
     NetworkException,

@@ -12,7 +12,7 @@ from semel.app.member import Member
 from semel.app.outbox import Outbox
 from semel.app.portion import Portion
 from semel.app.turn import Steps, one_by_one
-from semel.client.coordination import GroupMetadata
+from semel.client.producing.coordination import GroupMetadata
 from support.app_topics import Topics
 from support.app_topics import topics as topics
 

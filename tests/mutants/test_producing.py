@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from client.producing import test_core_rules
-from semel.client import verdict
+from semel.client import outcome
 from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.queue import PartitionQueue
@@ -49,7 +49,7 @@ def every_gap_is_fatal(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_lost_answer_counts_as_a_refusal(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(verdict, "may_be_stored", lambda error: False)
+    patch.setattr(outcome, "may_be_stored", lambda error: False)
 
 
 def a_gap_proves_that_a_batch_is_not_stored(patch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from semel.client.blocking import ClientOptions, Connected
-from semel.client.offsets import Isolation, ends_of
+from semel.client.cluster.blocking import ClientOptions, Connected
+from semel.client.cluster.offsets import Isolation, ends_of
 from semel.testing import Broker
 from semel.types import TopicPartition
 from spark import victim

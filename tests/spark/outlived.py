@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from semel.client.session import TransactionalSession
-from semel.client.transactions import describe
+from semel.client.admin.transactions import describe
+from semel.client.writing.transactional_writer import TransactionalSession
 
 _PAUSE_S = 0.01
 

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from semel.client.session import TransactionalSession
-from semel.client.writer import Delivery
+from semel.client.writing.batch_writer import Delivery
+from semel.client.writing.transactional_writer import TransactionalSession
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction
 from semel.spark.marker import Verdict

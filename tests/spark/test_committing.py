@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semel.client import connection
-from semel.client.blocking import Connected, shared
-from semel.client.cluster import Cluster
+from semel.client.cluster.blocking import Connected, shared
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.group_offsets import group_offsets
 from semel.client.columns.encode import encode
 from semel.client.columns.rows import rows_from
-from semel.client.group_offsets import group_offsets
+from semel.client.connecting import connection
 from semel.client.outcome import MustAbort, OutcomeUnknown
-from semel.client.session import TransactionalSession
+from semel.client.writing.transactional_writer import TransactionalSession
 from semel.errors import CoordinatorNotAvailable
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction, Fenced, TimedOut, commit_batch

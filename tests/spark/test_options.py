@@ -3,8 +3,8 @@
 import pytest
 
 import semel.spark
-from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE
-from semel.client.offsets import Isolation
+from semel.client.cluster.offsets import Isolation
+from semel.client.connecting.address import BOOTSTRAP_SERVERS_VARIABLE
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.spark import options

@@ -16,8 +16,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import semel.spark
-from semel.client.blocking import shared
-from semel.client.transactions import describe
+from semel.client.admin.transactions import describe
+from semel.client.cluster.blocking import shared
 from semel.errors import ConfigError
 from semel.spark import Session
 from semel.spark.volume import ExactlyOnce

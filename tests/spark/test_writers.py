@@ -16,8 +16,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from semel.client.blocking import ClientOptions, shared
-from semel.client.group_offsets import group_offsets
+from semel.client.cluster.blocking import ClientOptions, shared
+from semel.client.cluster.group_offsets import group_offsets
 from semel.errors import ConfigError, NetworkException
 from semel.spark import committing
 from semel.spark.marker import BatchBehind, TwoSinks

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.groups import committed_offsets
+from semel.client.admin.groups import committed_offsets
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.testing import Broker
 from semel.types import TopicPartition
 from support.topics import create, fill, name_for

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from semel.client.address import Address
+from semel.client.connecting.address import Address
 from semel.wire.apis import BY_KEY
 from semel.wire.messages import api_versions, list_groups, sasl_authenticate, sasl_handshake
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Mapping
 
 from semel import AsyncConsumer
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.admin.groups import committed_offsets
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation, ends_of
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.consuming.settings import ConsumerOptions
-from semel.client.groups import committed_offsets
-from semel.client.offsets import Isolation, ends_of
 from semel.records.records import Record
 from semel.testing import Broker
 from semel.types import TopicPartition

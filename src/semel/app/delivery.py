@@ -12,9 +12,9 @@ from typing import Protocol
 from semel.app.outbox import Outgoing
 from semel.app.setback import NotDelivered
 from semel.client.consuming.refusals import CommitFailed
-from semel.client.coordination import GroupMetadata
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
 from semel.client.producing.asynchronous import AsyncProducer, AsyncSent
+from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestError
 from semel.types import TopicPartition
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from semel.app.listener import Listener
 from semel.app.member import Member
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import ends_of
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.consuming.settings import settings_of
-from semel.client.offsets import ends_of
 from semel.client.security import Security
 from semel.errors import RequestError
 from semel.types import TopicPartition

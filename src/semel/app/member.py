@@ -27,8 +27,8 @@ from semel.app.turn import Failure, Outcome, Steps, all_at_once, doubt, one_by_o
 from semel.app.wording import in_words
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.record import Record
-from semel.client.coordination import GroupMetadata
 from semel.client.producing.asynchronous import AsyncProducer
+from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestError, SemelError
 from semel.types import TopicPartition
 

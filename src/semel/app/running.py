@@ -12,7 +12,7 @@ from semel.app.member import Equipment, Member
 from semel.app.outbox import Outbox, Transaction
 from semel.app.progress import Counts, added
 from semel.app.watch import Watch
-from semel.client.address import chosen_bootstrap_servers
+from semel.client.connecting.address import chosen_bootstrap_servers
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.producing.asynchronous import AsyncProducer

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from semel.app.listener import Listener
 from semel.app.member import Member
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.metadata import ClusterMetadata
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import ClusterMetadata
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.security import Security
 from semel.errors import SemelError
 

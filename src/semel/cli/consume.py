@@ -11,10 +11,10 @@ from semel.cli.find_topics import find_topics
 from semel.cli.place import offsets_of, parse_range
 from semel.cli.record_format import Printer, as_json, printer
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation, ends_of
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.record import Record
-from semel.client.offsets import Isolation, ends_of
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.types import TopicPartition
 from semel.world import SystemClock

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from semel.client.cluster import Cluster
-from semel.client.metadata import Topic
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import Topic
 from semel.errors import UnknownTopicOrPartition
 from semel.spelling import hint_at
 

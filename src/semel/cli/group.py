@@ -16,10 +16,10 @@ from semel.cli.output import (
 )
 from semel.cli.place import offsets_of, parse_place
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client import groups
-from semel.client.cluster import Cluster
-from semel.client.groups import Group, GroupListing
-from semel.client.offsets import ends_of
+from semel.client.admin import groups
+from semel.client.admin.groups import Group, GroupListing
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import ends_of
 from semel.errors import ConfigError, GroupIdNotFound, RequestError
 from semel.types import TopicPartition
 from semel.world import SystemClock

@@ -8,7 +8,7 @@ decided before this one is marked.
 from collections.abc import Iterable, Mapping, Sequence
 
 from semel.cli.story import Story
-from semel.client.traces import Trace
+from semel.client.admin.transaction_history import Trace
 from semel.types import TopicPartition
 
 _SKEW_MS = 5_000

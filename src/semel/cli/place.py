@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from semel.cli.duration import parse_duration_ms
-from semel.client.cluster import Cluster
-from semel.client.offsets import beginnings_of, ends_of, offsets_at_or_end
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import beginnings_of, ends_of, offsets_at_or_end
 from semel.errors import ConfigError
 from semel.types import TopicPartition
 

@@ -14,10 +14,10 @@ from semel.cli.lines import Lines, numbered_lines
 from semel.cli.output import say, say_json
 from semel.cli.pairs import parse_pairs
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client import admin
-from semel.client.cluster import Cluster
-from semel.client.partitioner import KeyHash, parse_key_hash
+from semel.client.admin import topics
+from semel.client.cluster.cluster import Cluster
 from semel.client.producing.asynchronous import AsyncProducer
+from semel.client.producing.partitioners import KeyHash, parse_key_hash
 from semel.client.producing.sent import Delivered
 from semel.client.producing.settings import ACKS_ALL, parse_acks
 from semel.errors import (
@@ -158,7 +158,7 @@ async def _find(cluster: Cluster, topic: str) -> None:
 
 async def _create(cluster: Cluster, topic: str) -> None:
     if topic not in (await cluster.describe([topic])).topics:
-        refused = (await admin.create(cluster, [topic]))[topic]
+        refused = (await topics.create(cluster, [topic]))[topic]
         if refused is not None and not isinstance(refused, TopicAlreadyExists):
             raise refused
         await cluster.topic_to_write(topic)

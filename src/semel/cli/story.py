@@ -14,8 +14,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from semel.cli.duration import duration_in_words
-from semel.client.traces import Trace
-from semel.client.transaction_log import StoredValue
+from semel.client.admin.transaction_history import StoredValue, Trace
 from semel.records.control import MarkerType
 from semel.transactions.dialect import Dialect
 from semel.transactions.states import PREPARED, Status

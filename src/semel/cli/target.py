@@ -9,14 +9,14 @@ from typing import Annotated, TypeVar
 from cyclopts import Parameter
 
 from semel.cli.properties import read_properties
-from semel.client.address import (
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import (
     BOOTSTRAP_SERVERS_DEFAULT,
     BOOTSTRAP_SERVERS_VARIABLE,
     parse_bootstrap_servers,
 )
-from semel.client.cluster import Cluster
+from semel.client.connecting.security_settings import SECURITY_SETTINGS, security_from
 from semel.client.security import PLAINTEXT, Security
-from semel.client.security_settings import SECURITY_SETTINGS, security_from
 from semel.errors import ConfigError
 
 _Result = TypeVar("_Result")

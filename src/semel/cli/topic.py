@@ -17,11 +17,11 @@ from semel.cli.output import (
 )
 from semel.cli.pairs import parse_pairs
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client import admin
-from semel.client.admin import CLUSTER_DEFAULT, ConfigEntry, ConfigSource
-from semel.client.cluster import Cluster
-from semel.client.metadata import Topic
-from semel.client.offsets import beginnings_of, ends_of
+from semel.client.admin import topics
+from semel.client.admin.topics import CLUSTER_DEFAULT, ConfigEntry, ConfigSource
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import Topic
+from semel.client.cluster.offsets import beginnings_of, ends_of
 from semel.errors import ConfigError, TopicAlreadyExists
 from semel.types import TopicPartition
 
@@ -53,8 +53,8 @@ def create(
     """Create topics."""
     configs = dict(parse_pairs(config))
 
-    async def work(cluster: Cluster) -> admin.Outcomes:
-        return await admin.create(
+    async def work(cluster: Cluster) -> topics.Outcomes:
+        return await topics.create(
             cluster,
             [name, *names],
             partition_count=partitions,
@@ -75,8 +75,8 @@ def create(
 def delete(name: str, /, *names: str, target: Target = DEFAULT_TARGET) -> int:
     """Delete topics and all their records."""
 
-    async def work(cluster: Cluster) -> admin.Outcomes:
-        return await admin.delete(cluster, [name, *names])
+    async def work(cluster: Cluster) -> topics.Outcomes:
+        return await topics.delete(cluster, [name, *names])
 
     return say_outcomes("topic", target.run(work), "deleted", as_json=target.as_json)
 
@@ -98,13 +98,13 @@ def add_partitions(
     if (more is None) == (partitions is None):
         raise ConfigError("say either how many to add (--num) or how many in all (--partitions)")
 
-    async def work(cluster: Cluster) -> admin.Outcomes:
-        topics = await find_topics(cluster, [name, *names])
-        return await admin.enlarge(
+    async def work(cluster: Cluster) -> topics.Outcomes:
+        found = await find_topics(cluster, [name, *names])
+        return await topics.enlarge(
             cluster,
             {
                 topic.name: len(topic.partitions) + more if more is not None else partitions or 0
-                for topic in topics.values()
+                for topic in found.values()
             },
         )
 
@@ -134,7 +134,7 @@ def alter_config(
 
     async def work(cluster: Cluster) -> None:
         await find_topics(cluster, [name])
-        await admin.alter_topic_configs(cluster, name, changes)
+        await topics.alter_topic_configs(cluster, name, changes)
 
     target.run(work)
     return say_outcomes("topic", {name: None}, "changed", as_json=target.as_json)
@@ -154,8 +154,8 @@ def list_topics(
         return await find_topics(cluster, names) if names else (await cluster.describe()).topics
 
     found = target.run(work)
-    topics = sorted(topic for topic in found.values() if internal or names or not topic.is_internal)
-    rows = [(topic.name, len(topic.partitions), _replica_count(topic)) for topic in topics]
+    listed = sorted(topic for topic in found.values() if internal or names or not topic.is_internal)
+    rows = [(topic.name, len(topic.partitions), _replica_count(topic)) for topic in listed]
     if target.as_json:
         say_json([dict(zip(("name", "partitions", "replicas"), row, strict=True)) for row in rows])
     else:
@@ -176,13 +176,13 @@ def describe(
     """Show topics: their partitions with offsets, and their settings."""
 
     async def work(cluster: Cluster) -> list[_Described]:
-        topics = await find_topics(cluster, [name, *names])
-        configs = await admin.topic_configs(cluster, topics.keys())
-        places = [place for topic in topics.values() for place in topic.places]
+        found = await find_topics(cluster, [name, *names])
+        configs = await topics.topic_configs(cluster, found.keys())
+        places = [place for topic in found.values() for place in topic.places]
         starts, ends = await beginnings_of(cluster, places), await ends_of(cluster, places)
         return [
             _Described(topic, _shown(configs[topic.name], every=every), starts, ends)
-            for topic in topics.values()
+            for topic in found.values()
         ]
 
     return say_each(target.run(work), _say_described, _as_json, as_json=target.as_json)

@@ -12,9 +12,9 @@ from semel.cli.target import DEFAULT_TARGET, Target
 from semel.cli.txn_abort import abort
 from semel.cli.txn_hanging import hanging
 from semel.cli.txn_timeline import timeline
-from semel.client import transactions
-from semel.client.cluster import Cluster
-from semel.client.transactions import OPEN_STATES, Description, Listing
+from semel.client.admin import transactions
+from semel.client.admin.transactions import OPEN_STATES, Description, Listing
+from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError
 from semel.transactions.states import Status
 from semel.types import TopicPartition

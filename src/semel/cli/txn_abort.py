@@ -6,10 +6,10 @@ from cyclopts import Parameter
 
 from semel.cli.output import say, say_json
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client import transactions
-from semel.client.cluster import Cluster
-from semel.client.hanging import descriptions_by_producer
-from semel.client.transactions import ActiveProducer, Description
+from semel.client.admin import transactions
+from semel.client.admin.hanging import descriptions_by_producer
+from semel.client.admin.transactions import ActiveProducer, Description
+from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTransactionState
 from semel.transactions.states import Status
 from semel.types import TopicPartition

@@ -8,8 +8,8 @@ from semel.cli.find_topics import find_topics
 from semel.cli.moment import moment_in_words
 from semel.cli.output import say_json, say_table
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client.cluster import Cluster
-from semel.client.hanging import Hanging, find_hanging
+from semel.client.admin.hanging import Hanging, find_hanging
+from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.world import SystemClock
 

@@ -11,11 +11,10 @@ from semel.cli.output import say_heading, say_json
 from semel.cli.story import Event, Story, events_of, stories_of
 from semel.cli.swimlanes import say_lanes
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client.cluster import Cluster
-from semel.client.offsets import ends_of, offsets_at
-from semel.client.traces import Trace, traces_in
-from semel.client.transaction_log import last_values
-from semel.client.transactions import active_producers
+from semel.client.admin.transaction_history import Trace, last_values, traces_in
+from semel.client.admin.transactions import active_producers
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import ends_of, offsets_at
 from semel.errors import ConfigError
 from semel.types import TopicPartition
 

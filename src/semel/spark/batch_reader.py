@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from semel.client.cluster import Cluster
-from semel.client.offsets import beginnings_of
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import beginnings_of
 from semel.errors import ConfigError
 from semel.spark import data_loss
 from semel.spark.bounds import Bound

@@ -11,13 +11,13 @@ import os
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from semel.client.cluster import Cluster
-from semel.client.connection import IMPLICIT_PARTITIONS
-from semel.client.coordination import GroupMetadata, GroupOffset
+from semel.client.admin.transactions import describe
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.connection import IMPLICIT_PARTITIONS
 from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
-from semel.client.session import TransactionalSession
-from semel.client.transactions import describe
+from semel.client.producing.coordination import GroupMetadata, GroupOffset
+from semel.client.writing.transactional_writer import TransactionalSession
 from semel.errors import (
     InvalidProducerEpoch,
     ProducerFenced,

@@ -4,7 +4,7 @@ A job written for Spark's Kafka source may carry any of them. What only tunes Ka
 is taken, and said to have no effect; what contradicts how source and sink work is refused by name.
 """
 
-from semel.client.security_settings import SECURITY_SETTINGS
+from semel.client.connecting.security_settings import SECURITY_SETTINGS
 
 USED = SECURITY_SETTINGS | {
     "bootstrap.servers",

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from semel.client.address import BOOTSTRAP_SERVERS_VARIABLE, named_bootstrap_servers
+from semel.client.connecting.address import BOOTSTRAP_SERVERS_VARIABLE, named_bootstrap_servers
 from semel.spark.java import find_java_home
 from semel.spark.update_mode import explain_update_mode
 from semel.testing import Broker

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from semel.client.cluster import Cluster
-from semel.client.offsets import Isolation, beginnings_of, ends_of, offsets_at
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of, offsets_at
 from semel.errors import ConfigError
 from semel.spark.bounds import EARLIEST, LATEST, Bound, Missing
 from semel.types import TopicPartition

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from semel.client.blocking import shared
-from semel.client.cluster import Cluster
+from semel.client.cluster.blocking import shared
+from semel.client.cluster.cluster import Cluster
 from semel.errors import RequestError
 from semel.spark.source_settings import SourceSettings
 

@@ -1,7 +1,7 @@
 """Where the marker is kept: a consumer group's offset, read only when nothing of it is pending."""
 
-from semel.client.cluster import Cluster
-from semel.client.group_offsets import STABLE_VERSION_MIN, group_offsets
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.group_offsets import STABLE_VERSION_MIN, group_offsets
 from semel.errors import UnsupportedVersion
 from semel.spark.marker import Marker, read_marker
 from semel.spark.sink_settings import SinkSettings

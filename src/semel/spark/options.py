@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from semel.client.address import named_bootstrap_servers, parse_bootstrap_servers
-from semel.client.blocking import ClientOptions
-from semel.client.security_settings import security_from
+from semel.client.cluster.blocking import ClientOptions
+from semel.client.connecting.address import named_bootstrap_servers, parse_bootstrap_servers
+from semel.client.connecting.security_settings import security_from
 from semel.errors import ConfigError
 from semel.spark.kafka_options import KAFKA_OPTIONS, REJECTED
 from semel.spelling import unknown_name

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from semel.client.blocking import shared
+from semel.client.cluster.blocking import shared
 from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.spark import data_loss
 from semel.spark.offsets import OffsetRange

@@ -1,9 +1,9 @@
 """How many bytes an offset of each partition takes, judged by the first that are to be read."""
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.calls import together
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation
 from semel.client.columns.ranges import fetch_regions
-from semel.client.offsets import Isolation
-from semel.client.together import together
 from semel.spark.offsets import Offsets
 from semel.types import TopicPartition
 

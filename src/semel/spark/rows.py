@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from semel.client.columns.encode import BATCH_SIZE_MAX, EncodedBatch, encode
 from semel.client.columns.partitioning import ColumnPartitioner
 from semel.client.columns.rows import rows_from
-from semel.client.partitioner import KeyHash
+from semel.client.producing.partitioners import KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.types import TopicPartition

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from semel.client.blocking import ClientOptions
+from semel.client.cluster.blocking import ClientOptions
 from semel.client.columns.encode import BATCH_SIZE_MAX
-from semel.client.partitioner import KEY_HASHES, KeyHash
+from semel.client.producing.partitioners import KEY_HASHES, KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression
 from semel.spark.options import SINK, Options

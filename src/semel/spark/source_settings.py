@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from semel.client.blocking import ClientOptions
+from semel.client.cluster.blocking import ClientOptions
+from semel.client.cluster.offsets import Isolation
 from semel.client.columns.schema import COLUMNS
-from semel.client.offsets import Isolation
 from semel.errors import ConfigError
 from semel.spark.offsets import OffsetRange, split
 from semel.spark.options import SOURCE, Options

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from semel.client.cluster import Cluster
-from semel.client.offsets import beginnings_of, ends_of
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import beginnings_of, ends_of
 from semel.spark import data_loss
 from semel.spark.bounds import Bound
 from semel.spark.log_ends import offsets_of

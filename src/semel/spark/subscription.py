@@ -5,8 +5,8 @@ import re
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from semel.client.cluster import Cluster
-from semel.client.metadata import ClusterMetadata, Topic
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import ClusterMetadata, Topic
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.spark.options import Options
 from semel.types import TopicPartition

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection
 
-from semel.client.blocking import ClientOptions, shared
-from semel.client.cluster import Cluster
+from semel.client.cluster.blocking import ClientOptions, shared
+from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTopic, UnknownTopicOrPartition
 from semel.spark.rows import Place
 from semel.spark.sink_settings import SinkSettings

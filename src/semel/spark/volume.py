@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row
 
-from semel.client.address import joined_bootstrap_servers
-from semel.client.blocking import Connected, shared
+from semel.client.cluster.blocking import Connected, shared
+from semel.client.connecting.address import joined_bootstrap_servers
 from semel.client.outcome import TransactionFailed
 from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction

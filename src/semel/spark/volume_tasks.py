@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark import TaskContext
 
-from semel.client.blocking import Connected, shared
+from semel.client.cluster.blocking import Connected, shared
+from semel.client.cluster.calls import together
+from semel.client.cluster.loop_thread import Started
 from semel.client.columns.encode import EncodedBatch
 from semel.client.identity import Identity
-from semel.client.loop_thread import Started
-from semel.client.participant import Participant
-from semel.client.together import together
+from semel.client.writing.transactional_writer import Participant
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count

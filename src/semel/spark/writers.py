@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from semel.client.blocking import shared
+from semel.client.cluster.blocking import shared
 from semel.errors import ConfigError
 from semel.spark.checkpoint import consumed_offsets
 from semel.spark.committing import commit_batch

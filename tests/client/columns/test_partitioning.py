@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from semel.client.columns.crc32 import crc32_column
 from semel.client.columns.murmur import murmur2_column
 from semel.client.columns.partitioning import ColumnPartitioner
-from semel.client.partitioner import KeyHash, murmur2
+from semel.client.producing.partitioners import KeyHash, murmur2
 
 some_keys = st.lists(st.binary(max_size=40), max_size=50)
 

@@ -9,11 +9,11 @@ from typing import TypeVar
 import pytest
 
 from client.sending import send
-from semel.client import admin
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.admin import topics
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation
 from semel.client.columns.ranges import RecordsLost, fetch_regions
-from semel.client.offsets import Isolation
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.errors import RequestTimedOut
 from semel.records.records import Record
 from semel.testing import Broker
@@ -35,7 +35,7 @@ def with_cluster(
 
 
 async def filled(broker: Broker, cluster: Cluster, topic: str, count: int) -> TopicPartition:
-    await admin.create(cluster, [topic], partition_count=1)
+    await topics.create(cluster, [topic], partition_count=1)
     records = [Record(None, b"%d" % i, i) for i in range(count)]
     await send(broker.bootstrap_servers, topic, records, batch_size_max=400)
     return TopicPartition(topic, 0)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from semel.client.blocking import ClientOptions, Connected
-from semel.client.cluster import Cluster
+from semel.client.cluster.blocking import ClientOptions, Connected
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import Partition, Topic
 from semel.client.columns import sending
 from semel.client.columns.sending import Sending
-from semel.client.metadata import Partition, Topic
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
-from semel.client.writer import Delivery
+from semel.client.writing.batch_writer import Delivery
 from semel.types import TopicPartition
 from semel.world import Clock
 

@@ -278,7 +278,7 @@ def test_wrong_words_are_answered_with_the_right_ones(semel_broker: Broker) -> N
 
 def test_arrow_is_imported_with_its_first_use_only() -> None:
     program = (
-        "import sys, semel, semel.client.cluster\n"
+        "import sys, semel, semel.client.cluster.cluster\n"
         "assert not {'pyarrow', 'numpy'} & set(sys.modules)\n"
         "assert callable(semel.read) and callable(semel.write)\n"
         "assert 'pyarrow' in sys.modules\n"

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 import pytest
 
 import semel
-from semel.client.cluster import Cluster, CoordinatorOf
+from semel.client.cluster.cluster import Cluster, CoordinatorOf
 from semel.client.consuming.actions import Join, MemberIdentity
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.partition import Position

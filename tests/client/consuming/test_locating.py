@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
 from semel.client.consuming.locating import Locating
 from semel.client.consuming.partition import Want
 from semel.client.consuming.positions import Positions

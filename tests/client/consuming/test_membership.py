@@ -5,10 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from client.consuming.model_group import ModelGroup, gained_and_given
-from semel.client.assignment import assigned_partitions
 from semel.client.consuming.actions import Join, Kind, Learn, Leave, MemberIdentity, Sync, Tell
 from semel.client.consuming.membership import Membership, Phase
-from semel.client.consuming.subscription import decode_subscription, encode_assignment
+from semel.client.consuming.subscription import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+)
 from semel.errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -298,4 +301,4 @@ def check_rest(group: ModelGroup, seed: int) -> None:
 
 
 def test_what_a_leader_writes_its_members_read() -> None:
-    assert assigned_partitions(encode_assignment(PLACES)) == PLACES
+    assert decode_assignment(encode_assignment(PLACES)) == PLACES

@@ -8,9 +8,9 @@ import asyncio
 import sys
 
 from semel import Producer
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.groups import committed_offsets
+from semel.client.admin.groups import committed_offsets
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.types import TopicPartition
 
 NUMBERS_PER_TRANSACTION = 3

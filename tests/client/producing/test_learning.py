@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 import semel
-from semel.client.cluster import Cluster
-from semel.client.metadata import ClusterMetadata, Partition, Topic
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import ClusterMetadata, Partition, Topic
 from semel.client.producing.assembly import make_intake
 from semel.client.producing.engine import Engine
 from semel.errors import InvalidTopic, NetworkException, UnknownTopicOrPartition

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from semel.client.coordination import Coordination, Dialect, GroupMetadata
 from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
+from semel.client.producing.coordination import Coordination, Dialect, GroupMetadata
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.engine import Engine
 from semel.client.producing.exchange import Answer

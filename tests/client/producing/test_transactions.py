@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import semel
-from semel.client import connection, coordination
-from semel.client.coordination import GroupMetadata
+from semel.client.connecting import connection
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
+from semel.client.producing import coordination
 from semel.client.producing.blocking import BlockingSent
+from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.session import TransactionAborted
 from semel.errors import MessageTooLarge, NotInOrder, ProducerFenced
 from semel.testing import Broker

@@ -13,7 +13,7 @@ from semel.client.columns.unpacking import Unpacked
 from semel.client.columns.varints import Bytes, Numbers
 from semel.client.columns.walk import find_runs, record_bounds
 from semel.client.columns.walked import WalkedRecords
-from semel.client.committed import visible_batches
+from semel.client.consuming.committed import visible_batches
 from semel.errors import CorruptMessage
 from semel.records.batch import HEADER_SIZE, BatchHeader, verify_checksum
 from semel.records.compression import Compression

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from semel.client.columns.crc32 import crc32_column
 from semel.client.columns.murmur import murmur2_column
-from semel.client.partitioner import KeyHash
+from semel.client.producing.partitioners import KeyHash
 
 
 class ColumnPartitioner:

@@ -5,8 +5,8 @@ from datetime import datetime
 from numbers import Integral
 from typing import NamedTuple
 
-from semel.client.cluster import Cluster
-from semel.client.offsets import Isolation, as_time_ms, beginnings_of, ends_of, offsets_at
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation, as_time_ms, beginnings_of, ends_of, offsets_at
 from semel.errors import ConfigError
 from semel.types import TopicPartition
 

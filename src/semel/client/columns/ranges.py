@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.calls import raise_for
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of
 from semel.client.columns.decode import decode
 from semel.client.columns.schema import COLUMNS
-from semel.client.committed import next_offset
-from semel.client.link import Pending
-from semel.client.offsets import Isolation, beginnings_of, ends_of
-from semel.client.refusal import raise_for
+from semel.client.connecting.link import Pending
+from semel.client.consuming.committed import next_offset
 from semel.errors import NetworkException, OffsetOutOfRange, RequestError, RequestTimedOut
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages import fetch

@@ -6,18 +6,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from semel.client.blocking import Connected
+from semel.client.cluster.blocking import Connected
+from semel.client.cluster.loop_thread import Started
 from semel.client.columns.encode import encode
 from semel.client.columns.frames import fitting
 from semel.client.columns.headers import as_binary, as_numbers
 from semel.client.columns.partitioning import ColumnPartitioner
 from semel.client.columns.rows import rows_from
-from semel.client.coordination import new_producer_id
-from semel.client.loop_thread import Started
 from semel.client.outcome import MustAbort, MustStop
-from semel.client.partitioner import KeyHash
-from semel.client.session import TransactionalSession
-from semel.client.writer import BatchWriter, Delivery
+from semel.client.producing.coordination import new_producer_id
+from semel.client.producing.partitioners import KeyHash
+from semel.client.writing.batch_writer import BatchWriter, Delivery
+from semel.client.writing.transactional_writer import TransactionalSession
 from semel.errors import SemelError, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.types import TopicPartition

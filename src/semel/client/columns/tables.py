@@ -5,19 +5,19 @@ from typing import Any, Literal, overload
 
 import pyarrow as pa
 
-from semel.client.address import chosen_bootstrap_servers
-from semel.client.blocking import ClientOptions, Connected
+from semel.client.cluster.blocking import ClientOptions, Connected
+from semel.client.cluster.offsets import Isolation
 from semel.client.columns.frames import as_table
 from semel.client.columns.plan import Place, Range, check_place, plan
 from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
 from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
+from semel.client.connecting.address import chosen_bootstrap_servers
 from semel.client.consuming.settings import parse_isolation
-from semel.client.offsets import Isolation
-from semel.client.partitioner import parse_key_hash
+from semel.client.producing.partitioners import parse_key_hash
 from semel.client.producing.settings import parse_compression
 from semel.client.security import PLAINTEXT, Security
-from semel.client.writer import Delivery
+from semel.client.writing.batch_writer import Delivery
 from semel.errors import ConfigError
 
 

@@ -17,7 +17,7 @@ from semel.client.consuming.engine import Engine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
-from semel.client.coordination import GroupMetadata
+from semel.client.producing.coordination import GroupMetadata
 from semel.errors import NotInOrder
 from semel.types import TopicPartition
 

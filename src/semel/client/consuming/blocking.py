@@ -10,6 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from semel.client.cluster.loop_thread import LoopThread
 from semel.client.consuming.actions import Tell
 from semel.client.consuming.callbacks import Callbacks
 from semel.client.consuming.commits import Offsets, OnDone
@@ -18,8 +19,7 @@ from semel.client.consuming.engine import Engine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
-from semel.client.coordination import GroupMetadata
-from semel.client.loop_thread import LoopThread
+from semel.client.producing.coordination import GroupMetadata
 from semel.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from semel.client.committed import visible_batches
+from semel.client.consuming.committed import visible_batches
 from semel.client.consuming.opening import open_batch
 from semel.client.consuming.record import Record
 from semel.errors import RecordListTooLarge

@@ -9,14 +9,14 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 
-from semel.client.cluster import Cluster
-from semel.client.connection import Messages
+from semel.client.cluster.calls import raise_for
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.group_offsets import group_offsets
+from semel.client.connecting.connection import Messages
 from semel.client.consuming.actions import Join, MemberIdentity, Sync
 from semel.client.consuming.chunk import NO_EPOCH
 from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerSettings
-from semel.client.group_offsets import group_offsets
-from semel.client.refusal import raise_for
 from semel.errors import (
     MemberIdRequired,
     RequestError,

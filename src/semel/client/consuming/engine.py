@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.consuming.actions import NOBODY, Kind, Tell
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.commits import Commits, Offsets, OnDone
@@ -25,7 +25,7 @@ from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.consuming.watching import Watching, matching
-from semel.client.coordination import GroupMetadata
+from semel.client.producing.coordination import GroupMetadata
 from semel.client.security import PLAINTEXT
 from semel.errors import NotInOrder, SemelError
 from semel.types import TopicPartition

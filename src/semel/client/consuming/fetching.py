@@ -9,13 +9,13 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.calls import raise_for, refusal
+from semel.client.cluster.cluster import Cluster
 from semel.client.consuming.chunk import Chunk
 from semel.client.consuming.partition import Spot
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
-from semel.client.refusal import raise_for, refusal
 from semel.errors import NONE, OffsetOutOfRange, RequestError, SemelError
 from semel.types import TopicPartition
 from semel.wire.messages import fetch

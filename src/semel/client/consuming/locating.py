@@ -5,15 +5,15 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.calls import raise_for
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import EARLIEST_MS, LATEST_MS, offsets_at
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.partition import Spot, Want
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
-from semel.client.offsets import EARLIEST_MS, LATEST_MS, offsets_at
-from semel.client.refusal import raise_for
 from semel.errors import OffsetOutOfRange, RequestError, SemelError, UnsupportedVersion
 from semel.types import TopicPartition
 from semel.wire.messages import offset_for_leader_epoch as epochs

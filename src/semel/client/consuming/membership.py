@@ -12,7 +12,6 @@ A member that its group does not know any more has lost what it had.
 import enum
 from collections.abc import Collection, Mapping
 
-from semel.client.assignment import assigned_partitions
 from semel.client.consuming.actions import (
     NOBODY,
     Action,
@@ -27,6 +26,7 @@ from semel.client.consuming.actions import (
 from semel.client.consuming.assignors import ASSIGNORS, Assignor
 from semel.client.consuming.subscription import (
     Subscription,
+    decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
@@ -251,7 +251,7 @@ class Membership:
 
     def synced(self, assignment: bytes) -> None:
         self._assignments = {}
-        assigned = assigned_partitions(assignment)
+        assigned = decode_assignment(assignment)
         self._assigned = frozenset(each for each in assigned if each.topic in self.topics)
         if not self.owned <= self._assigned:
             # Those that go are free for others once this member has joined without them.

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Collection
 from datetime import datetime
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.offsets import as_time_ms, ends_of, offsets_at_or_end
 from semel.client.consuming.partition import Want
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import NoOffset
 from semel.client.consuming.settings import ConsumerSettings
-from semel.client.offsets import as_time_ms, ends_of, offsets_at_or_end
 from semel.errors import OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
 from semel.types import TopicPartition
 

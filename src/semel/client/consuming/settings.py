@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
-from semel.client.offsets import Isolation
+from semel.client.cluster.offsets import Isolation
 from semel.client.options import check_names, check_numbers
 from semel.client.security import Security
 from semel.errors import ConfigError

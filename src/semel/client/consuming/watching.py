@@ -5,12 +5,12 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import NO_NODE, ClusterMetadata
 from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
-from semel.client.metadata import NO_NODE, ClusterMetadata
 from semel.errors import RequestError, SemelError, UnknownTopicOrPartition
 from semel.types import TopicPartition
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, NamedTuple
 
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.coordination import Coordination
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.outcome import TransactionFailed
+from semel.client.producing.coordination import Coordination
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.engine import Engine
 from semel.client.producing.intake import Intake, serializers_of

@@ -7,9 +7,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from semel.client.coordination import GroupMetadata
 from semel.client.outcome import MustAbort, MustStop, TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
+from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.engine import release
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent

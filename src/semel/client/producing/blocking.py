@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from semel.client.coordination import GroupMetadata
-from semel.client.loop_thread import LoopThread
+from semel.client.cluster.loop_thread import LoopThread
 from semel.client.outcome import MustAbort, MustStop, TransactionFailed
 from semel.client.producing.assembly import Machinery, make_intake, make_machinery
+from semel.client.producing.coordination import GroupMetadata
 from semel.client.producing.failures import Failures
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent

@@ -6,15 +6,15 @@ that `drain` returns, and tells of each either its answers or that it was lost.
 
 from collections.abc import Iterable, Sequence
 
-from semel.client import verdict
+from semel.client import outcome
 from semel.client.identity import NOBODY, Identity
+from semel.client.outcome import ErrorKind
 from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, Batch, headers_size
 from semel.client.producing.exchange import Answer, Request, Work, sooner
 from semel.client.producing.failures import Failures
 from semel.client.producing.queue import PartitionQueue
 from semel.client.producing.settings import ProducerSettings
 from semel.client.producing.transaction import Transaction
-from semel.client.verdict import Kind
 from semel.errors import (
     DuplicateSequence,
     OutOfOrderSequence,
@@ -232,7 +232,7 @@ class ProducerCore:
         queue = self._queues[batch.place]
         batch.refusal = error
         # For good: what a lost connection has swallowed may still arrive.
-        batch.may_be_stored = batch.may_be_stored or verdict.may_be_stored(error)
+        batch.may_be_stored = batch.may_be_stored or outcome.may_be_stored(error)
         if self._is_to_go_again(queue, batch, error, log_start_offset):
             queue.send_again(batch)
         else:
@@ -250,7 +250,7 @@ class ProducerCore:
             is_forgotten = log_start_offset < 0 or log_start_offset > queue.last_acknowledged_offset
             queue.is_broken = queue.is_broken or is_forgotten
             return is_forgotten and not batch.may_be_stored
-        if verdict.from_leader(error) is not Kind.RETRY:
+        if outcome.kind_from_leader(error) is not ErrorKind.RETRY:
             return False
         self.wants_leaders = True
         pause_ms = self.settings.backoff_first_ms * 2 ** min(batch.attempts - 1, 10)
@@ -260,8 +260,7 @@ class ProducerCore:
     def _give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         queue.give_up(batch)
         self._settle(batch, error)
-        is_fatal = isinstance(error, RequestError) and verdict.from_leader(error) is Kind.FATAL
-        if is_fatal:
+        if isinstance(error, RequestError) and outcome.kind_from_leader(error) is ErrorKind.FATAL:
             self.fail(error)
         elif self.transaction is not None:
             self.doom(error)

@@ -9,16 +9,16 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
-from semel.client import verdict
-from semel.client.cluster import Cluster
-from semel.client.coordination import new_producer_id
+from semel.client import outcome
+from semel.client.cluster.cluster import Cluster
+from semel.client.outcome import ErrorKind
 from semel.client.producing import requests
 from semel.client.producing.batch import Batch
+from semel.client.producing.coordination import new_producer_id
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.intake import Intake
 from semel.client.producing.settings import ACKS_NONE
-from semel.client.verdict import Kind
 from semel.errors import NetworkException, RequestError
 from semel.wire.messages import produce
 
@@ -198,7 +198,7 @@ class Engine:
             try:
                 identity = await new_producer_id(self._cluster)
             except RequestError as error:
-                if verdict.from_coordinator(error) is not Kind.RETRY:
+                if outcome.kind_from_coordinator(error) is not ErrorKind.RETRY:
                     with self.guard:
                         self.core.fail(error)
                     return

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
-from semel.client.metadata import NO_NODE, Topic
+from semel.client.cluster.metadata import NO_NODE, Topic
 from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.partitioners import Partitioner

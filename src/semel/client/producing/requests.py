@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
+from semel.client.cluster.calls import refusal
 from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.settings import ProducerSettings
-from semel.client.refusal import refusal
 from semel.errors import NONE, MessageTooLarge, NetworkException, RequestError
 from semel.types import TopicPartition
 from semel.wire.messages import produce

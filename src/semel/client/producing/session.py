@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
-from semel.client import verdict
-from semel.client.coordination import Coordination, GroupMetadata, GroupOffset
+from semel.client import outcome
 from semel.client.identity import Identity
-from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
+from semel.client.outcome import ErrorKind, MustAbort, MustStop, OutcomeUnknown, TransactionFailed
+from semel.client.producing.coordination import Coordination, GroupMetadata, GroupOffset
 from semel.client.producing.engine import Engine
 from semel.client.producing.transaction import Status, Transaction
-from semel.client.verdict import Kind
 from semel.errors import InvalidTransactionState, RequestError, SemelError
 from semel.types import TopicPartition
 
@@ -41,7 +40,7 @@ class Session:
             dialect = await self._coordination.dialect()
             identity = await self._coordination.initialise()
         except RequestError as error:
-            if verdict.from_coordinator(error) is Kind.FATAL:
+            if outcome.kind_from_coordinator(error) is ErrorKind.FATAL:
                 raise self._judged(error) from error
             raise
         with self._engine.guard:
@@ -136,7 +135,7 @@ class Session:
         try:
             return await self._coordination.end(identity, is_commit=True)
         except RequestError as error:
-            if verdict.from_coordinator(error) is not Kind.RETRY:
+            if outcome.kind_from_coordinator(error) is not ErrorKind.RETRY:
                 raise self._judged(error) from error
             self._transaction.in_doubt(error)
             raise OutcomeUnknown(f"{self._subject}: {error}") from error
@@ -161,7 +160,7 @@ class Session:
             async with self._joining, self._sending_offsets:
                 identity = await self._aborted(self._core.identity)
         except RequestError as error:
-            if verdict.from_coordinator(error) is Kind.FATAL:
+            if outcome.kind_from_coordinator(error) is ErrorKind.FATAL:
                 raise self._judged(error) from error
             raise MustAbort(f"{self._subject}: not aborted yet: {error}") from error
         self._ended(identity)
@@ -200,7 +199,7 @@ class Session:
 
     def _judged(self, error: RequestError) -> TransactionFailed:
         """Note what a refusal of the coordinator means, and say which it was."""
-        is_fatal = verdict.from_coordinator(error) is Kind.FATAL
+        is_fatal = outcome.kind_from_coordinator(error) is ErrorKind.FATAL
         with self._engine.guard:
             if is_fatal:
                 self._core.fail(error)

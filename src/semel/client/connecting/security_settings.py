@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from semel.client.sasl import MECHANISMS
+from semel.client.connecting.sasl import MECHANISMS
 from semel.client.security import PLAINTEXT, Sasl, Security, Tls
 from semel.errors import ConfigError
 

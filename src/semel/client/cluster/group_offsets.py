@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Collection
 
-from semel.client.cluster import Cluster
-from semel.client.coordination import GroupOffset
-from semel.client.refusal import raise_for
+from semel.client.cluster.calls import raise_for
+from semel.client.cluster.cluster import Cluster
+from semel.client.producing.coordination import GroupOffset
 from semel.types import TopicPartition
 from semel.wire.messages import offset_fetch
 

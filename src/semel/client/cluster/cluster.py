@@ -11,13 +11,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from semel import __version__
-from semel.client import metadata
-from semel.client.address import Address, hint_at_variable
-from semel.client.connection import Messages
-from semel.client.link import Link, Pending, open_link
-from semel.client.metadata import NO_NODE, ClusterMetadata, Topic
-from semel.client.refusal import raise_for
-from semel.client.retry import retrying
+from semel.client.cluster import metadata
+from semel.client.cluster.calls import raise_for, retrying
+from semel.client.cluster.metadata import NO_NODE, ClusterMetadata, Topic
+from semel.client.connecting.address import Address, hint_at_variable
+from semel.client.connecting.connection import Messages
+from semel.client.connecting.link import Link, Pending, open_link
 from semel.client.security import PLAINTEXT, Security
 from semel.errors import (
     BrokerNotAvailable,

@@ -7,19 +7,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from semel.client import admin, connection
-from semel.client.blocking import ClientOptions, Connected
+from semel.client.admin import topics
+from semel.client.cluster.blocking import ClientOptions, Connected
+from semel.client.cluster.group_offsets import group_offsets
+from semel.client.cluster.offsets import Isolation, ends_of
 from semel.client.columns.encode import encode
 from semel.client.columns.plan import Range
 from semel.client.columns.rows import rows_from
 from semel.client.columns.tables import read_range
-from semel.client.coordination import GroupMetadata, GroupOffset
-from semel.client.group_offsets import group_offsets
-from semel.client.offsets import Isolation, ends_of
+from semel.client.connecting import connection
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
-from semel.client.participant import Participant
-from semel.client.session import TransactionalSession
-from semel.client.writer import BatchWriter
+from semel.client.producing.coordination import GroupMetadata, GroupOffset
+from semel.client.writing.batch_writer import BatchWriter
+from semel.client.writing.transactional_writer import Participant, TransactionalSession
 from semel.errors import UnstableOffsetCommit
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -42,7 +42,7 @@ def connected(semel_broker: Broker, dialect: str) -> Iterator[Connected]:
 
 
 def new_topic(connected: Connected, name: str, partition_count: int = 1) -> str:
-    created = admin.create(connected.cluster, [name], partition_count=partition_count)
+    created = topics.create(connected.cluster, [name], partition_count=partition_count)
     assert connected.run(created) == {name: None}
     return name
 

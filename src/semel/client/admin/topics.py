@@ -8,8 +8,8 @@ import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from semel.client.cluster import Cluster
-from semel.client.refusal import raise_for, refusal
+from semel.client.cluster.calls import raise_for, refusal
+from semel.client.cluster.cluster import Cluster
 from semel.errors import NONE, NotController, RequestError
 from semel.wire.messages import (
     create_partitions,

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from semel.client.assignment import assigned_partitions
-from semel.client.cluster import Cluster
-from semel.client.group_offsets import group_offsets
-from semel.client.refusal import raise_for, refusal
+from semel.client.cluster.calls import raise_for, refusal
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.group_offsets import group_offsets
+from semel.client.consuming.subscription import decode_assignment
 from semel.errors import NONE, GroupIdNotFound, NonEmptyGroup, RequestError, UnknownMemberId
 from semel.types import TopicPartition
 from semel.wire.messages import (
@@ -89,7 +89,7 @@ def _member(member: describe_groups.DescribedGroupMember, protocol_type: str) ->
         member.group_instance_id,
         member.client_id,
         member.client_host,
-        assigned_partitions(member.member_assignment) if is_consumer else frozenset(),
+        decode_assignment(member.member_assignment) if is_consumer else frozenset(),
     )
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from semel.client.address import Address
-from semel.client.refusal import refusal
+from semel.client.cluster.calls import refusal
+from semel.client.connecting.address import Address
 from semel.errors import LeaderNotAvailable, RequestError, UnknownTopicOrPartition
 from semel.types import TopicPartition
 from semel.wire.messages import metadata as wire

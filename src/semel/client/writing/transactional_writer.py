@@ -4,14 +4,14 @@ The law: after `MustAbort` only `abort` or `renew` may follow, after `OutcomeUnk
 which ends what was left open, and after `MustStop` nothing.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from semel.client.cluster import Cluster
-from semel.client.connection import IMPLICIT_PARTITIONS
-from semel.client.coordination import Coordination, GroupMetadata, GroupOffset
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.connection import IMPLICIT_PARTITIONS
 from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import OutcomeUnknown, judging_coordinator, judging_writes
-from semel.client.writer import BatchWriter, Delivery
+from semel.client.producing.coordination import Coordination, GroupMetadata, GroupOffset
+from semel.client.writing.batch_writer import BatchWriter, Delivery
 from semel.errors import InvalidTransactionState, RequestError
 from semel.types import Buffer, TopicPartition
 
@@ -156,3 +156,36 @@ class TransactionalSession:
         self._is_open = False
         self._writer = None
         self._needs_new_epoch = False
+
+
+class Participant:
+    """One of several processes that write within a transaction, which another begins and ends."""
+
+    def __init__(self, cluster: Cluster, transactional_id: str, identity: Identity) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._identity = identity
+        # How long the transaction may take has been said by whoever began it.
+        self._coordination = Coordination(cluster, transactional_id, transaction_timeout_ms=0)
+        self._partitions: set[TopicPartition] = set()
+
+    async def write(
+        self, place: TopicPartition, batches: Sequence[Buffer], first_sequence: int
+    ) -> None:
+        """Store these encoded batches, in order, behind what anyone has stored there before.
+
+        Nobody else may be writing to the partition, and `first_sequence` has to be the next.
+        """
+        await self._add(place)
+        writer = BatchWriter(self._cluster, self._identity, self._id)
+        writer.begin_at(place, first_sequence)
+        with judging_writes(self._id):
+            await writer.write((place, batch) for batch in batches)
+
+    async def _add(self, place: TopicPartition) -> None:
+        if place in self._partitions:
+            return
+        if await self._cluster.transaction_version() < IMPLICIT_PARTITIONS:
+            with judging_coordinator(self._id):
+                await self._coordination.add_partitions(self._identity, [place])
+        self._partitions.add(place)

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
-from semel.client.cluster import Cluster, CoordinatorOf
-from semel.client.connection import IMPLICIT_PARTITIONS, Messages
+from semel.client.cluster.calls import raise_for
+from semel.client.cluster.cluster import Cluster, CoordinatorOf
+from semel.client.connecting.connection import IMPLICIT_PARTITIONS, Messages
 from semel.client.identity import NOBODY, Identity
-from semel.client.refusal import raise_for
 from semel.errors import OperationNotAttempted
 from semel.types import NO_PRODUCER_ID, TopicPartition
 from semel.wire.messages import (

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import index
 
-from semel.client.cluster import Cluster
-from semel.client.refusal import raise_for
+from semel.client.cluster.calls import raise_for
+from semel.client.cluster.cluster import Cluster
 from semel.types import TopicPartition
 from semel.wire.messages import list_offsets
 

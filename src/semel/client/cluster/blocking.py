@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from semel.client.address import parse_bootstrap_servers
-from semel.client.cluster import Cluster
-from semel.client.loop_thread import LoopThread, Started
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.loop_thread import LoopThread, Started
+from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.security import PLAINTEXT, Security
 from semel.errors import NotInOrder
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from semel.client.cluster import Cluster
+from semel.client.cluster.calls import together
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.link import Pending
 from semel.client.identity import Identity
-from semel.client.link import Pending
 from semel.client.producing.requests import error_of
 from semel.client.producing.settings import ACKS_ALL
-from semel.client.together import together
 from semel.errors import NetworkException, RequestError
 from semel.records.batch import read_header, with_producer
 from semel.types import SEQUENCE_COUNT, Buffer, TopicPartition

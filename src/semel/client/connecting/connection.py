@@ -4,15 +4,15 @@ Replies come in the order of the requests, so the next one is always for the old
 that is waiting; a correlation id that says otherwise ends the connection.
 """
 
+import sys
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from semel.client.receiver import FrameReceiver
 from semel.errors import ProtocolError, UnsupportedVersion
 from semel.types import Buffer
 from semel.wire import apis
-from semel.wire.framing import frame
+from semel.wire.framing import SIZE_PREFIX, frame
 from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from semel.wire.messages import api_versions
 
@@ -20,6 +20,10 @@ _RequestT_contra = TypeVar("_RequestT_contra", contravariant=True)
 _ReplyT_co = TypeVar("_ReplyT_co", covariant=True)
 
 REPLY_SIZE_MAX = 256 * 1024 * 1024
+_CHUNK_SIZE = 64 * 1024
+_KEPT_SIZES = range(1024 * 1024, 32 * 1024 * 1024)
+_KEPT_COUNT = 2
+"""One is read while the next is received."""
 
 # Every broker since 2.4 knows this version. An older one refuses it in ways of its own, so its
 # refusal is not read any further: version 0 is known to all.
@@ -32,6 +36,77 @@ IMPLICIT_PARTITIONS = 2
 # These announce that version, which a cluster may know without having agreed on it:
 # Produce, EndTxn, TxnOffsetCommit.
 _VERSIONS_MAX_BEFORE = {0: 11, 26: 4, 28: 4}
+
+
+class FrameReceiver:
+    """Gives room for the next bytes, and is told how many have come.
+
+    They are received where they will be read: a large reply is not copied on its way.
+
+    Small frames are cut from a chunk that many of them share. One that is not whole when its
+    chunk ends gets memory of its own, and the rest of it is received there.
+    """
+
+    def __init__(self, frame_size_max: int) -> None:
+        self._frame_size_max = frame_size_max
+        self._chunk = bytearray(_CHUNK_SIZE)
+        self._held = 0
+        self._frame: memoryview | None = None
+        self._filled = 0
+        self._kept: deque[bytearray] = deque(maxlen=_KEPT_COUNT)
+
+    def room(self) -> memoryview:
+        if self._frame is not None:
+            return self._frame[self._filled :]
+        return memoryview(self._chunk)[self._held :]
+
+    def advance(self, size: int) -> Iterator[Buffer]:
+        """The frames that are whole now, without their sizes; iterate to the end."""
+        if self._frame is not None:
+            self._filled += size
+            if self._filled == len(self._frame):
+                frame, self._frame = self._frame, None
+                yield frame
+            return
+        self._held += size
+        position = 0
+        while self._held - position >= SIZE_PREFIX.size:
+            frame_size = self._size_at(position)
+            begin = position + SIZE_PREFIX.size
+            if frame_size > self._held - begin:
+                self._begin_frame(frame_size, begin)
+                return
+            yield bytes(memoryview(self._chunk)[begin : begin + frame_size])
+            position = begin + frame_size
+        self._chunk[: self._held - position] = self._chunk[position : self._held]
+        self._held -= position
+
+    def _size_at(self, position: int) -> int:
+        (size,) = SIZE_PREFIX.unpack_from(self._chunk, position)
+        if not 0 <= size <= self._frame_size_max:
+            raise ProtocolError(
+                f"a frame of {size} bytes is announced; 0 to {self._frame_size_max} are taken"
+            )
+        return int(size)
+
+    def _begin_frame(self, frame_size: int, begin: int) -> None:
+        self._frame = self._memory(frame_size)
+        self._filled = self._held - begin
+        self._frame[: self._filled] = memoryview(self._chunk)[begin : self._held]
+        self._held = 0
+
+    def _memory(self, size: int) -> memoryview:
+        if size not in _KEPT_SIZES:
+            return memoryview(bytearray(size))
+        for kept in self._kept:
+            # Three: the one who keeps it, this loop, and the question itself.
+            if len(kept) >= size and sys.getrefcount(kept) == 3:
+                return memoryview(kept)[:size]
+        # Fresh pages cost as much as receiving into them, so memory that no one reads any more
+        # is taken again. Sizes are rounded up, as those of fetches differ a little.
+        fresh = bytearray(-(-size // _KEPT_SIZES.start) * _KEPT_SIZES.start)
+        self._kept.append(fresh)
+        return memoryview(fresh)[:size]
 
 
 class Messages(Protocol[_RequestT_contra, _ReplyT_co]):

@@ -5,9 +5,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from semel.client.cluster import Cluster, CoordinatorOf
-from semel.client.refusal import raise_for
-from semel.client.together import together
+from semel.client.cluster.calls import raise_for, together
+from semel.client.cluster.cluster import Cluster, CoordinatorOf
 from semel.errors import RequestError, TransactionalIdNotFound
 from semel.transactions.states import OPEN
 from semel.types import TopicPartition

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from semel.client.address import Address
-from semel.client.connection import Connection, Messages
-from semel.client.refusal import raise_for
-from semel.client.sasl import exchange
+from semel.client.cluster.calls import raise_for
+from semel.client.connecting.address import Address
+from semel.client.connecting.connection import Connection, Messages
+from semel.client.connecting.sasl import exchange
 from semel.client.security import PLAINTEXT, Sasl, Security, tls_context
 from semel.errors import (
     NetworkException,

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.client.columns.decode import decode
-from semel.client.committed import next_offset, visible_batches
 from semel.client.consuming.chunk import Chunk
+from semel.client.consuming.committed import next_offset, visible_batches
 from semel.errors import CorruptMessage, RecordListTooLarge
 from semel.records.batch import read, split
 from semel.records.control import Marker, MarkerType, encode_marker

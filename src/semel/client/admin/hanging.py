@@ -9,14 +9,14 @@ import enum
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from semel.client.cluster import Cluster
-from semel.client.transactions import (
+from semel.client.admin.transactions import (
     ActiveProducer,
     Description,
     active_producers,
     describe_listed,
     list_all,
 )
+from semel.client.cluster.cluster import Cluster
 from semel.types import TopicPartition
 
 GRACE_MS = 60_000

@@ -1,0 +1,1 @@
+"""What a cluster holds, seen and changed from outside: topics, groups, transactions."""
