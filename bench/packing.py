@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from bench.figures import Figure, Plan
 from bench.in_memory import columns
-from semel.client.columns.encode import encode
-from semel.client.columns.rows import rows_from
+from semel.client.columns.encode import encode, rows_from
 from semel.records.batch import HEADER_SIZE
 from semel.records.compression import Compression, compress
 from semel.types import Buffer

@@ -110,7 +110,7 @@ def test_a_member_that_finds_itself_thrown_out_while_it_works_commits_nothing(
         async with app.running() as run:
             (member,) = run._all()
             await until(is_thrown_out.is_set)
-            attendance = member.consumer._engine._attendance
+            attendance = member.consumer._engine._membership_loop
             assert attendance is not None
             await until(lambda: not attendance.membership.is_member)
             has_noticed.set()

@@ -2,7 +2,7 @@
 
 from semel.cli.matching import with_traces
 from semel.cli.story import Story, stories_of
-from semel.client.admin.transaction_history import StoredValue, Trace, Written
+from semel.client.admin.transaction_history import StoredValue, TransactionTrace, WrittenRecords
 from semel.records.control import Marker, MarkerType
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
@@ -35,10 +35,10 @@ def committed(number: int, prepared_ms: int, completed_ms: int) -> list[StoredVa
     ]
 
 
-def trace(first_offset: int, marked_ms: int) -> Trace:
-    return Trace(
+def trace(first_offset: int, marked_ms: int) -> TransactionTrace:
+    return TransactionTrace(
         7,
-        Written(first_offset, first_offset, 1, marked_ms, 0),
+        WrittenRecords(first_offset, first_offset, 1, marked_ms, 0),
         Marker(MarkerType.COMMIT, first_offset + 1, 7, 0, 0, marked_ms),
     )
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from semel.cli.story import Event, Story, events_of, stories_of
-from semel.client.admin.transaction_history import StoredValue, Trace, Written
+from semel.client.admin.transaction_history import StoredValue, TransactionTrace, WrittenRecords
 from semel.records.control import Marker, MarkerType
 from semel.transactions.states import Status
 from semel.transactions.transaction import Transaction
@@ -24,9 +24,9 @@ def stored(offset: int, at_ms: int, status: Status, *partitions: TopicPartition)
     return StoredValue(offset, at_ms, value)
 
 
-def trace(first_timestamp_ms: int, marked_ms: int | None) -> Trace:
+def trace(first_timestamp_ms: int, marked_ms: int | None) -> TransactionTrace:
     marker = None if marked_ms is None else Marker(MarkerType.COMMIT, 2, 7, 0, 0, marked_ms)
-    return Trace(7, Written(0, 1, 2, first_timestamp_ms, 0), marker)
+    return TransactionTrace(7, WrittenRecords(0, 1, 2, first_timestamp_ms, 0), marker)
 
 
 def story(

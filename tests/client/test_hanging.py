@@ -3,7 +3,7 @@
 import pytest
 
 from semel.client.admin.hanging import GRACE_MS, Reason, judge
-from semel.client.admin.transactions import ActiveProducer, Description
+from semel.client.admin.transactions import ActiveProducer, TransactionDescription
 from semel.types import TopicPartition
 
 HERE = TopicPartition("orders", 0)
@@ -22,8 +22,8 @@ OPEN_HERE = ActiveProducer(
 )
 
 
-def known(state: str, *partitions: TopicPartition) -> Description:
-    return Description(
+def known(state: str, *partitions: TopicPartition) -> TransactionDescription:
+    return TransactionDescription(
         "pay", state, 7, 3, TIMEOUT_MS, STARTED_MS, frozenset(partitions), coordinator_id=1
     )
 
@@ -44,6 +44,6 @@ def known(state: str, *partitions: TopicPartition) -> Description:
     ],
 )
 def test_it_hangs_if_no_coordinator_will_end_it(
-    description: Description | None, now_ms: int, reason: Reason | None
+    description: TransactionDescription | None, now_ms: int, reason: Reason | None
 ) -> None:
     assert judge(OPEN_HERE, description, now_ms) is reason

@@ -11,15 +11,14 @@ from semel.client.admin import topics
 from semel.client.cluster.blocking import ClientOptions, Connected
 from semel.client.cluster.group_offsets import group_offsets
 from semel.client.cluster.offsets import Isolation, ends_of
-from semel.client.columns.encode import encode
+from semel.client.columns.encode import encode, rows_from
 from semel.client.columns.plan import Range
-from semel.client.columns.rows import rows_from
 from semel.client.columns.tables import read_range
 from semel.client.connecting import connection
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.client.producing.coordination import GroupMetadata, GroupOffset
-from semel.client.writing.batch_writer import BatchWriter
-from semel.client.writing.transactional_writer import Participant, TransactionalSession
+from semel.client.writing.batch_writer import EncodedBatchWriter
+from semel.client.writing.transactional_writer import TransactionalWriter, TransactionParticipant
 from semel.errors import UnstableOffsetCommit
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -75,7 +74,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
     connected: Connected, dialect: str
 ) -> None:
     topic = new_topic(connected, f"committed-{dialect}")
-    session = TransactionalSession(connected.cluster, f"committed-{dialect}")
+    session = TransactionalWriter(connected.cluster, f"committed-{dialect}")
     for number, is_committed in enumerate([True, False, True, True, False, False, True]):
         connected.run(session.begin())
         connected.run(session.write(batches(topic, [f"{number}a", f"{number}b"])))
@@ -91,11 +90,12 @@ def test_several_write_in_one_transaction_one_behind_the_other(
     connected: Connected, dialect: str
 ) -> None:
     topic = new_topic(connected, f"shared-{dialect}", 2)
-    session = TransactionalSession(connected.cluster, f"shared-{dialect}")
+    session = TransactionalWriter(connected.cluster, f"shared-{dialect}")
     for is_committed in (False, True):
-        identity = connected.run(session.begin())
+        producer = connected.run(session.begin())
         some, others = (
-            Participant(connected.cluster, session.transactional_id, identity) for _ in range(2)
+            TransactionParticipant(connected.cluster, session.transactional_id, producer)
+            for _ in range(2)
         )
         sequences = {0: 0, 1: 0}
         for number, who in enumerate([some, others, others, some, some, others]):
@@ -123,7 +123,7 @@ def test_several_write_in_one_transaction_one_behind_the_other(
 def test_an_open_transaction_bounds_what_is_read(connected: Connected, dialect: str) -> None:
     topic = new_topic(connected, f"open-{dialect}")
     sessions = [
-        TransactionalSession(connected.cluster, f"open-{name}-{dialect}") for name in ("a", "b")
+        TransactionalWriter(connected.cluster, f"open-{name}-{dialect}") for name in ("a", "b")
     ]
     for name, session in zip("ab", sessions, strict=True):
         connected.run(session.begin())
@@ -138,7 +138,7 @@ def test_offsets_and_notes_come_with_the_commit(connected: Connected, dialect: s
     topic = new_topic(connected, f"offsets-{dialect}")
     place = TopicPartition(topic, 0)
     group = GroupMetadata(f"sink-{dialect}")
-    session = TransactionalSession(connected.cluster, f"offsets-{dialect}")
+    session = TransactionalWriter(connected.cluster, f"offsets-{dialect}")
     for offset, is_committed in ((1, True), (2, False), (3, True)):
         connected.run(session.begin())
         connected.run(session.send_offsets(group, {place: GroupOffset(offset, f"note {offset}")}))
@@ -153,7 +153,7 @@ def test_a_pending_offset_is_waited_for(
 ) -> None:
     topic = new_topic(connected, f"pending-{dialect}")
     place = TopicPartition(topic, 0)
-    session = TransactionalSession(connected.cluster, f"pending-{dialect}")
+    session = TransactionalWriter(connected.cluster, f"pending-{dialect}")
     connected.run(session.begin())
     connected.run(
         session.send_offsets(GroupMetadata(f"pending-{dialect}"), {place: GroupOffset(1)})
@@ -166,7 +166,7 @@ def test_a_pending_offset_is_waited_for(
 
 
 def test_a_transaction_without_writes_ends_either_way(connected: Connected, dialect: str) -> None:
-    session = TransactionalSession(connected.cluster, f"empty-{dialect}")
+    session = TransactionalWriter(connected.cluster, f"empty-{dialect}")
     for end in (session.commit, session.abort, session.commit):
         connected.run(session.begin())
         connected.run(session.add_partitions(()))
@@ -176,10 +176,10 @@ def test_a_transaction_without_writes_ends_either_way(connected: Connected, dial
 def test_a_newer_session_fences_an_older_one(connected: Connected, dialect: str) -> None:
     topic = new_topic(connected, f"fenced-{dialect}")
     name = f"fenced-{dialect}"
-    old = TransactionalSession(connected.cluster, name)
+    old = TransactionalWriter(connected.cluster, name)
     connected.run(old.begin())
     connected.run(old.write(batches(topic, ["old"])))
-    young = TransactionalSession(connected.cluster, name)
+    young = TransactionalWriter(connected.cluster, name)
     connected.run(young.begin())
     connected.run(young.write(batches(topic, ["young"])))
     with pytest.raises(MustAbort, match=name):
@@ -187,20 +187,20 @@ def test_a_newer_session_fences_an_older_one(connected: Connected, dialect: str)
     with pytest.raises(MustStop, match=name):
         connected.run(old.commit())
     with pytest.raises(MustStop, match=name):
-        connected.run(TransactionalSession(connected.cluster, name, identity=old.identity).begin())
+        connected.run(TransactionalWriter(connected.cluster, name, producer=old.producer).begin())
     connected.run(young.commit())
     assert values_in(connected, topic) == ["young"]
 
 
 def test_a_session_is_continued_by_its_identity(connected: Connected, dialect: str) -> None:
     topic = new_topic(connected, f"continued-{dialect}")
-    identity = None
+    producer = None
     for value in ("a", "b", "c"):
-        session = TransactionalSession(connected.cluster, f"continued-{dialect}", identity=identity)
+        session = TransactionalWriter(connected.cluster, f"continued-{dialect}", producer=producer)
         connected.run(session.begin())
         connected.run(session.write(batches(topic, [value])))
         connected.run(session.commit())
-        identity = session.identity
+        producer = session.producer
     assert values_in(connected, topic) == ["a", "b", "c"]
 
 
@@ -212,10 +212,10 @@ def test_a_task_writes_under_the_identity_of_its_driver(
         Connected(ClientOptions(semel_broker.bootstrap_servers)) as task,
     ):
         topic = new_topic(driver, "tasks", 2)
-        session = TransactionalSession(driver.cluster, "tasks")
-        identity = driver.run(session.begin())
+        session = TransactionalWriter(driver.cluster, "tasks")
+        producer = driver.run(session.begin())
         driver.run(session.add_partitions([TopicPartition(topic, 0), TopicPartition(topic, 1)]))
-        writer = BatchWriter(task.cluster, identity, "tasks")
+        writer = EncodedBatchWriter(task.cluster, producer, "tasks")
         task.run(writer.write(batches(topic, ["a", "b", "c"], 2)))
         assert values_in(driver, topic) == []
         driver.run(session.commit())
@@ -227,7 +227,7 @@ def test_a_batch_that_is_too_large_dooms_its_transaction_only(
     connected: Connected, dialect: str
 ) -> None:
     topic = new_topic(connected, f"large-{dialect}")
-    session = TransactionalSession(connected.cluster, f"large-{dialect}")
+    session = TransactionalWriter(connected.cluster, f"large-{dialect}")
     connected.run(session.begin())
     connected.run(session.write(batches(topic, ["small"])))
     with pytest.raises(MustAbort, match="larger than the topic takes"):
@@ -247,7 +247,7 @@ def test_a_killed_broker_loses_and_doubles_nothing_of_a_transaction(
         Connected(ClientOptions(broker.bootstrap_servers)) as connected,
     ):
         topic = new_topic(connected, "kills", 3)
-        session = TransactionalSession(connected.cluster, "kills")
+        session = TransactionalWriter(connected.cluster, "kills")
         expected: list[str] = []
         for number in range(3):
             values = [f"{number}-{part}" for part in range(60)]
@@ -270,7 +270,7 @@ def test_the_next_epoch_is_asked_for_until_the_broker_is_back(tmp_path: Path, di
         Connected(ClientOptions(broker.bootstrap_servers)) as connected,
     ):
         topic = new_topic(connected, "renewed")
-        session = TransactionalSession(connected.cluster, "renewed")
+        session = TransactionalWriter(connected.cluster, "renewed")
         before = connected.run(session.begin())
         connected.run(session.write(batches(topic, ["rolled back"])))
         broker.kill()
@@ -287,7 +287,7 @@ def test_an_end_that_nobody_answers_is_unknown_until_the_next_session(
         options = ClientOptions(broker.bootstrap_servers, timeout_ms=500)
         with Connected(options) as connected:
             topic = new_topic(connected, "unknown")
-            session = TransactionalSession(connected.cluster, "unknown")
+            session = TransactionalWriter(connected.cluster, "unknown")
             connected.run(session.begin())
             connected.run(session.write(batches(topic, ["perhaps"])))
             broker.pause()
@@ -295,7 +295,7 @@ def test_an_end_that_nobody_answers_is_unknown_until_the_next_session(
                 connected.run(session.commit())
             broker.resume()
         with Connected(ClientOptions(broker.bootstrap_servers)) as connected:
-            following = TransactionalSession(connected.cluster, "unknown")
+            following = TransactionalWriter(connected.cluster, "unknown")
             connected.run(following.begin())
             connected.run(following.write(batches(topic, ["surely"])))
             connected.run(following.commit())

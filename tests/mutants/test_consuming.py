@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from client.consuming import test_assignors, test_membership, test_positions
-from semel.client.consuming import sticky
+from semel.client.consuming import assignors
 from semel.client.consuming.actions import Tell
-from semel.client.consuming.chunk import Chunk
+from semel.client.consuming.completed_fetch import CompletedFetch
 from semel.client.consuming.membership import Membership
-from semel.client.consuming.partition import Partition, Spot
+from semel.client.consuming.partition import PartitionState, Spot
 from semel.client.consuming.positions import Positions
 from semel.errors import UnknownMemberId
 
@@ -19,16 +19,16 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def what_another_may_have_is_given_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sticky, "_claimed_by_others", lambda *_: set())
+    patch.setattr(assignors, "_claimed_by_others", lambda *_: set())
 
 
 def the_older_claim_wins(patch: pytest.MonkeyPatch) -> None:
-    generation = sticky._generation
-    patch.setattr(sticky, "_generation", lambda subscription: -generation(subscription))
+    generation = assignors._generation
+    patch.setattr(assignors, "_generation", lambda subscription: -generation(subscription))
 
 
 def nobody_is_relieved(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(sticky._Shares, "balance", lambda shares: None)
+    patch.setattr(assignors._Shares, "balance", lambda shares: None)
 
 
 def a_member_that_gave_up_partitions_does_not_join_again(patch: pytest.MonkeyPatch) -> None:
@@ -82,16 +82,16 @@ def what_was_lost_is_held_by_nobody(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_answer_counts_wherever_the_position_is(patch: pytest.MonkeyPatch) -> None:
-    def put(positions: Positions, spot: Spot, chunk: Chunk) -> None:
+    def put(positions: Positions, spot: Spot, fetched: CompletedFetch) -> None:
         partition = positions._partitions[spot.place]
-        partition.chunks.append(chunk)
+        partition.fetches.append(fetched)
         positions._enqueue(partition)
 
     patch.setattr(Positions, "put", put)
 
 
 def paused_partitions_are_read(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Partition, "is_readable", property(lambda partition: partition.want is None))
+    patch.setattr(PartitionState, "is_readable", property(lambda partition: partition.want is None))
 
 
 def what_was_given_up_is_still_handed_out(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,9 @@ def what_was_given_up_is_still_handed_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_position_stops_at_the_last_record(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Chunk, "_finish", lambda chunk: setattr(chunk, "next_offset", chunk.offset))
+    patch.setattr(
+        CompletedFetch, "_finish", lambda fetched: setattr(fetched, "next_offset", fetched.offset)
+    )
 
 
 def a_new_leader_is_trusted(patch: pytest.MonkeyPatch) -> None:

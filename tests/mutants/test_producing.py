@@ -79,7 +79,7 @@ def a_gap_does_not_end_the_epoch(patch: pytest.MonkeyPatch) -> None:
 
 def the_epoch_stays_the_same(patch: pytest.MonkeyPatch) -> None:
     restart = PartitionQueue.restart
-    patch.setattr(PartitionQueue, "restart", lambda queue, identity: restart(queue, queue.identity))
+    patch.setattr(PartitionQueue, "restart", lambda queue, producer: restart(queue, queue.producer))
 
 
 def a_retry_gets_a_new_sequence(patch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from semel.client.writing.batch_writer import Delivery
-from semel.client.writing.transactional_writer import TransactionalSession
+from semel.client.writing.transactional_writer import TransactionalWriter
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction
 from semel.spark.marker import Verdict
@@ -65,8 +65,8 @@ def _halt_in_task() -> None:
 
 _take_over = BatchTransaction.take_over
 _finish = BatchTransaction.finish
-_write = TransactionalSession.write
-_commit = TransactionalSession.commit
+_write = TransactionalWriter.write
+_commit = TransactionalWriter.commit
 
 
 async def _halting_take_over(self: BatchTransaction) -> Verdict:
@@ -87,14 +87,14 @@ async def _halting_finish(self: BatchTransaction, consumed: Any, rows: Any = ())
     await _finish(self, consumed, rows)
 
 
-async def _halting_write(self: TransactionalSession, batches: Any) -> list[Delivery]:
+async def _halting_write(self: TransactionalWriter, batches: Any) -> list[Delivery]:
     deliveries = await _write(self, batches)
     if _batch_id >= 0:  # A task knows no number, and has a step of its own.
         halt("written")
     return deliveries
 
 
-async def _halting_commit(self: TransactionalSession) -> None:
+async def _halting_commit(self: TransactionalWriter) -> None:
     if not _is_to_write:
         return await _commit(self)
     halt("marked")
@@ -110,8 +110,8 @@ def _write_anyway(*_: Any, **__: Any) -> Verdict:
 if HALTS in os.environ:
     BatchTransaction.take_over = _halting_take_over  # type: ignore[method-assign]
     BatchTransaction.finish = _halting_finish  # type: ignore[method-assign]
-    TransactionalSession.write = _halting_write  # type: ignore[method-assign]
-    TransactionalSession.commit = _halting_commit  # type: ignore[method-assign]
+    TransactionalWriter.write = _halting_write  # type: ignore[method-assign]
+    TransactionalWriter.commit = _halting_commit  # type: ignore[method-assign]
 if os.environ.get(UNCHECKED):
     committing.judge = _write_anyway  # type: ignore[attr-defined]
 

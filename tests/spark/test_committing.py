@@ -11,11 +11,10 @@ import pytest
 from semel.client.cluster.blocking import Connected, shared
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.group_offsets import group_offsets
-from semel.client.columns.encode import encode
-from semel.client.columns.rows import rows_from
+from semel.client.columns.encode import encode, rows_from
 from semel.client.connecting import connection
 from semel.client.outcome import MustAbort, OutcomeUnknown
-from semel.client.writing.transactional_writer import TransactionalSession
+from semel.client.writing.transactional_writer import TransactionalWriter
 from semel.errors import CoordinatorNotAvailable
 from semel.spark import committing
 from semel.spark.committing import BatchTransaction, Fenced, TimedOut, commit_batch
@@ -226,10 +225,10 @@ def test_a_driver_that_another_one_takes_over_from_in_mid_batch_is_told_so_and_l
 ) -> None:
     sink = Sink(semel_broker, topic, kafka__client__id=dialect)
     sink.write(0, [b"a", b"b"])
-    others: list[TransactionalSession] = []
+    others: list[TransactionalWriter] = []
 
-    async def taken_over(session: TransactionalSession) -> None:
-        others.append(TransactionalSession(session._cluster, session.transactional_id))
+    async def taken_over(session: TransactionalWriter) -> None:
+        others.append(TransactionalWriter(session._cluster, session.transactional_id))
         await others[0].initialise()
 
     delay(monkeypatch, step, taken_over)
@@ -253,7 +252,7 @@ def test_a_driver_that_slept_while_another_one_wrote_its_batch_is_told_so_and_le
     sink.write(0, [b"a"])
     living: dict[Any, Any] = {}
 
-    async def taken_over(session: TransactionalSession) -> None:
+    async def taken_over(session: TransactionalWriter) -> None:
         await timed_out(session)
         zombie_knows = dict(committing._known)
         forget_everything()
@@ -277,7 +276,7 @@ def test_a_broker_that_is_frozen_past_the_timeout_does_not_matter(
         sink = Sink(broker, "t", kafka__transaction__timeout__ms="500")
         sink.write(0, [b"a"])
 
-        async def frozen(session: TransactionalSession) -> None:
+        async def frozen(session: TransactionalWriter) -> None:
             broker.pause()
             await asyncio.sleep(1)
             broker.resume()
@@ -292,10 +291,10 @@ def test_a_commit_that_nobody_answers_is_looked_up(
     semel_broker: Broker, topic: str, dialect: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = Sink(semel_broker, topic, kafka__client__id=dialect)
-    original = TransactionalSession.commit
+    original = TransactionalWriter.commit
     left = iter([True, False])
 
-    async def lost(session: TransactionalSession) -> None:
+    async def lost(session: TransactionalWriter) -> None:
         """The first is not done, the second is."""
         if (is_lost := next(left, None)) is not None:
             if not is_lost:
@@ -303,7 +302,7 @@ def test_a_commit_that_nobody_answers_is_looked_up(
             raise OutcomeUnknown("nobody answers")
         await original(session)
 
-    monkeypatch.setattr(TransactionalSession, "commit", lost)
+    monkeypatch.setattr(TransactionalWriter, "commit", lost)
     for number in range(3):
         assert sink.write(number, [b"%d" % number]) in set(Verdict)
     assert sink.values() == [b"0", b"1", b"2"]
@@ -313,13 +312,13 @@ def test_a_commit_of_a_job_without_a_number_that_nobody_answers_is_not_written_a
     semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = Sink(semel_broker, topic, delivery="at-least-once")
-    original = TransactionalSession.commit
+    original = TransactionalWriter.commit
 
-    async def lost(session: TransactionalSession) -> None:
+    async def lost(session: TransactionalWriter) -> None:
         await original(session)
         raise OutcomeUnknown("nobody answers")
 
-    monkeypatch.setattr(TransactionalSession, "commit", lost)
+    monkeypatch.setattr(TransactionalWriter, "commit", lost)
     with pytest.raises(OutcomeUnknown):
         sink.write(0, [b"a"], query=NO_QUERY, run="")
     assert sink.values() == [b"a"]
@@ -402,17 +401,17 @@ def test_a_skipped_batch_whose_mark_nobody_answers_is_skipped_all_the_same(
 ) -> None:
     sink = Sink(semel_broker, topic)
     sink.write(0, [b"a"])
-    original = TransactionalSession.commit
+    original = TransactionalWriter.commit
     lost = iter([True])
 
-    async def lose_once(session: TransactionalSession) -> None:
+    async def lose_once(session: TransactionalWriter) -> None:
         is_lost = next(lost, False)
         if is_done or not is_lost:
             await original(session)
         if is_lost:
             raise OutcomeUnknown("nobody answers")
 
-    monkeypatch.setattr(TransactionalSession, "commit", lose_once)
+    monkeypatch.setattr(TransactionalWriter, "commit", lose_once)
     assert sink.write(0, [b"a"], run=SECOND_RUN) is Verdict.SKIP
     assert sink.write(1, [b"b"], run=SECOND_RUN) is Verdict.WRITE
     assert sink.values() == [b"a", b"b"]
@@ -451,11 +450,11 @@ def test_after_a_roll_back_that_failed_the_id_is_taken_over(
     sink.connected.run(failed.take_over())
     sink.connected.run(failed.session.begin())
 
-    async def unreachable(session: TransactionalSession) -> None:
+    async def unreachable(session: TransactionalWriter) -> None:
         raise CoordinatorNotAvailable("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TransactionalSession, "renew", unreachable)
+        patch.setattr(TransactionalWriter, "renew", unreachable)
         with pytest.raises(CoordinatorNotAvailable):
             sink.connected.run(failed.start_over(MustAbort("refused")))
     # Were the session still known, its transaction would be open.
@@ -500,13 +499,13 @@ def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
     semel_broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[str] = []
-    original = TransactionalSession.initialise
+    original = TransactionalWriter.initialise
 
     async def noted(session: Any) -> Any:
         taken.append(session.transactional_id)
         return await original(session)
 
-    monkeypatch.setattr(TransactionalSession, "initialise", noted)
+    monkeypatch.setattr(TransactionalWriter, "initialise", noted)
     sink = Sink(semel_broker, topic)
     for number in range(3):
         sink.write(number, [b"x"])

@@ -11,10 +11,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from semel.client.identity import Identity
 from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.exchange import Answer, Request
+from semel.client.producing.requests import BatchAnswer, Request
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import (
     InvalidProducerEpoch,
@@ -30,7 +29,7 @@ from semel.errors import (
 from semel.records.batch import read_header
 from semel.records.compression import Compression
 from semel.records.records import decode_batch
-from semel.types import TopicPartition
+from semel.types import ProducerIdAndEpoch, TopicPartition
 
 STEP_COUNT = 120
 HEALING_STEP_COUNT_MAX = 3_000
@@ -54,11 +53,11 @@ class Log:
     values: list[bytes] = field(default_factory=list)
     producers: dict[int, ProducerState] = field(default_factory=dict)
 
-    def offer(self, content: bytes) -> Answer:
+    def offer(self, content: bytes) -> BatchAnswer:
         header = read_header(content)
         values = [record.value or b"" for record in decode_batch(content)]
         if POISON in values:
-            return Answer(MessageTooLarge("poison"))
+            return BatchAnswer(MessageTooLarge("poison"))
         state = self.producers.get(header.producer_id)
         if state is None:
             # A producer that is unknown may begin anywhere, as its records may have been deleted.
@@ -66,21 +65,21 @@ class Log:
                 header.producer_epoch, header.base_sequence - 1
             )
         elif header.producer_epoch < state.epoch:
-            return Answer(InvalidProducerEpoch("old"))
+            return BatchAnswer(InvalidProducerEpoch("old"))
         elif header.producer_epoch > state.epoch:
             if header.base_sequence != 0:
-                return Answer(OutOfOrderSequence("a new epoch begins with 0"))
+                return BatchAnswer(OutOfOrderSequence("a new epoch begins with 0"))
             state = self.producers[header.producer_id] = ProducerState(header.producer_epoch, -1)
         for first, last, offset in state.remembered:
             if (first, last) == (header.base_sequence, header.last_sequence):
-                return Answer(None, offset)
+                return BatchAnswer(None, offset)
         if header.base_sequence != (state.last_sequence + 1) % 2**31:
-            return Answer(OutOfOrderSequence("gap"))
+            return BatchAnswer(OutOfOrderSequence("gap"))
         offset = len(self.values)
         self.values += values
         state.last_sequence = header.last_sequence
         state.remembered.append((header.base_sequence, header.last_sequence, offset))
-        return Answer(None, offset)
+        return BatchAnswer(None, offset)
 
 
 @dataclass
@@ -89,7 +88,7 @@ class Traffic:
 
     node_id: int
     requests: deque[tuple[Request, list[bytes]]] = field(default_factory=deque)
-    replies: deque[tuple[Request, list[Answer]]] = field(default_factory=deque)
+    replies: deque[tuple[Request, list[BatchAnswer]]] = field(default_factory=deque)
     awaiting: deque[Request] = field(default_factory=deque)
 
 
@@ -133,18 +132,18 @@ class HostileCluster:
         ]
         traffic.replies.append((request, answers))
 
-    def _answer(self, node_id: int, place: TopicPartition, content: bytes) -> Answer:
+    def _answer(self, node_id: int, place: TopicPartition, content: bytes) -> BatchAnswer:
         log = self.logs[place]
         if log.leader_id != node_id:
-            return Answer(NotLeaderOrFollower("moved"))
+            return BatchAnswer(NotLeaderOrFollower("moved"))
         whim = self.random.random()
         if whim < self.whims / 2:
             kind = self.random.choice([LeaderNotAvailable, NotEnoughReplicas, NotLeaderOrFollower])
-            return Answer(kind("a whim"))
+            return BatchAnswer(kind("a whim"))
         answer = log.offer(content)
         if whim < self.whims and answer.error is None and self.may_lose:
             kind_after = self.random.choice([NotEnoughReplicasAfterAppend, RequestTimedOut])
-            return Answer(kind_after("stored all the same"))
+            return BatchAnswer(kind_after("stored all the same"))
         return answer
 
     def lose(self, node_id: int) -> None:
@@ -206,7 +205,7 @@ class ProducerRun:
                 backoff_max_ms=20,
             )
         )
-        self.core.identify(Identity(PRODUCER_ID, first_epoch))
+        self.core.adopt(ProducerIdAndEpoch(PRODUCER_ID, first_epoch))
         self.core.learn_leaders(self.cluster.leaders())
         self.now_ms = 1_000.0
         self.handed_over: dict[TopicPartition, list[tuple[bytes, Batch, int]]] = {
@@ -239,8 +238,8 @@ class ProducerRun:
         self.handed_over[place].append((value, batch, batch.record_count - 1))
 
     def _drain(self) -> None:
-        if self.core.wants_identity:
-            self.core.identify(Identity(self._next_producer_id, 0))
+        if self.core.wants_producer_id:
+            self.core.adopt(ProducerIdAndEpoch(self._next_producer_id, 0))
             self._next_producer_id += 1
         for request in self.core.drain(self.now_ms).requests:
             self._note(request)

@@ -3,12 +3,12 @@
 from collections.abc import Collection
 
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.metadata import Topic
+from semel.client.cluster.metadata import TopicMetadata
 from semel.errors import UnknownTopicOrPartition
 from semel.spelling import hint_at
 
 
-async def find_topics(cluster: Cluster, names: Collection[str]) -> dict[str, Topic]:
+async def find_topics(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
     try:
         return await cluster.topics(names)
     except UnknownTopicOrPartition as error:

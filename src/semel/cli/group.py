@@ -17,7 +17,7 @@ from semel.cli.output import (
 from semel.cli.place import offsets_of, parse_place
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import groups
-from semel.client.admin.groups import Group, GroupListing
+from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import ends_of
 from semel.errors import ConfigError, GroupIdNotFound, RequestError
@@ -126,7 +126,7 @@ class _Progress(NamedTuple):
 
 
 class _Described(NamedTuple):
-    group: Group
+    group: GroupDescription
     progress: list[_Progress]
 
     @property

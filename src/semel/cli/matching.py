@@ -8,7 +8,7 @@ decided before this one is marked.
 from collections.abc import Iterable, Mapping, Sequence
 
 from semel.cli.story import Story
-from semel.client.admin.transaction_history import Trace
+from semel.client.admin.transaction_history import TransactionTrace
 from semel.types import TopicPartition
 
 _SKEW_MS = 5_000
@@ -16,9 +16,9 @@ _SKEW_MS = 5_000
 
 
 def with_traces(
-    stories: Sequence[Story], traces: Mapping[TopicPartition, Sequence[Trace]]
+    stories: Sequence[Story], traces: Mapping[TopicPartition, Sequence[TransactionTrace]]
 ) -> list[Story]:
-    matched: list[dict[TopicPartition, Trace]] = [{} for _ in stories]
+    matched: list[dict[TopicPartition, TransactionTrace]] = [{} for _ in stories]
     for place, left in traces.items():
         for number, trace in _matches(stories, place, left):
             matched[number][place] = trace
@@ -26,8 +26,8 @@ def with_traces(
 
 
 def _matches(
-    stories: Sequence[Story], place: TopicPartition, traces: Sequence[Trace]
-) -> Iterable[tuple[int, Trace]]:
+    stories: Sequence[Story], place: TopicPartition, traces: Sequence[TransactionTrace]
+) -> Iterable[tuple[int, TransactionTrace]]:
     waiting = {number: story for number, story in enumerate(stories) if place in story.partitions}
     left = list(enumerate(traces))
     for is_marked_in_time in (_is_marked_behind, _is_marked_about):
@@ -47,7 +47,7 @@ def _matches(
                 yield number, found[1]
 
 
-def _is_of(story: Story, trace: Trace) -> bool:
+def _is_of(story: Story, trace: TransactionTrace) -> bool:
     ended = story.ended
     if ended is None or trace.marker is None:
         same_kind = ended is None and trace.marker is None
@@ -58,18 +58,18 @@ def _is_of(story: Story, trace: Trace) -> bool:
     )
 
 
-def _marked_at_ms(trace: Trace) -> int:
+def _marked_at_ms(trace: TransactionTrace) -> int:
     return trace.marker.timestamp_ms if trace.marker else 0
 
 
-def _lag_ms(story: Story, trace: Trace) -> int:
+def _lag_ms(story: Story, trace: TransactionTrace) -> int:
     """From the decision to the marker."""
     return abs(_marked_at_ms(trace) - story.ended.written_at_ms) if story.ended else 0
 
 
-def _is_marked_behind(story: Story, trace: Trace) -> bool:
+def _is_marked_behind(story: Story, trace: TransactionTrace) -> bool:
     return story.ended is None or _marked_at_ms(trace) >= story.ended.written_at_ms
 
 
-def _is_marked_about(story: Story, trace: Trace) -> bool:
+def _is_marked_about(story: Story, trace: TransactionTrace) -> bool:
     return _lag_ms(story, trace) <= _SKEW_MS

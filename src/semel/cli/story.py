@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from semel.cli.duration import duration_in_words
-from semel.client.admin.transaction_history import StoredValue, Trace
+from semel.client.admin.transaction_history import StoredValue, TransactionTrace
 from semel.records.control import MarkerType
 from semel.transactions.dialect import Dialect
 from semel.transactions.states import PREPARED, Status
@@ -51,7 +51,7 @@ class Story(NamedTuple):
     values: Sequence[StoredValue]
     successor: StoredValue | None = None
     """What follows in the log."""
-    traces: Mapping[TopicPartition, Trace] = {}
+    traces: Mapping[TopicPartition, TransactionTrace] = {}
 
     @property
     def outcome(self) -> str:

@@ -20,7 +20,7 @@ from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import topics
 from semel.client.admin.topics import CLUSTER_DEFAULT, ConfigEntry, ConfigSource
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.metadata import Topic
+from semel.client.cluster.metadata import TopicMetadata
 from semel.client.cluster.offsets import beginnings_of, ends_of
 from semel.errors import ConfigError, TopicAlreadyExists
 from semel.types import TopicPartition
@@ -150,7 +150,7 @@ def list_topics(
 ) -> int:
     """List topics: all, or those named."""
 
-    async def work(cluster: Cluster) -> Mapping[str, Topic]:
+    async def work(cluster: Cluster) -> Mapping[str, TopicMetadata]:
         return await find_topics(cluster, names) if names else (await cluster.describe()).topics
 
     found = target.run(work)
@@ -189,7 +189,7 @@ def describe(
 
 
 class _Described(NamedTuple):
-    topic: Topic
+    topic: TopicMetadata
     configs: list[ConfigEntry]
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -241,5 +241,5 @@ def _as_json(one: _Described) -> dict[str, object]:
     }
 
 
-def _replica_count(topic: Topic) -> int:
+def _replica_count(topic: TopicMetadata) -> int:
     return max((len(partition.replica_ids) for partition in topic.partitions), default=0)

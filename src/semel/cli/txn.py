@@ -13,7 +13,7 @@ from semel.cli.txn_abort import abort
 from semel.cli.txn_hanging import hanging
 from semel.cli.txn_timeline import timeline
 from semel.client.admin import transactions
-from semel.client.admin.transactions import OPEN_STATES, Description, Listing
+from semel.client.admin.transactions import OPEN_STATES, TransactionDescription, TransactionListing
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError
 from semel.transactions.states import Status
@@ -36,7 +36,7 @@ class StateName(Enum):
 
 
 class _Listed(NamedTuple):
-    listing: Listing
+    listing: TransactionListing
     age_ms: int | None
     """How long it has been open, if it is."""
 
@@ -101,7 +101,7 @@ async def _list(cluster: Cluster, states: set[str]) -> list[_Listed]:
     ]
 
 
-def _age_ms(described: Description | None, now_ms: int) -> int | None:
+def _age_ms(described: TransactionDescription | None, now_ms: int) -> int | None:
     if described is None or not described.is_open or described.started_at_ms is None:
         return None
     return max(now_ms - described.started_at_ms, 0)
@@ -118,7 +118,7 @@ def describe(transactional_id: str, /, *more: str, target: Target = DEFAULT_TARG
 
 
 class _Described(NamedTuple):
-    description: Description
+    description: TransactionDescription
     age_ms: int | None
     first_offsets: dict[TopicPartition, int | None]
 

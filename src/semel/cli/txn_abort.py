@@ -8,7 +8,7 @@ from semel.cli.output import say, say_json
 from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import transactions
 from semel.client.admin.hanging import descriptions_by_producer
-from semel.client.admin.transactions import ActiveProducer, Description
+from semel.client.admin.transactions import ActiveProducer, TransactionDescription
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTransactionState
 from semel.transactions.states import Status
@@ -48,7 +48,7 @@ def abort(
 
 
 def _abort_id(target: Target, transactional_id: str) -> int:
-    async def work(cluster: Cluster) -> Description:
+    async def work(cluster: Cluster) -> TransactionDescription:
         before = await transactions.describe(cluster, transactional_id)
         if before.state != Status.ONGOING.label:
             raise InvalidTransactionState(_nothing_to_abort(before))
@@ -74,7 +74,7 @@ def _abort_id(target: Target, transactional_id: str) -> int:
     return 0
 
 
-def _nothing_to_abort(description: Description) -> str:
+def _nothing_to_abort(description: TransactionDescription) -> str:
     subject = f"{description.transactional_id} is {description.state}"
     if description.is_open:
         return f"{subject}: that is decided, and its coordinator completes it"

@@ -11,7 +11,7 @@ from semel.cli.output import say_heading, say_json
 from semel.cli.story import Event, Story, events_of, stories_of
 from semel.cli.swimlanes import say_lanes
 from semel.cli.target import DEFAULT_TARGET, Target
-from semel.client.admin.transaction_history import Trace, last_values, traces_in
+from semel.client.admin.transaction_history import TransactionTrace, last_values, traces_in
 from semel.client.admin.transactions import active_producers
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import ends_of, offsets_at
@@ -54,7 +54,9 @@ def timeline(
     return 0
 
 
-async def _traces(cluster: Cluster, stories: Sequence[Story]) -> dict[TopicPartition, list[Trace]]:
+async def _traces(
+    cluster: Cluster, stories: Sequence[Story]
+) -> dict[TopicPartition, list[TransactionTrace]]:
     producer_ids = frozenset(
         stored.value.producer_id for story in stories for stored in story.values
     )

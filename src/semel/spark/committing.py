@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from semel.client.admin.transactions import describe
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.connection import IMPLICIT_PARTITIONS
-from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown, TransactionFailed
 from semel.client.producing.coordination import GroupMetadata, GroupOffset
-from semel.client.writing.transactional_writer import TransactionalSession
+from semel.client.writing.transactional_writer import TransactionalWriter
 from semel.errors import (
     InvalidProducerEpoch,
     ProducerFenced,
@@ -36,7 +35,7 @@ from semel.spark.marker_store import stored_marker
 from semel.spark.offsets import Offsets
 from semel.spark.sink_settings import SinkSettings
 from semel.transactions.states import Status
-from semel.types import Buffer, TopicPartition
+from semel.types import Buffer, ProducerIdAndEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class TimedOut(SemelError):
 
 class _Known(NamedTuple):
     run_id: str
-    session: TransactionalSession
+    session: TransactionalWriter
     committed: Marker | None
     """What this very session has found or written last; None if that is to be looked up."""
 
@@ -91,7 +90,7 @@ class BatchTransaction:
         self._known = known if known and known.leads_to(batch) else None
         self._has_begun = False
         """From then on a marker of this very batch may be its own."""
-        self.session = TransactionalSession(
+        self.session = TransactionalWriter(
             cluster, transactional_id, transaction_timeout_ms=settings.transaction_timeout_ms
         )
 
@@ -231,21 +230,21 @@ class BatchTransaction:
         """Though it may be committed: the marker tells, or a stream asks for no more."""
         return self._settings.checks_marker or self._batch.query_id != NO_QUERY
 
-    async def _given_at_timeout(self) -> Identity | None:
+    async def _given_at_timeout(self) -> ProducerIdAndEpoch | None:
         """The next epoch, if the cluster itself has issued it when it rolled back by timeout.
 
         Who takes an id over leaves it in another state, or an epoch further.
         """
         if not self.session.is_initialised:
             return None
-        producer_id, epoch = self.session.identity
+        producer_id, epoch = self.session.producer
         try:
             found = await describe(self._cluster, self.transactional_id)
         except RequestError as refusal:
             if refusal.retriable:
                 raise
             return None  # Brokers before 3.0 do not tell.
-        given = Identity(found.producer_id, found.producer_epoch)
+        given = ProducerIdAndEpoch(found.producer_id, found.producer_epoch)
         is_next = given == (producer_id, epoch + 1)
         return given if is_next and found.state in _ROLLED_BACK else None
 
@@ -276,19 +275,19 @@ class BatchTransaction:
         fenced.__cause__ = error
         return fenced
 
-    async def _go_on(self, session: TransactionalSession) -> None:
+    async def _go_on(self, session: TransactionalWriter) -> None:
         if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:
             # The end of the last transaction has given the next one an epoch of its own.
             self.session = session
         else:
-            self._continue_as(session.identity)
+            self._continue_as(session.producer)
 
-    def _continue_as(self, identity: Identity) -> None:
-        self.session = TransactionalSession(
+    def _continue_as(self, producer: ProducerIdAndEpoch) -> None:
+        self.session = TransactionalWriter(
             self._cluster,
             self.transactional_id,
             transaction_timeout_ms=self._settings.transaction_timeout_ms,
-            identity=identity,
+            producer=producer,
         )
 
     def _remember(self, committed: Marker | None) -> None:

@@ -19,9 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from semel.client.columns.encode import BATCH_SIZE_MAX, EncodedBatch, encode
+from semel.client.columns.encode import BATCH_SIZE_MAX, EncodedBatch, encode, rows_from
 from semel.client.columns.partitioning import ColumnPartitioner
-from semel.client.columns.rows import rows_from
 from semel.client.producing.partitioners import KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression

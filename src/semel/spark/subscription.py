@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.metadata import ClusterMetadata, Topic
+from semel.client.cluster.metadata import ClusterMetadata, TopicMetadata
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.spark.options import Options
 from semel.types import TopicPartition
@@ -122,7 +122,7 @@ def _assigned(options: Options) -> tuple[TopicPartition, ...]:
     return partitions
 
 
-def _found(topics: Iterable[Topic]) -> Found:
+def _found(topics: Iterable[TopicMetadata]) -> Found:
     known = list(topics)
     ids = {topic.name: _text(topic.topic_id) for topic in known if topic.topic_id != _NO_ID}
     return Found([partition for topic in known for partition in topic.places], ids)

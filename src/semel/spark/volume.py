@@ -154,8 +154,8 @@ class ExactlyOnce:
         turns = TurnService()
         address = connected.run(turns.open(driver_address(frame.sparkSession, self._driver_port)))
         try:
-            identity = connected.run(work.session.begin())
-            writing = Writing(self._settings, place, work.transactional_id, identity, address)
+            producer = connected.run(work.session.begin())
+            writing = Writing(self._settings, place, work.transactional_id, producer, address)
             stage = self._stage(writing)
             results = rows.mapInArrow(stage, WRITTEN).collect()
         finally:

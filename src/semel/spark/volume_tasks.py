@@ -15,8 +15,7 @@ from semel.client.cluster.blocking import Connected, shared
 from semel.client.cluster.calls import together
 from semel.client.cluster.loop_thread import Started
 from semel.client.columns.encode import EncodedBatch
-from semel.client.identity import Identity
-from semel.client.writing.transactional_writer import Participant
+from semel.client.writing.transactional_writer import TransactionParticipant
 from semel.spark.rows import Encoder, Place
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count
@@ -24,7 +23,7 @@ from semel.spark.turn_client import TaskTurns
 from semel.spark.turn_words import Address
 from semel.spark.turns import Attempt, Counts
 from semel.spark.worker_process import settle
-from semel.types import TopicPartition
+from semel.types import ProducerIdAndEpoch, TopicPartition
 from semel.world import SystemClock
 
 WRITTEN = "topic string, partition int, recordCount long, taskNumber int, attemptId long"
@@ -49,7 +48,7 @@ class Writing(NamedTuple):
     settings: SinkSettings
     place: Place
     transactional_id: str
-    identity: Identity
+    producer: ProducerIdAndEpoch
     turns: Address
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -66,7 +65,7 @@ class Writing(NamedTuple):
         )
         connected = shared(client)
         task = _Task(
-            Participant(connected.cluster, self.transactional_id, self.identity),
+            TransactionParticipant(connected.cluster, self.transactional_id, self.producer),
             TaskTurns(self.turns, attempt),
         )
         yield _written(task.write_all(connected, _groups(encoder.encode_all(batches))), attempt)
@@ -87,7 +86,7 @@ def _groups(batches: Iterable[tuple[TopicPartition, EncodedBatch]]) -> Iterator[
 
 
 class _Task:
-    def __init__(self, participant: Participant, turns: TaskTurns) -> None:
+    def __init__(self, participant: TransactionParticipant, turns: TaskTurns) -> None:
         self._participant = participant
         self._turns = turns
         self._counts: dict[TopicPartition, int] = defaultdict(int)

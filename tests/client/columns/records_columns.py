@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from semel.client.columns.encode import Rows, rows_from
 from semel.client.columns.headers import HEADERS
-from semel.client.columns.rows import Rows, rows_from
 from semel.records.records import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

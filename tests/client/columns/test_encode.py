@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
 from client.columns.records_columns import rows_of, some_records
-from semel.client.columns.encode import encode
+from semel.client.columns.encode import encode, rows_from
 from semel.client.columns.headers import HEADERS
-from semel.client.columns.rows import rows_from
 from semel.records.batch import admit, read, with_producer
 from semel.records.compression import Compression
 from semel.records.records import Record, decode_batch

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.columns.crc32 import crc32_column
-from semel.client.columns.murmur import murmur2_column
-from semel.client.columns.partitioning import ColumnPartitioner
+from semel.client.columns.partitioning import ColumnPartitioner, crc32_column, murmur2_column
 from semel.client.producing.partitioners import KeyHash, murmur2
 
 some_keys = st.lists(st.binary(max_size=40), max_size=50)

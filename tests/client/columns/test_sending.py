@@ -9,7 +9,7 @@ import pytest
 
 from semel.client.cluster.blocking import ClientOptions, Connected
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.metadata import Partition, Topic
+from semel.client.cluster.metadata import PartitionMetadata, TopicMetadata
 from semel.client.columns import sending
 from semel.client.columns.sending import Sending
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
@@ -66,12 +66,12 @@ class Session:
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Session:
-    async def known(_: Cluster, name: str) -> Topic:
-        return Topic(name, b"", False, (Partition(0, 1, 0, (1,), (1,)),))
+    async def known(_: Cluster, name: str) -> TopicMetadata:
+        return TopicMetadata(name, b"", False, (PartitionMetadata(0, 1, 0, (1,), (1,)),))
 
     scripted = Session()
     monkeypatch.setattr(Cluster, "topic_to_write", known)
-    monkeypatch.setattr(sending, "TransactionalSession", lambda *_: scripted)
+    monkeypatch.setattr(sending, "TransactionalWriter", lambda *_: scripted)
     # Each row is a part of its own.
     monkeypatch.setattr(sending, "_PART_SIZE", 1)
     return scripted

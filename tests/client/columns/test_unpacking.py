@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.columns.unpacking import Unpacked
+from semel.client.columns.decode import Unpacked
 from semel.errors import CorruptMessage
 from semel.records.compression import OUTPUT_SIZE_MAX, Compression, UnpacksTooLarge, compress
 

@@ -6,7 +6,7 @@ Each member is the consumer's own core; what it asks is answered, delayed or los
 from collections.abc import Callable, Sequence
 from random import Random
 
-from semel.client.consuming.actions import Join, Kind, Learn, Leave, Sync, Tell
+from semel.client.consuming.actions import Change, Join, Learn, Leave, Sync, Tell
 from semel.client.consuming.membership import Membership, Phase
 from semel.errors import (
     IllegalGeneration,
@@ -237,7 +237,7 @@ def gained_and_given(told: Sequence[Tell]) -> frozenset[TopicPartition]:
     """What is left of all that a member was told."""
     owned: frozenset[TopicPartition] = frozenset()
     for tell in told:
-        if tell.kind is Kind.ASSIGNED:
+        if tell.change is Change.ASSIGNED:
             assert not owned & tell.partitions, "it had them"
             owned |= tell.partitions
         else:

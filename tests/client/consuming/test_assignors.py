@@ -11,8 +11,8 @@ from semel.client.consuming.assignors import (
     Assignments,
     assign_in_turn,
     assign_ranges,
+    assign_sticky,
 )
-from semel.client.consuming.sticky import assign_sticky
 from semel.client.consuming.subscription import Subscription
 from semel.types import TopicPartition
 

@@ -7,10 +7,10 @@ from contextlib import nullcontext
 import pytest
 
 from semel.client.consuming.actions import MemberIdentity
-from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.commits import Commits
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.membership import Membership, Phase
+from semel.client.consuming.membership_loop import MembershipLoop
 from semel.client.consuming.partition import Position, Want
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.settings import ConsumerOptions, settings_of
@@ -48,7 +48,7 @@ class Member:
         self.positions.add([PLACE], Want.COMMITTED)
         self.positions.seek(PLACE, 7)
         self.reported: list[SemelError] = []
-        attendance = Attendance(
+        membership_loop = MembershipLoop(
             self.membership,
             self.coordination,
             settings,
@@ -57,7 +57,11 @@ class Member:
             self.reported.append,
         )
         self.commits = Commits(
-            self.coordination, self.positions, settings, lambda: attendance, self.reported.append
+            self.coordination,
+            self.positions,
+            settings,
+            lambda: membership_loop,
+            self.reported.append,
         )
 
 

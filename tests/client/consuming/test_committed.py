@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semel.client.columns.decode import decode
-from semel.client.consuming.chunk import Chunk
 from semel.client.consuming.committed import next_offset, visible_batches
+from semel.client.consuming.completed_fetch import CompletedFetch
 from semel.errors import CorruptMessage, RecordListTooLarge
 from semel.records.batch import read, split
 from semel.records.control import Marker, MarkerType, encode_marker
@@ -172,9 +172,9 @@ def test_what_a_cleaner_has_left_of_committed_records_is_read_by_everyone(
     verified, end = committed_records(answer, 0)
     assert ([each.offset for each in verified], end) == (log.offsets, log.end)
     if log.stream:
-        chunk = Chunk(PLACE, log.stream, log.aborted, 0)
-        assert [record.offset for record in chunk.take(1_000)] == log.offsets
-        assert (chunk.is_done, chunk.next_offset) == (True, log.end)
+        fetched = CompletedFetch(PLACE, log.stream, log.aborted, 0)
+        assert [record.offset for record in fetched.take(1_000)] == log.offsets
+        assert (fetched.is_done, fetched.next_offset) == (True, log.end)
 
 
 def test_a_damaged_marker_ends_no_transaction() -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 import semel
-from semel.client.consuming import watching
+from semel.client.consuming import metadata_refresh
 from semel.errors import ConfigError, NotInOrder, OffsetOutOfRange, RebalanceInProgress
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -193,7 +193,7 @@ def test_what_does_not_exist_is_warned_of_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "_MISSING_PAUSE_S", 0.01)
+    monkeypatch.setattr(metadata_refresh, "_MISSING_PAUSE_S", 0.01)
     with semel.Consumer(servers) as consumer:
         consumer.assign(
             [TopicPartition(topic, 0), TopicPartition(topic, 4), TopicPartition(topic, -1)]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from client.consuming.model_group import ModelGroup, gained_and_given
-from semel.client.consuming.actions import Join, Kind, Learn, Leave, MemberIdentity, Sync, Tell
+from semel.client.consuming.actions import Change, Join, Learn, Leave, MemberIdentity, Sync, Tell
 from semel.client.consuming.membership import Membership, Phase
 from semel.client.consuming.subscription import (
     decode_assignment,
@@ -54,12 +54,12 @@ def stable(core: Membership, owned: frozenset[TopicPartition] = PLACES) -> Membe
     return core
 
 
-def tell_all(core: Membership) -> list[tuple[Kind, frozenset[TopicPartition]]]:
+def tell_all(core: Membership) -> list[tuple[Change, frozenset[TopicPartition]]]:
     told = []
     while isinstance(tell := core.due(), Tell):
         core.telling(tell)
         core.told(tell)
-        told.append((tell.kind, tell.partitions))
+        told.append((tell.change, tell.partitions))
     return told
 
 
@@ -114,7 +114,7 @@ def test_an_eager_member_joins_with_nothing_and_a_cooperative_one_with_what_it_h
         core = stable(member(assignor))
         core.beaten(core.identity, RebalanceInProgress(""))
         told = tell_all(core)
-        assert told == ([(Kind.REVOKED, PLACES)] if assignor == "range" else [])
+        assert told == ([(Change.REVOKED, PLACES)] if assignor == "range" else [])
         join = core.due()
         assert isinstance(join, Join)
         subscription = decode_subscription(join.protocols[0][1])
@@ -128,7 +128,7 @@ def test_a_cooperative_member_gives_up_what_another_shall_have_and_joins_again()
     core.joining()
     core.joined(joined_reply(2))
     core.synced(encode_assignment(FIRST))
-    assert tell_all(core) == [(Kind.REVOKED, PLACES - FIRST), (Kind.ASSIGNED, frozenset())]
+    assert tell_all(core) == [(Change.REVOKED, PLACES - FIRST), (Change.ASSIGNED, frozenset())]
     assert core.owned == FIRST
     assert isinstance(core.due(), Join)
 
@@ -149,7 +149,7 @@ def test_who_is_not_known_any_more_has_lost_what_it_had(
         if asked == "sync":
             core.joined(joined_reply(2))
         core.refused(error)
-    assert tell_all(core) == [(Kind.LOST, PLACES)]
+    assert tell_all(core) == [(Change.LOST, PLACES)]
     join = core.due()
     assert isinstance(join, Join)
     assert join.member_id == ("me" if keeps_id else "")
@@ -174,7 +174,7 @@ def test_a_coordinator_that_is_away_takes_nothing_from_a_member(error: RequestEr
 def test_what_will_never_be_allowed_ends_the_membership(error: RequestError) -> None:
     core = stable(member(instance_id="one"))
     core.beaten(core.identity, error)
-    assert tell_all(core) == [(Kind.LOST, PLACES)]
+    assert tell_all(core) == [(Change.LOST, PLACES)]
     assert core.due() is None
     assert core.fatal is error
 
@@ -197,7 +197,7 @@ def test_who_stays_away_leaves_and_joins_when_it_is_back(instance_id: str | None
         assert core.due() == Leave("me")
         core.left()
     # It is told when it asks for records, and that is when it is back.
-    assert tell_all(core) == [(Kind.LOST, PLACES)]
+    assert tell_all(core) == [(Change.LOST, PLACES)]
     assert core.due() is None
     assert core.polled()
     assert isinstance(core.due(), Join)
@@ -209,7 +209,7 @@ def test_who_has_stayed_away_hears_of_its_loss_before_its_group_has_let_it_go() 
     assert core.due() == Leave("me")
     tell = core.due_tell()
     assert tell is not None
-    assert (tell.kind, tell.partitions) == (Kind.LOST, PLACES)
+    assert (tell.change, tell.partitions) == (Change.LOST, PLACES)
     core.told(tell)
     assert core.due_tell() is None
     assert core.due() == Leave("me")
@@ -235,7 +235,7 @@ def test_a_subscription_that_changes_while_joining_is_joined_with_afterwards() -
     core.joined(joined_reply())
     core.synced(encode_assignment(PLACES))
     # What it is given is not what it wants any more.
-    assert tell_all(core) == [(Kind.ASSIGNED, frozenset())]
+    assert tell_all(core) == [(Change.ASSIGNED, frozenset())]
     join = core.due()
     assert isinstance(join, Join)
     assert decode_subscription(join.protocols[0][1]).topics == {"u"}
@@ -244,7 +244,7 @@ def test_a_subscription_that_changes_while_joining_is_joined_with_afterwards() -
 def test_topics_that_are_not_subscribed_to_any_more_are_given_up_before_joining() -> None:
     core = stable(member())
     core.subscribe(["u"])
-    assert tell_all(core) == [(Kind.REVOKED, PLACES)]
+    assert tell_all(core) == [(Change.REVOKED, PLACES)]
 
 
 ATTACKS: list[Callable[[ModelGroup], None]] = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.consuming.chunk import Chunk
+from semel.client.consuming.completed_fetch import CompletedFetch
 from semel.client.consuming.partition import Position, Spot, Want
 from semel.client.consuming.positions import Positions
 from semel.errors import CorruptMessage, RecordListTooLarge
@@ -47,7 +47,7 @@ def spot_of(made: Positions, place: TopicPartition) -> Spot:
 
 def put(made: Positions, place: TopicPartition, begin: int, end: int, epoch: int = 0) -> None:
     spot = spot_of(made, place)
-    made.put(spot, Chunk(place, batch(begin, end, epoch), (), spot.offset))
+    made.put(spot, CompletedFetch(place, batch(begin, end, epoch), (), spot.offset))
 
 
 def taken(made: Positions, count: int = 100) -> list[tuple[int, int]]:
@@ -75,7 +75,7 @@ def test_an_answer_for_another_position_is_left_out() -> None:
     made = positions(ONE)
     before = spot_of(made, ONE)
     made.seek(ONE, 2)
-    made.put(before, Chunk(ONE, batch(0, 5), (), 0))
+    made.put(before, CompletedFetch(ONE, batch(0, 5), (), 0))
     assert taken(made) == []
     put(made, ONE, 0, 5)
     # The batch begins before the position, and is cut there.
@@ -132,7 +132,7 @@ def test_what_comes_for_a_paused_partition_is_kept_within_the_same_bounds() -> N
     asked = spot_of(made, ONE)
     put(made, OTHER, 0, 3)
     made.pause([ONE, OTHER])
-    made.put(asked, Chunk(ONE, batch(0, 3), (), 0))
+    made.put(asked, CompletedFetch(ONE, batch(0, 3), (), 0))
     made.resume([ONE, OTHER])
     assert taken(made) == [(1, 0), (1, 1), (1, 2)]
     put(made, ONE, 0, 3)
@@ -145,14 +145,14 @@ def test_a_small_piece_of_a_large_answer_does_not_keep_all_of_it(
 ) -> None:
     piece = batch(0, 3)
     answer = bytearray(piece * piece_count)
-    chunk = Chunk(ONE, memoryview(answer)[: len(piece)], (), 0)
+    fetched = CompletedFetch(ONE, memoryview(answer)[: len(piece)], (), 0)
     try:
         answer.clear()
         is_free = True
     except BufferError:
         is_free = False
     assert is_free != is_kept
-    assert [record.offset for record in chunk.take(9)] == [0, 1, 2]
+    assert [record.offset for record in fetched.take(9)] == [0, 1, 2]
 
 
 def test_no_more_is_asked_for_than_there_is_room_for() -> None:
@@ -195,7 +195,7 @@ def test_a_position_passes_by_markers_and_what_was_aborted() -> None:
         )
     )
     made = positions(ONE)
-    made.put(spot_of(made, ONE), Chunk(ONE, batches, [AbortedTransaction(7, 2)], 0))
+    made.put(spot_of(made, ONE), CompletedFetch(ONE, batches, [AbortedTransaction(7, 2)], 0))
     assert taken(made) == [(0, 0), (0, 1)]
     assert made.position(ONE) == 5
 
@@ -204,7 +204,7 @@ def test_a_damaged_batch_is_raised_and_fetched_again() -> None:
     made = positions(ONE)
     damaged = bytearray(batch(2, 4))
     damaged[-1] ^= 1
-    made.put(spot_of(made, ONE), Chunk(ONE, batch(0, 2) + bytes(damaged), (), 0))
+    made.put(spot_of(made, ONE), CompletedFetch(ONE, batch(0, 2) + bytes(damaged), (), 0))
     # What is good and stands before it is not held back.
     assert taken(made, 2) == [(0, 0), (0, 1)]
     with pytest.raises(CorruptMessage):
@@ -213,7 +213,7 @@ def test_a_damaged_batch_is_raised_and_fetched_again() -> None:
     put(made, ONE, 2, 4)
     assert taken(made) == [(0, 2), (0, 3)]
     with pytest.raises(RecordListTooLarge):
-        Chunk(ONE, batch(0, 9)[:100], (), 0)
+        CompletedFetch(ONE, batch(0, 9)[:100], (), 0)
 
 
 def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:

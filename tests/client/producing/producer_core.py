@@ -2,19 +2,18 @@
 
 from typing import Any
 
-from semel.client.identity import Identity
 from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.exchange import Answer, Request
+from semel.client.producing.requests import BatchAnswer, Request
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import (
     RequestError,
 )
-from semel.types import TopicPartition
+from semel.types import ProducerIdAndEpoch, TopicPartition
 
 PLACE = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
-IDENTITY = Identity(7, 0)
+PRODUCER = ProducerIdAndEpoch(7, 0)
 LATER_MS = 1_000.0
 """After every pause between attempts, and before every deadline."""
 
@@ -22,7 +21,7 @@ LATER_MS = 1_000.0
 def made(**settings: Any) -> ProducerCore:
     named = {"batch_size_max": 1, "linger_ms": 0, **settings}
     core = ProducerCore(ProducerSettings(**named))
-    core.identify(IDENTITY)
+    core.adopt(PRODUCER)
     core.learn_leaders([(PLACE, 1), (OTHER, 1)])
     return core
 
@@ -41,7 +40,7 @@ def drained(core: ProducerCore, now_ms: float = 0) -> list[Request]:
 def answer(
     core: ProducerCore, request: Request, error: RequestError | None = None, at_ms: float = 0
 ) -> None:
-    core.answered(request, [Answer(error, 0)] * len(request.batches), at_ms)
+    core.answered(request, [BatchAnswer(error, 0)] * len(request.batches), at_ms)
 
 
 def recognised(**settings: Any) -> ProducerCore:

@@ -3,12 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.identity import Identity
 from semel.client.producing.batch import Batch
 from semel.records.batch import read_header
 from semel.records.compression import Compression
 from semel.records.records import decode_batch
-from semel.types import TopicPartition
+from semel.types import ProducerIdAndEpoch, TopicPartition
 
 contents = st.none() | st.binary(max_size=300) | st.binary(min_size=4_090, max_size=4_100)
 records = st.tuples(
@@ -34,7 +33,7 @@ def test_a_batch_is_what_was_put_into_it(
     batch = Batch(TopicPartition("t", 0), sent[0][2])
     for number, (key, value, timestamp_ms, headers) in enumerate(sent):
         assert batch.append(key, value, headers, timestamp_ms) == number
-    batch.identity = Identity(77, 3)
+    batch.producer = ProducerIdAndEpoch(77, 3)
     batch.position = position
     content = batch.sealed(is_transactional=is_transactional, compression=compression)
     header = read_header(content)

@@ -3,10 +3,10 @@
 import pytest
 
 from client.producing.producer_core import (
-    IDENTITY,
     LATER_MS,
     OTHER,
     PLACE,
+    PRODUCER,
     answer,
     drained,
     made,
@@ -14,9 +14,8 @@ from client.producing.producer_core import (
     put,
     recognised,
 )
-from semel.client.identity import Identity
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.exchange import Answer
+from semel.client.producing.requests import BatchAnswer
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import (
     DuplicateSequence,
@@ -27,6 +26,7 @@ from semel.errors import (
     RequestTimedOut,
     UnknownProducerId,
 )
+from semel.types import ProducerIdAndEpoch
 
 
 def test_a_batch_gets_its_sequence_when_it_is_drained_and_not_before() -> None:
@@ -103,7 +103,7 @@ def test_a_gap_before_the_batch_after_the_last_acknowledged_ends_the_epoch() -> 
     assert isinstance(lost.error, OutOfOrderSequence)
     answer(core, second, OutOfOrderSequence("gap"))
     drained(core)
-    assert (following.identity, following.position) == (Identity(7, 1), 0)
+    assert (following.producer, following.position) == (ProducerIdAndEpoch(7, 1), 0)
 
 
 def test_a_new_epoch_waits_for_the_answers_under_the_old_one() -> None:
@@ -117,7 +117,7 @@ def test_a_new_epoch_waits_for_the_answers_under_the_old_one() -> None:
     answer(core, second)
     assert following.error is None
     (request,) = drained(core)
-    assert request.batches[0].identity == Identity(7, 1)
+    assert request.batches[0].producer == ProducerIdAndEpoch(7, 1)
 
 
 def test_a_batch_that_may_be_stored_is_never_sent_under_another_epoch() -> None:
@@ -132,7 +132,7 @@ def test_a_batch_that_may_be_stored_is_never_sent_under_another_epoch() -> None:
     (asked,) = drained(core, 10_000)
     assert isinstance(overdue.error, RequestTimedOut)
     assert asked.batches == [in_doubt]
-    assert in_doubt.identity == IDENTITY
+    assert in_doubt.producer == PRODUCER
     answer(core, asked, OutOfOrderSequence("gap"), 10_000)
     assert isinstance(in_doubt.error, OutOfOrderSequence)
     assert drained(core, 11_000) == []
@@ -164,11 +164,11 @@ def test_a_forgotten_producer_begins_anew_unless_acknowledged_records_are_missin
     core = recognised()
     batch = put(core)
     (request,) = drained(core)
-    core.answered(request, [Answer(UnknownProducerId("?"), -1, -1, log_start_offset)], 0)
+    core.answered(request, [BatchAnswer(UnknownProducerId("?"), -1, -1, log_start_offset)], 0)
     assert batch.is_done is is_given_up
     if not is_given_up:
         drained(core)
-        assert (batch.identity, batch.position) == (Identity(7, 1), 0)
+        assert (batch.producer, batch.position) == (ProducerIdAndEpoch(7, 1), 0)
 
 
 def test_records_share_a_batch_until_it_is_full_or_ripe() -> None:

@@ -18,5 +18,5 @@ def test_an_epoch_that_is_used_up_is_followed_by_another_producer_id() -> None:
     for seed in range(SEED_COUNT // 10):
         run = ProducerRun(seed, Temper.HURRIED, first_epoch=32_765)
         run.go()
-        used |= {run.core.identity.producer_id}
+        used |= {run.core.producer.producer_id}
     assert len(used) > 1

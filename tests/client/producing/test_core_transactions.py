@@ -3,14 +3,13 @@
 import pytest
 
 from client.producing.producer_core import (
-    IDENTITY,
     PLACE,
+    PRODUCER,
     answer,
     drained,
     made,
     put,
 )
-from semel.client.identity import Identity
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.producing.core import ProducerCore
 from semel.errors import (
@@ -19,13 +18,14 @@ from semel.errors import (
     NotInOrder,
     ProducerFenced,
 )
+from semel.types import ProducerIdAndEpoch
 
 
 def transactional(*, is_implicit: bool) -> ProducerCore:
     core = made(transactional_id="id")
     assert core.transaction is not None
     core.transaction.initialised(is_implicit=is_implicit, can_renew_epoch=True)
-    core.restart(IDENTITY)
+    core.restart(PRODUCER)
     core.transaction.begin()
     return core
 
@@ -62,12 +62,12 @@ def test_a_record_that_is_given_up_dooms_its_transaction_and_nothing_more_is_sen
     with pytest.raises(MustAbort):
         core.transaction.commit()
     core.transaction.abort()
-    core.restart(Identity(7, 1))
+    core.restart(ProducerIdAndEpoch(7, 1))
     core.transaction.ended()
     core.transaction.begin()
     following = put(core)
     drained(core)
-    assert (following.identity, following.position) == (Identity(7, 1), 0)
+    assert (following.producer, following.position) == (ProducerIdAndEpoch(7, 1), 0)
 
 
 def test_a_fenced_producer_is_stopped_for_good() -> None:

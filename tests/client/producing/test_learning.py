@@ -9,14 +9,14 @@ import pytest
 
 import semel
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.metadata import ClusterMetadata, Partition, Topic
+from semel.client.cluster.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from semel.client.producing.assembly import make_intake
-from semel.client.producing.engine import Engine
+from semel.client.producing.engine import ProducerEngine
 from semel.errors import InvalidTopic, NetworkException, UnknownTopicOrPartition
 from semel.testing import Broker
 from support.seeded_loop import run
 
-TOPIC = Topic("t", b"", False, (Partition(0, 1, 0, (1,), (1,)),))
+TOPIC = TopicMetadata("t", b"", False, (PartitionMetadata(0, 1, 0, (1,), (1,)),))
 BLOCK_TIMEOUT_MS = 60_000
 
 
@@ -43,7 +43,7 @@ def learn(cluster: Cluster) -> tuple[bool, float]:
 
     async def work() -> tuple[bool, float]:
         core, intake = make_intake({"block_timeout_ms": BLOCK_TIMEOUT_MS})
-        engine = Engine(cluster, core, intake, nullcontext(), lambda: None)
+        engine = ProducerEngine(cluster, core, intake, nullcontext(), lambda: None)
         with suppress(UnknownTopicOrPartition, NetworkException):
             await engine.learn(TOPIC.name)
         return TOPIC.name in intake.queues, asyncio.get_running_loop().time()

@@ -3,8 +3,7 @@
 import pytest
 
 from semel.client.producing.batch import Batch
-from semel.client.producing.exchange import Request
-from semel.client.producing.requests import answers_of
+from semel.client.producing.requests import Request, answers_of
 from semel.errors import NetworkException
 from semel.types import TopicPartition
 from semel.wire.messages import produce

@@ -14,7 +14,7 @@ from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.client.producing import coordination
 from semel.client.producing.blocking import BlockingSent
 from semel.client.producing.coordination import GroupMetadata
-from semel.client.producing.session import TransactionAborted
+from semel.client.producing.transactions import TransactionAborted
 from semel.errors import MessageTooLarge, NotInOrder, ProducerFenced
 from semel.testing import Broker
 from semel.types import TopicPartition

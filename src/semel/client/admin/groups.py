@@ -28,7 +28,7 @@ class GroupListing(NamedTuple):
     state: str
 
 
-class Member(NamedTuple):
+class MemberDescription(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -36,13 +36,13 @@ class Member(NamedTuple):
     partitions: frozenset[TopicPartition]
 
 
-class Group(NamedTuple):
+class GroupDescription(NamedTuple):
     group_id: str
     state: str
     protocol_type: str
     assignor: str
     coordinator_id: int
-    members: tuple[Member, ...]
+    members: tuple[MemberDescription, ...]
 
 
 async def list_all(cluster: Cluster) -> list[GroupListing]:
@@ -62,14 +62,14 @@ async def list_all(cluster: Cluster) -> list[GroupListing]:
     return await cluster.retry(attempt)
 
 
-async def describe(cluster: Cluster, group_id: str) -> Group:
-    async def attempt() -> Group:
+async def describe(cluster: Cluster, group_id: str) -> GroupDescription:
+    async def attempt() -> GroupDescription:
         reply = await cluster.call_coordinator(
             group_id, describe_groups, describe_groups.DescribeGroupsRequest([group_id])
         )
         (group,) = reply.groups
         raise_for(group.error_code, f"group {group_id}")
-        return Group(
+        return GroupDescription(
             group_id=group.group_id,
             state=group.group_state,
             protocol_type=group.protocol_type,
@@ -81,10 +81,10 @@ async def describe(cluster: Cluster, group_id: str) -> Group:
     return await cluster.retry(attempt)
 
 
-def _member(member: describe_groups.DescribedGroupMember, protocol_type: str) -> Member:
+def _member(member: describe_groups.DescribedGroupMember, protocol_type: str) -> MemberDescription:
     # Other protocols, such as that of Connect, keep something else in the assignment.
     is_consumer = protocol_type == _CONSUMER_PROTOCOL
-    return Member(
+    return MemberDescription(
         member.member_id,
         member.group_instance_id,
         member.client_id,
@@ -156,5 +156,5 @@ async def _delete_one(cluster: Cluster, group_id: str) -> RequestError | None:
     return await cluster.retry(attempt)
 
 
-def owners(members: Collection[Member]) -> dict[TopicPartition, Member]:
+def owners(members: Collection[MemberDescription]) -> dict[TopicPartition, MemberDescription]:
     return {partition: member for member in members for partition in member.partitions}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from semel.client.admin.transactions import (
     ActiveProducer,
-    Description,
+    TransactionDescription,
     active_producers,
     describe_listed,
     list_all,
@@ -45,13 +45,13 @@ async def find_hanging(
     if not found:
         return []
     again = await _open_in(cluster, {each.producer.partition for each in found})
-    still_open = {_identity(producer) for producer in again}
-    return [each for each in found if _identity(each.producer) in still_open]
+    still_open = {_transaction_key(producer) for producer in again}
+    return [each for each in found if _transaction_key(each.producer) in still_open]
 
 
 async def descriptions_by_producer(
     cluster: Cluster, producers: Iterable[ActiveProducer]
-) -> dict[int, Description]:
+) -> dict[int, TransactionDescription]:
     """What coordinators know of these producer ids."""
     producer_ids = {producer.producer_id for producer in producers}
     if not producer_ids:
@@ -61,7 +61,9 @@ async def descriptions_by_producer(
     return {each.producer_id: each for each in described.values()}
 
 
-def judge(producer: ActiveProducer, known: Description | None, now_ms: int) -> Reason | None:
+def judge(
+    producer: ActiveProducer, known: TransactionDescription | None, now_ms: int
+) -> Reason | None:
     """Why the transaction that this producer has open in its partition hangs, if it does."""
     if known is None:
         return Reason.UNKNOWN
@@ -73,7 +75,7 @@ def judge(producer: ActiveProducer, known: Description | None, now_ms: int) -> R
 
 
 def _judge_all(
-    suspects: Iterable[ActiveProducer], known: dict[int, Description], now_ms: int
+    suspects: Iterable[ActiveProducer], known: dict[int, TransactionDescription], now_ms: int
 ) -> list[Hanging]:
     found = []
     for producer in suspects:
@@ -92,6 +94,6 @@ async def _open_in(
     return [producer for producer in producers if producer.first_offset is not None]
 
 
-def _identity(producer: ActiveProducer) -> tuple[TopicPartition, int, int | None]:
+def _transaction_key(producer: ActiveProducer) -> tuple[TopicPartition, int, int | None]:
     # The first offset tells a transaction from the next one of the same producer.
     return producer.partition, producer.producer_id, producer.first_offset

@@ -157,7 +157,7 @@ async def _values(
     return values
 
 
-class Written(NamedTuple):
+class WrittenRecords(NamedTuple):
     """The records of one transaction in one partition."""
 
     first_offset: int
@@ -168,21 +168,21 @@ class Written(NamedTuple):
     producer_epoch: int
 
 
-class Trace(NamedTuple):
+class TransactionTrace(NamedTuple):
     """One transaction in one partition; without a marker, it is open there."""
 
     producer_id: int
-    written: Written | None
+    written: WrittenRecords | None
     marker: Marker | None
 
 
-class Tracing:
+class TransactionTracing:
     """Takes the batches of a partition in their order, and tells the transactions from them."""
 
     def __init__(self, producer_ids: frozenset[int]) -> None:
         self._producer_ids = producer_ids
-        self._ended: list[Trace] = []
-        self._open: dict[int, Written] = {}
+        self._ended: list[TransactionTrace] = []
+        self._open: dict[int, WrittenRecords] = {}
 
     def meet(self, header: BatchHeader, content: memoryview) -> None:
         producer_id = header.producer_id
@@ -192,21 +192,21 @@ class Tracing:
             written = self._open.pop(producer_id, None)
             # One that a cleaner has emptied does not say how its transaction ended.
             if (marker := decode_marker(content)) is not None:
-                self._ended.append(Trace(producer_id, written, marker))
+                self._ended.append(TransactionTrace(producer_id, written, marker))
         elif header.record_count:
             self._open[producer_id] = _longer(self._open.get(producer_id), header)
 
-    def traces(self) -> list[Trace]:
+    def traces(self) -> list[TransactionTrace]:
         """Those that have ended, in the order of their ends, and behind them the open ones."""
-        still_open = (Trace(each, written, None) for each, written in self._open.items())
+        still_open = (TransactionTrace(each, written, None) for each, written in self._open.items())
         return [*self._ended, *still_open]
 
 
 async def traces_in(
     cluster: Cluster, place: TopicPartition, producer_ids: frozenset[int], start: int, stop: int
-) -> list[Trace]:
+) -> list[TransactionTrace]:
     """The transactions of these producers in [start, stop), in the order of their ends."""
-    tracing = Tracing(producer_ids)
+    tracing = TransactionTracing(producer_ids)
     size = 0
     async for header, content in stored_batches(cluster, place, start, stop):
         size += len(content)
@@ -216,9 +216,9 @@ async def traces_in(
     return tracing.traces()
 
 
-def _longer(written: Written | None, header: BatchHeader) -> Written:
+def _longer(written: WrittenRecords | None, header: BatchHeader) -> WrittenRecords:
     if written is None:
-        written = Written(
+        written = WrittenRecords(
             header.base_offset,
             header.last_offset,
             0,

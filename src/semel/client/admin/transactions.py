@@ -26,7 +26,7 @@ _NO_OFFSET = -1
 _NO_TIME = -1
 
 
-class Listing(NamedTuple):
+class TransactionListing(NamedTuple):
     transactional_id: str
     state: str
     producer_id: int
@@ -37,7 +37,7 @@ class Listing(NamedTuple):
         return self.state in OPEN_STATES
 
 
-class Description(NamedTuple):
+class TransactionDescription(NamedTuple):
     transactional_id: str
     state: str
     producer_id: int
@@ -67,19 +67,19 @@ class ActiveProducer(NamedTuple):
 
 async def list_all(
     cluster: Cluster, *, states: Collection[str] = (), producer_ids: Collection[int] = ()
-) -> list[Listing]:
+) -> list[TransactionListing]:
     """The transactional ids of every broker, since each knows only those it coordinates."""
     request = list_transactions.ListTransactionsRequest(
         state_filters=list(states), producer_id_filters=list(producer_ids)
     )
 
-    async def attempt() -> list[Listing]:
-        found: dict[str, Listing] = {}
+    async def attempt() -> list[TransactionListing]:
+        found: dict[str, TransactionListing] = {}
         for broker_id in (await cluster.describe(())).brokers:
             reply = await cluster.call(broker_id, list_transactions, request)
             raise_for(reply.error_code, f"transactions of broker {broker_id}")
             for each in reply.transaction_states:
-                found[each.transactional_id] = Listing(
+                found[each.transactional_id] = TransactionListing(
                     each.transactional_id, each.transaction_state, each.producer_id, broker_id
                 )
         return sorted(found.values())
@@ -87,10 +87,10 @@ async def list_all(
     return await cluster.retry(attempt)
 
 
-async def describe(cluster: Cluster, transactional_id: str) -> Description:
+async def describe(cluster: Cluster, transactional_id: str) -> TransactionDescription:
     """This transactional id as its coordinator knows it; refused if there is none of this name."""
 
-    async def attempt() -> Description:
+    async def attempt() -> TransactionDescription:
         coordinator_id = await cluster.coordinator_of(transactional_id, CoordinatorOf.TRANSACTION)
         found = await _described_by(cluster, coordinator_id, [transactional_id])
         if transactional_id not in found:
@@ -100,12 +100,14 @@ async def describe(cluster: Cluster, transactional_id: str) -> Description:
     return await cluster.retry(attempt)
 
 
-async def describe_listed(cluster: Cluster, listed: Iterable[Listing]) -> dict[str, Description]:
+async def describe_listed(
+    cluster: Cluster, listed: Iterable[TransactionListing]
+) -> dict[str, TransactionDescription]:
     """These transactional ids; those that have expired since they were listed are left out."""
     by_coordinator: dict[int, list[str]] = defaultdict(list)
     for each in listed:
         by_coordinator[each.coordinator_id].append(each.transactional_id)
-    found: dict[str, Description] = {}
+    found: dict[str, TransactionDescription] = {}
     for coordinator_id, ids in by_coordinator.items():
         for start in range(0, len(ids), _IDS_PER_REQUEST):
             some = ids[start : start + _IDS_PER_REQUEST]
@@ -120,7 +122,7 @@ async def describe_listed(cluster: Cluster, listed: Iterable[Listing]) -> dict[s
 
 async def _described_singly(
     cluster: Cluster, transactional_ids: Iterable[str]
-) -> dict[str, Description]:
+) -> dict[str, TransactionDescription]:
     """For when a coordinator has moved: those of one broker may now have several."""
     found = {}
     for transactional_id in transactional_ids:
@@ -131,7 +133,7 @@ async def _described_singly(
 
 async def _described_by(
     cluster: Cluster, coordinator_id: int, transactional_ids: list[str]
-) -> dict[str, Description]:
+) -> dict[str, TransactionDescription]:
     request = describe_transactions.DescribeTransactionsRequest(transactional_ids)
     reply = await cluster.call(coordinator_id, describe_transactions, request)
     found = {}
@@ -140,7 +142,7 @@ async def _described_by(
             continue
         raise_for(each.error_code, f"transactional id {each.transactional_id}")
         started_at_ms = each.transaction_start_time_ms
-        found[each.transactional_id] = Description(
+        found[each.transactional_id] = TransactionDescription(
             each.transactional_id,
             each.transaction_state,
             each.producer_id,

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 from semel import __version__
 from semel.client.cluster import metadata
 from semel.client.cluster.calls import raise_for, retrying
-from semel.client.cluster.metadata import NO_NODE, ClusterMetadata, Topic
+from semel.client.cluster.metadata import NO_NODE, ClusterMetadata, TopicMetadata
 from semel.client.connecting.address import Address, hint_at_variable
 from semel.client.connecting.connection import Messages
 from semel.client.connecting.link import Link, Pending, open_link
@@ -140,14 +140,14 @@ class Cluster:
         self._controller_id = described.controller_id
         return described
 
-    async def topics(self, names: Collection[str]) -> dict[str, Topic]:
+    async def topics(self, names: Collection[str]) -> dict[str, TopicMetadata]:
         """These topics; the first one that is missing is refused."""
         described = await self.describe(names)
         return {name: described.topic(name) for name in names}
 
     async def topic_to_write(
         self, name: str, timeout_ms: int | None = None, *, may_create: bool = True
-    ) -> Topic:
+    ) -> TopicMetadata:
         """This topic, created now if it is missing, may be, and the cluster creates on demand.
 
         `timeout_ms` is for a cluster that cannot tell; a topic that stays missing has less.
@@ -155,7 +155,7 @@ class Cluster:
         loop = asyncio.get_running_loop()
         refused_from_s: float | None = None
 
-        async def attempt() -> Topic | UnknownTopicOrPartition:
+        async def attempt() -> TopicMetadata | UnknownTopicOrPartition:
             nonlocal refused_from_s
             described = await self.describe([name], may_create=may_create)
             try:

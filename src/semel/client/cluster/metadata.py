@@ -12,7 +12,7 @@ from semel.wire.messages import metadata as wire
 NO_NODE = -1
 
 
-class Partition(NamedTuple):
+class PartitionMetadata(NamedTuple):
     partition: int
     leader_id: int
     leader_epoch: int
@@ -20,11 +20,11 @@ class Partition(NamedTuple):
     in_sync_replica_ids: tuple[int, ...]
 
 
-class Topic(NamedTuple):
+class TopicMetadata(NamedTuple):
     name: str
     topic_id: bytes
     is_internal: bool
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionMetadata, ...]
     """In the order of their numbers, which have no gaps."""
 
     @property
@@ -36,11 +36,11 @@ class ClusterMetadata(NamedTuple):
     cluster_id: str | None
     controller_id: int
     brokers: Mapping[int, Address]
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, TopicMetadata]
     refused: Mapping[str, RequestError]
     """Why a topic that was asked for is not among the topics."""
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicMetadata:
         if name in self.topics:
             return self.topics[name]
         if name in self.refused:
@@ -61,14 +61,14 @@ class ClusterMetadata(NamedTuple):
 
 
 def from_wire(reply: wire.MetadataResponse) -> ClusterMetadata:
-    topics: dict[str, Topic] = {}
+    topics: dict[str, TopicMetadata] = {}
     refused: dict[str, RequestError] = {}
     for topic in reply.topics:
         name = topic.name or ""
         if topic.error_code:
             refused[name] = _refusal_of(name, topic.error_code)
         else:
-            topics[name] = Topic(
+            topics[name] = TopicMetadata(
                 name, topic.topic_id, topic.is_internal, _partitions_from_wire(topic.partitions)
             )
     return ClusterMetadata(
@@ -88,12 +88,12 @@ def _refusal_of(name: str, code: int) -> RequestError:
 
 def _partitions_from_wire(
     partitions: list[wire.MetadataResponsePartition],
-) -> tuple[Partition, ...]:
+) -> tuple[PartitionMetadata, ...]:
     # An error of a single partition tells only that its leader or a replica is away, which
     # the leader's id and the list of replicas in sync tell as well.
     in_order = sorted(partitions, key=lambda partition: partition.partition_index)
     return tuple(
-        Partition(
+        PartitionMetadata(
             partition.partition_index,
             partition.leader_id,
             partition.leader_epoch,

@@ -7,24 +7,91 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from semel.client.columns.fields import gather, joined, read_fields
+from semel.client.columns.headers import read_headers
 from semel.client.columns.schema import COLUMNS, CREATE_TIME, LOG_APPEND_TIME, schema_of
 from semel.client.columns.strided import StridedRecords, shape_of
-from semel.client.columns.unpacking import Unpacked
 from semel.client.columns.varints import Bytes, Numbers
 from semel.client.columns.walk import find_runs, record_bounds
-from semel.client.columns.walked import WalkedRecords
 from semel.client.consuming.committed import visible_batches
-from semel.errors import CorruptMessage
+from semel.errors import CorruptMessage, RecordListTooLarge
 from semel.records.batch import HEADER_SIZE, BatchHeader, verify_checksum
-from semel.records.compression import Compression
+from semel.records.compression import OUTPUT_SIZE_MAX, Compression, UnpacksTooLarge, decompress_into
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages.fetch import AbortedTransaction
+
+_ARROW_SIZE_MAX = 2**31 - 1
+_GROWTH_FIRST = 4
+_GROWTH = 2
+_ROOM_SIZE_MIN = 64 * 1024
 
 _RECORD_SIZE_MIN = 7  # Size, attributes, two deltas, no key, no value, no headers.
 _OFFSET_MAX = 2**63 - 1
 _US_IN_MS = 1000
 # Arrow's microseconds end before Kafka's milliseconds: a time beyond them is the last there is.
 _TIMESTAMP_MS_MAX = _OFFSET_MAX // _US_IN_MS
+
+
+class Unpacked:
+    """The records of many batches in one buffer, unpacked to where they stay."""
+
+    def __init__(self, packed_size: int) -> None:
+        room_size = max(packed_size * _GROWTH_FIRST, _ROOM_SIZE_MIN)
+        # What is not written to is not touched either, and so takes no memory.
+        self._room = np.empty(min(room_size, _ARROW_SIZE_MAX), np.uint8)
+        self._size = 0
+        self.spans: list[tuple[int, int]] = []
+        """Where the records of each batch stand."""
+
+    @property
+    def content(self) -> memoryview:
+        return self._room.data[: self._size]
+
+    def add(self, compression: int, packed: memoryview) -> None:
+        while True:
+            room = self._room.data[self._size : self._size + OUTPUT_SIZE_MAX]
+            size = decompress_into(compression, packed, room)
+            if size is not None:
+                break
+            if len(room) == OUTPUT_SIZE_MAX:
+                raise UnpacksTooLarge(f"{len(packed)} bytes unpack to more than {OUTPUT_SIZE_MAX}")
+            self._grow()
+        self.spans.append((self._size, self._size + size))
+        self._size += size
+
+    def _grow(self) -> None:
+        if self._room.size == _ARROW_SIZE_MAX:
+            raise RecordListTooLarge(
+                f"a fetch unpacks to more than {_ARROW_SIZE_MAX} bytes: fetch less at a time"
+            )
+        larger = np.empty(min(self._room.size * _GROWTH, _ARROW_SIZE_MAX), np.uint8)
+        larger[: self._size] = self._room[: self._size]
+        self._room = larger
+
+
+class WalkedRecords:
+    """Records of any shape: found one by one, read all at once."""
+
+    def __init__(
+        self, plain: Buffer, buffer: Bytes, bounds: Sequence[tuple[Numbers, Numbers]]
+    ) -> None:
+        """`bounds` are begins and ends of the records of each batch."""
+        self._plain = pa.py_buffer(plain)
+        self._buffer = buffer
+        # Batch by batch, so that what is read once for each field stays in the processor's cache.
+        self._fields = joined([read_fields(buffer, *each) for each in bounds])
+        self.count = self._fields.ends.size
+        self.timestamp_deltas_ms = self._fields.timestamp_deltas_ms
+        self.offset_deltas = self._fields.offset_deltas
+
+    def keys(self) -> pa.Array:
+        return gather(self._plain, [self._fields.keys])[0]
+
+    def values(self) -> pa.Array:
+        return gather(self._plain, [self._fields.values])[0]
+
+    def headers(self) -> pa.Array:
+        return read_headers(self._plain, self._buffer, self._fields)
 
 
 class Records(Protocol):

@@ -14,7 +14,7 @@ _ATTRIBUTES_SIZE = 1
 _HEADER_SIZE_MIN = 2
 
 
-class Span(NamedTuple):
+class ValueSpan(NamedTuple):
     """Where a value of each record stands; a size of -1 is null."""
 
     begins: Numbers
@@ -28,8 +28,8 @@ class Span(NamedTuple):
 class RecordFields(NamedTuple):
     timestamp_deltas_ms: Numbers
     offset_deltas: Numbers
-    keys: Span
-    values: Span
+    keys: ValueSpan
+    values: ValueSpan
     header_counts: Numbers
     header_begins: Numbers
     ends: Numbers
@@ -59,18 +59,18 @@ def joined(parts: Sequence[RecordFields]) -> RecordFields:
     return RecordFields(
         column(lambda part: part.timestamp_deltas_ms),
         column(lambda part: part.offset_deltas),
-        Span(column(lambda part: part.keys.begins), column(lambda part: part.keys.sizes)),
-        Span(column(lambda part: part.values.begins), column(lambda part: part.values.sizes)),
+        ValueSpan(column(lambda part: part.keys.begins), column(lambda part: part.keys.sizes)),
+        ValueSpan(column(lambda part: part.values.begins), column(lambda part: part.values.sizes)),
         column(lambda part: part.header_counts),
         column(lambda part: part.header_begins),
         column(lambda part: part.ends),
     )
 
 
-def read_span(buffer: Bytes, positions: Numbers, ends: Numbers, name: str) -> Span:
+def read_span(buffer: Bytes, positions: Numbers, ends: Numbers, name: str) -> ValueSpan:
     sizes, begins = read_varints(buffer, positions)
     refuse_where((sizes < -1) | (sizes > ends - begins), f"{name} does not fit into its record")
-    return Span(begins, sizes)
+    return ValueSpan(begins, sizes)
 
 
 def refuse_where(is_wrong: npt.NDArray[np.bool_], reason: str) -> None:
@@ -78,7 +78,7 @@ def refuse_where(is_wrong: npt.NDArray[np.bool_], reason: str) -> None:
         raise CorruptMessage(f"record {int(is_wrong.argmax())} of a fetch: its {reason}")
 
 
-def gather(plain: pa.Buffer, spans: list[Span]) -> list[pa.Array]:
+def gather(plain: pa.Buffer, spans: list[ValueSpan]) -> list[pa.Array]:
     """Each of these spans, which do not overlap, as a binary column of its own.
 
     One column is laid over all bytes, of which every second value lies between two spans: Arrow

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semel.client.columns.fields import RecordFields, Span, gather, read_span
+from semel.client.columns.fields import RecordFields, ValueSpan, gather, read_span
 from semel.client.columns.varints import (
     Bytes,
     Numbers,
@@ -59,7 +59,7 @@ def read_headers(plain: pa.Buffer, buffer: Bytes, fields: RecordFields) -> pa.Ar
     if (position != fields.ends).any() or (name_sizes < 0).any():
         raise CorruptMessage("a record's headers do not end where its size says")
     names_and_values = gather(
-        plain, [Span(name_begins, name_sizes), Span(value_begins, value_sizes)]
+        plain, [ValueSpan(name_begins, name_sizes), ValueSpan(value_begins, value_sizes)]
     )
     try:
         names_column = names_and_values[0].cast(pa.string())

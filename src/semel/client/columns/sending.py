@@ -8,16 +8,15 @@ import pyarrow as pa
 
 from semel.client.cluster.blocking import Connected
 from semel.client.cluster.loop_thread import Started
-from semel.client.columns.encode import encode
+from semel.client.columns.encode import encode, rows_from
 from semel.client.columns.frames import fitting
 from semel.client.columns.headers import as_binary, as_numbers
 from semel.client.columns.partitioning import ColumnPartitioner
-from semel.client.columns.rows import rows_from
 from semel.client.outcome import MustAbort, MustStop
 from semel.client.producing.coordination import new_producer_id
 from semel.client.producing.partitioners import KeyHash
-from semel.client.writing.batch_writer import BatchWriter, Delivery
-from semel.client.writing.transactional_writer import TransactionalSession
+from semel.client.writing.batch_writer import Delivery, EncodedBatchWriter
+from semel.client.writing.transactional_writer import TransactionalWriter
 from semel.errors import SemelError, UnknownTopicOrPartition
 from semel.records.compression import Compression
 from semel.types import TopicPartition
@@ -51,9 +50,9 @@ class Sending:
         described = self._connected.run(cluster.topic_to_write(self._topic))
         partition_count = len(described.partitions)
         if self._transactional_id is None:
-            identity = self._connected.run(cluster.retry(lambda: new_producer_id(cluster)))
-            return self._send_parts(BatchWriter(cluster, identity), table, partition_count)
-        session = TransactionalSession(cluster, self._transactional_id)
+            producer = self._connected.run(cluster.retry(lambda: new_producer_id(cluster)))
+            return self._send_parts(EncodedBatchWriter(cluster, producer), table, partition_count)
+        session = TransactionalWriter(cluster, self._transactional_id)
         self._connected.run(session.begin())
         try:
             deliveries = self._send_parts(session, table, partition_count)
@@ -69,7 +68,7 @@ class Sending:
             raise
         return deliveries
 
-    def _abort(self, session: TransactionalSession, error: BaseException) -> None:
+    def _abort(self, session: TransactionalWriter, error: BaseException) -> None:
         try:
             self._connected.run(session.abort())
         except SemelError as failure:
@@ -77,7 +76,10 @@ class Sending:
             error.add_note(f"and the transaction could not be aborted: {failure}")
 
     def _send_parts(
-        self, writer: BatchWriter | TransactionalSession, table: pa.Table, partition_count: int
+        self,
+        writer: EncodedBatchWriter | TransactionalWriter,
+        table: pa.Table,
+        partition_count: int,
     ) -> list[Delivery]:
         deliveries: list[Delivery] = []
         under_way: Started[list[Delivery]] | None = None

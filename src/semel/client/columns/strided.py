@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from semel.client.columns.headers import HEADERS
 from semel.client.columns.varints import Bytes, Numbers
-from semel.client.columns.walk import Run
-from semel.client.columns.words import Words, first_unlike, mask_of, words_at
+from semel.client.columns.walk import Run, Words, first_unlike, mask_of, words_at
 from semel.records.varint import read_varint
 from semel.types import Buffer
 
 _ATTRIBUTES_SIZE = 1
 
 
-class Shape(NamedTuple):
+class RecordShape(NamedTuple):
     """What the records of a run have in common, and the numbers in which they differ."""
 
     run: Run
@@ -34,7 +33,7 @@ class Shape(NamedTuple):
 
 
 class StridedRecords:
-    def __init__(self, buffer: Bytes, shapes: Sequence[Shape]) -> None:
+    def __init__(self, buffer: Bytes, shapes: Sequence[RecordShape]) -> None:
         self._buffer = buffer
         self._shapes = shapes
         self.count = sum(shape.run.record_count for shape in shapes)
@@ -88,7 +87,7 @@ class StridedRecords:
         return offsets
 
 
-def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> Shape | None:
+def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> RecordShape | None:
     """None if the records of the run are not of one shape, or have headers, or are damaged.
 
     The first record tells where things are; the bytes that told it must be those of all.
@@ -126,7 +125,7 @@ def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> Shape | None:
         or first_unlike(value_sizes, size_mask) < run.record_count
     ):
         return None
-    return Shape(
+    return RecordShape(
         run,
         _numbers(heads, 0, offset_begin - timestamp_begin),
         _numbers(heads, offset_begin - timestamp_begin, number_width),

@@ -2,12 +2,14 @@
 
 import enum
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from semel.types import TopicPartition
 
+_Listener = TypeVar("_Listener")
 
-class Kind(enum.Enum):
+
+class Change(enum.Enum):
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     """Still this member's while the application is told: it may commit what it has done."""
@@ -18,7 +20,7 @@ class Kind(enum.Enum):
 class Tell(NamedTuple):
     """The application is to be told, when it asks for records."""
 
-    kind: Kind
+    change: Change
     partitions: frozenset[TopicPartition]
     generation_id: int
 
@@ -58,3 +60,21 @@ class MemberIdentity(NamedTuple):
 
 
 NOBODY = MemberIdentity(-1, "")
+
+
+class Callbacks(Generic[_Listener]):
+    def __init__(
+        self,
+        on_assigned: _Listener | None = None,
+        on_revoked: _Listener | None = None,
+        on_lost: _Listener | None = None,
+    ) -> None:
+        self._by_change = {
+            Change.ASSIGNED: on_assigned,
+            Change.REVOKED: on_revoked,
+            # Whoever does not care why they went is told that they did.
+            Change.LOST: on_revoked if on_lost is None else on_lost,
+        }
+
+    def of(self, tell: Tell) -> _Listener | None:
+        return self._by_change[tell.change]

@@ -9,11 +9,10 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
-from semel.client.consuming.actions import Tell
-from semel.client.consuming.callbacks import Callbacks
+from semel.client.consuming.actions import Callbacks, Tell
 from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.delivery import as_one, columns_or_all, deserializers_of
-from semel.client.consuming.engine import Engine
+from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
@@ -51,13 +50,13 @@ class AsyncConsumer:
         self._options = options
         self._deserializers = deserializers_of(options)
         self._callbacks: Callbacks[Listener] = Callbacks()
-        self._maybe_engine: Engine | None = None
+        self._maybe_engine: ConsumerEngine | None = None
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin; `async with` does so too."""
         if self._maybe_engine is None:
-            self._maybe_engine = Engine(
+            self._maybe_engine = ConsumerEngine(
                 self._bootstrap_servers, self._settings, self._options, nullcontext()
             )
             self._running = asyncio.get_running_loop().create_task(self._maybe_engine.run())
@@ -65,7 +64,7 @@ class AsyncConsumer:
             await asyncio.sleep(0)
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> ConsumerEngine:
         if self._maybe_engine is None:
             raise NotInOrder("the consumer is not started: use it with `async with`, or start it")
         return self._maybe_engine

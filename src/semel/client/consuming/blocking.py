@@ -11,11 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from semel.client.cluster.loop_thread import LoopThread
-from semel.client.consuming.actions import Tell
-from semel.client.consuming.callbacks import Callbacks
+from semel.client.consuming.actions import Callbacks, Tell
 from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.delivery import as_one, columns_or_all, deserializers_of
-from semel.client.consuming.engine import Engine
+from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions, settings_of
@@ -57,16 +56,16 @@ class Consumer:
         self._thread = LoopThread("consumer", self._main)
 
     async def _main(self, ready: Callable[[], None]) -> None:
-        self._engine = Engine(
+        self._engine = ConsumerEngine(
             self._bootstrap_servers, self._settings, self._options, threading.Lock()
         )
         self._engine.loop.call_soon(ready)
         await self._engine.run()
 
-    def _call(self, work: Callable[[Engine], Coroutine[Any, Any, _Result]]) -> _Result:
+    def _call(self, work: Callable[[ConsumerEngine], Coroutine[Any, Any, _Result]]) -> _Result:
         return self._thread.call(work(self._engine))
 
-    def _do(self, act: Callable[[Engine], _Result]) -> _Result:
+    def _do(self, act: Callable[[ConsumerEngine], _Result]) -> _Result:
         """In the consumer's thread, too: it has one thing done after the other."""
 
         async def work() -> _Result:
@@ -95,7 +94,7 @@ class Consumer:
         self._is_closed = True
         try:
             if self._thread.is_alive:
-                self._call(Engine.commit_automatically)
+                self._call(ConsumerEngine.commit_automatically)
                 self.unsubscribe()
         finally:
             self._thread.wake(self._engine.stop)
@@ -123,12 +122,12 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
-        tell = self._do(Engine.parting)
+        tell = self._do(ConsumerEngine.parting)
         try:
             if tell is not None:
                 self._tell(tell)
         finally:
-            self._call(Engine.part)
+            self._call(ConsumerEngine.part)
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions, without the group's say."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 from semel.client.consuming.actions import NOBODY, MemberIdentity
-from semel.client.consuming.attendance import Attendance
 from semel.client.consuming.coordination import GroupCoordination
+from semel.client.consuming.membership_loop import MembershipLoop
 from semel.client.consuming.partition import Position
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.refusals import CommitFailed
@@ -35,13 +35,13 @@ class Commits:
         coordination: GroupCoordination,
         positions: Positions,
         settings: ConsumerSettings,
-        attendance: Callable[[], Attendance | None],
+        membership_loop: Callable[[], MembershipLoop | None],
         report: Callable[[SemelError], object],
     ) -> None:
         self._coordination = coordination
         self._positions = positions
         self._settings = settings
-        self._attendance = attendance
+        self._membership_loop = membership_loop
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
@@ -137,10 +137,10 @@ class Commits:
     # As whom
 
     def _identity(self) -> MemberIdentity:
-        attendance = self._attendance()
-        if attendance is None:
+        membership_loop = self._membership_loop()
+        if membership_loop is None:
             return NOBODY
-        membership = attendance.membership
+        membership = membership_loop.membership
         if membership.fatal is not None:
             raise membership.fatal
         if not membership.is_member:
@@ -148,16 +148,16 @@ class Commits:
         return membership.identity
 
     def _judged(self, identity: MemberIdentity, error: RequestError) -> SemelError:
-        attendance = self._attendance()
-        if attendance is None:
+        membership_loop = self._membership_loop()
+        if membership_loop is None:
             return error
         is_refused_as_member = isinstance(error, IllegalGeneration | UnknownMemberId)
-        if is_refused_as_member and not attendance.membership.is_settled(identity):
+        if is_refused_as_member and not membership_loop.membership.is_settled(identity):
             # It speaks as whom it was before the rebalance that is under way.
             return RebalanceInProgress(f"the group rebalances: {error}")
         if isinstance(error, _OF_MEMBERS):
-            attendance.membership.beaten(identity, error)
-            attendance.wake()
+            membership_loop.membership.beaten(identity, error)
+            membership_loop.wake()
         return CommitFailed(str(error)) if is_refused_as_member else error
 
 

@@ -14,7 +14,7 @@ from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.group_offsets import group_offsets
 from semel.client.connecting.connection import Messages
 from semel.client.consuming.actions import Join, MemberIdentity, Sync
-from semel.client.consuming.chunk import NO_EPOCH
+from semel.client.consuming.completed_fetch import NO_EPOCH
 from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerSettings
 from semel.errors import (

@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
-from semel.client.consuming.actions import NOBODY, Kind, Tell
-from semel.client.consuming.attendance import Attendance
+from semel.client.consuming.actions import NOBODY, Change, Tell
 from semel.client.consuming.commits import Commits, Offsets, OnDone
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.fetching import Fetching
-from semel.client.consuming.locating import Locating
 from semel.client.consuming.membership import Membership
+from semel.client.consuming.membership_loop import MembershipLoop
+from semel.client.consuming.metadata_refresh import MetadataRefresh, matching
+from semel.client.consuming.offset_reset import OffsetReset
 from semel.client.consuming.partition import Want, places_of
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
-from semel.client.consuming.watching import Watching, matching
 from semel.client.producing.coordination import GroupMetadata
 from semel.client.security import PLAINTEXT
 from semel.errors import NotInOrder, SemelError
@@ -35,7 +35,7 @@ _Result = TypeVar("_Result")
 Topics = Collection[str] | re.Pattern[str]
 
 
-class Engine:
+class ConsumerEngine:
     """To be made on the loop that it will run on."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Engine:
         bootstrap_servers: str | Sequence[str] | None,
         settings: ConsumerSettings,
         options: ConsumerOptions,
-        guard: AbstractContextManager[Any],
+        lock: AbstractContextManager[Any],
     ) -> None:
         self.settings = settings
         self.loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Engine:
         )
         # A connection answers in order: fetches wait for records and joins for other members.
         self._asking, waiting, *fetching = self._clusters
-        self.positions = Positions(settings.partition_size_max, settings.buffered_size_max, guard)
+        self.positions = Positions(settings.partition_size_max, settings.buffered_size_max, lock)
         self._errors: deque[SemelError] = deque()
         self._news = asyncio.Event()
         self._notify = self._news.set
@@ -67,22 +67,26 @@ class Engine:
         self._stopping = asyncio.Event()
         self._is_serving = False
         self._late_commits: set[asyncio.Task[None]] = set()
-        self._attendance: Attendance | None = None
-        self._attending: asyncio.Task[None] | None = None
+        self._membership_loop: MembershipLoop | None = None
+        self._membership_task: asyncio.Task[None] | None = None
         self._coordination: GroupCoordination | None = None
         self._commits: Commits | None = None
         if settings.group is not None:
             self._coordination = GroupCoordination(waiting, self._asking, settings.group, settings)
             self._commits = Commits(
-                self._coordination, self.positions, settings, lambda: self._attendance, self._report
+                self._coordination,
+                self.positions,
+                settings,
+                lambda: self._membership_loop,
+                self._report,
             )
         self.seeking = Seeking(
             self._asking, self.positions, settings, self.pump, self._news, self.check_open
         )
-        self._watching = Watching(
+        self._metadata_refresh = MetadataRefresh(
             self._asking, fetching, self.positions, settings, self.pump, self._report
         )
-        self._locating = Locating(
+        self._offset_reset = OffsetReset(
             self._asking,
             self.positions,
             settings,
@@ -90,7 +94,7 @@ class Engine:
             self._start,
             self.pump,
             self._report,
-            self._watching.look,
+            self._metadata_refresh.look,
         )
         self._fetching = Fetching(
             fetching,
@@ -99,8 +103,8 @@ class Engine:
             self._start,
             self._notify,
             self._report,
-            self._locating.reset,
-            self._watching.look,
+            self._offset_reset.reset,
+            self._metadata_refresh.look,
         )
 
     # Running
@@ -109,7 +113,7 @@ class Engine:
         """Until `stop`: the owner of all that is under way."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                self._start(self._watching.run())
+                self._start(self._metadata_refresh.run())
                 await self._stopping.wait()
                 for task in self._running:
                     task.cancel()
@@ -133,7 +137,7 @@ class Engine:
         return task
 
     def pump(self) -> None:
-        self._locating.pump()
+        self._offset_reset.pump()
         self._fetching.pump()
         self._notify()
 
@@ -153,67 +157,71 @@ class Engine:
         self.check_open()
         if self._coordination is None:
             raise NotInOrder("a consumer without a group has no subscription: use assign")
-        if self._attendance is None and self.positions.places:
+        if self._membership_loop is None and self.positions.places:
             raise NotInOrder("partitions are assigned by hand: unsubscribe from them first")
         pattern: re.Pattern[str] | None = None
         if isinstance(topics, re.Pattern):
             pattern = topics
             topics = matching(pattern, await self._asking.retry(self._asking.describe))
-        self._watching.pattern = pattern
-        if self._attendance is None:
-            self._attend(self._coordination, topics)
+        self._metadata_refresh.pattern = pattern
+        if self._membership_loop is None:
+            self._begin_membership(self._coordination, topics)
         else:
-            self._attendance.membership.subscribe(topics)
-            self._attendance.wake()
-        self._watching.look()
+            self._membership_loop.membership.subscribe(topics)
+            self._membership_loop.wake()
+        self._metadata_refresh.look()
 
-    def _attend(self, coordination: GroupCoordination, topics: Collection[str]) -> None:
+    def _begin_membership(self, coordination: GroupCoordination, topics: Collection[str]) -> None:
         settings = self.settings
         membership = Membership(topics, settings.assignors, settings.group_instance_id)
-        self._attendance = self._watching.attendance = Attendance(
+        self._membership_loop = self._metadata_refresh.membership_loop = MembershipLoop(
             membership,
             coordination,
             settings,
-            self._watching.count_partitions,
+            self._metadata_refresh.count_partitions,
             self._notify,
             self._report,
         )
-        self._attending = self._start(self._attendance.run())
+        self._membership_task = self._start(self._membership_loop.run())
 
     @property
     def subscription(self) -> frozenset[str]:
-        return frozenset() if self._attendance is None else self._attendance.membership.topics
+        return (
+            frozenset()
+            if self._membership_loop is None
+            else self._membership_loop.membership.topics
+        )
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         self.check_open()
-        if self._attendance is not None:
+        if self._membership_loop is not None:
             raise NotInOrder("topics are subscribed to: unsubscribe from them first")
         wanted = places_of(partitions)
         self.positions.remove(self.positions.places - wanted)
         self.positions.add(wanted, Want.COMMITTED)
-        self._watching.place()
+        self._metadata_refresh.place()
         self.pump()
 
     def parting(self) -> Tell | None:
         """What the application is to be told before it leaves its group."""
-        if self._attendance is None or not self.positions.places:
+        if self._membership_loop is None or not self.positions.places:
             return None
-        membership = self._attendance.membership
-        kind = Kind.REVOKED if membership.is_member else Kind.LOST
+        membership = self._membership_loop.membership
+        kind = Change.REVOKED if membership.is_member else Change.LOST
         return Tell(kind, self.positions.places, membership.identity.generation_id)
 
     async def part(self) -> None:
         """Leave the group, and read nothing more."""
         if self._late_commits:
             await asyncio.wait(self._late_commits, timeout=self.settings.request_timeout_ms / 1000)
-        attendance, self._attendance = self._attendance, None
-        self._watching.attendance = self._watching.pattern = None
+        membership_loop, self._membership_loop = self._membership_loop, None
+        self._metadata_refresh.membership_loop = self._metadata_refresh.pattern = None
         self.positions.remove(self.positions.places)
-        if attendance is None:
+        if membership_loop is None:
             return
-        if self._attending is not None:
-            self._attending.cancel()
-        member_id = attendance.membership.identity.member_id
+        if self._membership_task is not None:
+            self._membership_task.cancel()
+        member_id = membership_loop.membership.identity.member_id
         if member_id and self.settings.group_instance_id is None and self._coordination is not None:
             # Without a word, its partitions would wait for its session to end.
             with suppress(SemelError):
@@ -223,50 +231,50 @@ class Engine:
 
     async def telling(self, tell: Tell) -> None:
         """Before it is told: what comes is its own, what goes is committed."""
-        if tell.kind is Kind.ASSIGNED:
-            if self._attendance is not None:
-                self._attendance.membership.telling(tell)
+        if tell.change is Change.ASSIGNED:
+            if self._membership_loop is not None:
+                self._membership_loop.membership.telling(tell)
             self.positions.add(tell.partitions, Want.COMMITTED)
-            self._watching.place()
+            self._metadata_refresh.place()
             self.pump()
-        elif tell.kind is Kind.REVOKED:
+        elif tell.change is Change.REVOKED:
             await self.commit_automatically(tell.partitions)
 
     def told(self, tell: Tell) -> None:
-        if tell.kind is not Kind.ASSIGNED:
+        if tell.change is not Change.ASSIGNED:
             self.positions.remove(tell.partitions)
             if self._commits is not None:
                 self._commits.forget(tell.partitions)
-        if self._attendance is not None:
-            self._attendance.told(tell)
+        if self._membership_loop is not None:
+            self._membership_loop.told(tell)
         self.pump()
 
     # What it asks for
 
     def take_at_once(self, take: Callable[[], _Result]) -> _Result | None:
         """What is there, if nothing else is to be done first; any thread may ask."""
-        attendance = self._attendance
+        membership_loop = self._membership_loop
         if (
             self._errors
             or self._stopping.is_set()
-            or (attendance is not None and not attendance.is_quiet)
+            or (membership_loop is not None and not membership_loop.is_quiet)
             or (self._commits is not None and self._commits.is_due)
         ):
             return None
-        if attendance is not None:
-            attendance.polling(is_polling=False)
+        if membership_loop is not None:
+            membership_loop.polling(is_polling=False)
         return take()
 
     async def serve(self, take: Callable[[], _Result], deadline_s: float | None) -> _Result | Tell:
         """What `take` gives, as soon as that is something; or what is to be told before."""
-        attendance = self._attendance
-        if attendance is None and not self.positions.places:
+        membership_loop = self._membership_loop
+        if membership_loop is None and not self.positions.places:
             raise NotInOrder("nothing is read: subscribe to topics, or assign partitions")
         if self._is_serving:
             raise NotInOrder("one poll at a time: another one is waiting")
         self._is_serving = True
-        if attendance is not None:
-            attendance.polling(is_polling=True)
+        if membership_loop is not None:
+            membership_loop.polling(is_polling=True)
         try:
             while True:
                 self._news.clear()
@@ -285,19 +293,19 @@ class Engine:
                     return taken
         finally:
             self._is_serving = False
-            if attendance is not None:
-                attendance.polling(is_polling=False)
+            if membership_loop is not None:
+                membership_loop.polling(is_polling=False)
 
     def _first_to_do(self) -> Tell | None:
         self.check_open()
-        attendance = self._attendance
-        if attendance is not None:
-            tell = attendance.membership.due_tell()
+        membership_loop = self._membership_loop
+        if membership_loop is not None:
+            tell = membership_loop.membership.due_tell()
             if tell is not None:
                 return tell
-            if attendance.membership.fatal is not None:
+            if membership_loop.membership.fatal is not None:
                 # Raised at every poll, it would add to its traceback for ever.
-                raise attendance.membership.fatal.with_traceback(None)
+                raise membership_loop.membership.fatal.with_traceback(None)
         if self._errors:
             raise self._errors.popleft()
         if self._commits is not None and self._commits.is_due:
@@ -341,8 +349,8 @@ class Engine:
     def membership(self) -> GroupMetadata:
         if self.settings.group is None:
             raise NotInOrder("a consumer without a group is no member of one")
-        attendance = self._attendance
-        identity = NOBODY if attendance is None else attendance.membership.holder
+        membership_loop = self._membership_loop
+        identity = NOBODY if membership_loop is None else membership_loop.membership.holder
         return GroupMetadata(
             self.settings.group,
             *identity,

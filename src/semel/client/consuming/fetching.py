@@ -11,7 +11,7 @@ from typing import Any
 
 from semel.client.cluster.calls import raise_for, refusal
 from semel.client.cluster.cluster import Cluster
-from semel.client.consuming.chunk import Chunk
+from semel.client.consuming.completed_fetch import CompletedFetch
 from semel.client.consuming.partition import Spot
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
@@ -107,14 +107,16 @@ class Fetching:
             batches = answer.records
             assert not isinstance(batches, list), "read from the wire, records are one piece"
             try:
-                chunk = Chunk(spot.place, batches, answer.aborted_transactions or (), spot.offset)
+                fetched = CompletedFetch(
+                    spot.place, batches, answer.aborted_transactions or (), spot.offset
+                )
             except RequestError as error:
                 if self._positions.is_current(spot):
                     self._report(error)
                 self._positions.forget_leader(spot.place)
                 self._relearn()
             else:
-                self._positions.put(spot, chunk)
+                self._positions.put(spot, fetched)
 
     def _request(self, spots: Sequence[Spot]) -> fetch.FetchRequest:
         settings = self._settings

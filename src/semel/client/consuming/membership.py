@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from semel.client.consuming.actions import (
     NOBODY,
     Action,
+    Change,
     Join,
-    Kind,
     Learn,
     Leave,
     MemberIdentity,
@@ -117,7 +117,7 @@ class Membership:
         if self._leaving_id is not None:
             return Leave(self._leaving_id)
         if self.fatal is not None:
-            return self._tell(Kind.LOST, self.owned) if self.owned else None
+            return self._tell(Change.LOST, self.owned) if self.owned else None
         action: Action | None = None
         match self.phase:
             case Phase.UNJOINED:
@@ -136,22 +136,22 @@ class Membership:
         """What the application is to be told before it gets any records."""
         if self.owned and not self.is_member:
             # Also while the group is still being asked to let go.
-            return self._tell(Kind.LOST, self.owned)
+            return self._tell(Change.LOST, self.owned)
         action = self.due()
         return action if isinstance(action, Tell) else None
 
     def _adopting(self) -> Tell:
         revoked = self.owned - self._assigned
         if revoked:
-            return self._tell(Kind.REVOKED, revoked)
-        return self._tell(Kind.ASSIGNED, self._assigned - self.owned)
+            return self._tell(Change.REVOKED, revoked)
+        return self._tell(Change.ASSIGNED, self._assigned - self.owned)
 
     def _before_joining(self) -> Action | None:
         if self.owned and not self.is_member:
-            return self._tell(Kind.LOST, self.owned)
+            return self._tell(Change.LOST, self.owned)
         kept = {each for each in self.owned if each.topic in self.topics and self.is_cooperative}
         if self.owned != kept:
-            return self._tell(Kind.REVOKED, self.owned - kept)
+            return self._tell(Change.REVOKED, self.owned - kept)
         if self._is_asleep:
             return None
         protocols = tuple((each.name, self._subscription(each)) for each in self._assignors)
@@ -168,8 +168,8 @@ class Membership:
             )
         )
 
-    def _tell(self, kind: Kind, partitions: frozenset[TopicPartition]) -> Tell:
-        return Tell(kind, partitions, self.identity.generation_id)
+    def _tell(self, change: Change, partitions: frozenset[TopicPartition]) -> Tell:
+        return Tell(change, partitions, self.identity.generation_id)
 
     # What the application does
 
@@ -180,12 +180,12 @@ class Membership:
 
     def telling(self, tell: Tell) -> None:
         """The application is about to be told: partitions are its own from here on."""
-        if tell.kind is Kind.ASSIGNED:
+        if tell.change is Change.ASSIGNED:
             self.owned |= tell.partitions
             self._owned_generation_id = tell.generation_id
 
     def told(self, tell: Tell) -> None:
-        if tell.kind is not Kind.ASSIGNED:
+        if tell.change is not Change.ASSIGNED:
             self.owned -= tell.partitions
         elif self.phase is Phase.ADOPTING and tell.generation_id == self.identity.generation_id:
             self.phase = Phase.UNJOINED if self._is_stale else Phase.STABLE

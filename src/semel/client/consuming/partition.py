@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import NamedTuple
 
-from semel.client.consuming.chunk import NO_EPOCH, Chunk
+from semel.client.consuming.completed_fetch import NO_EPOCH, CompletedFetch
 from semel.types import TopicPartition
 
 
@@ -50,7 +50,7 @@ class Position(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-class Partition:
+class PartitionState:
     def __init__(self, place: TopicPartition, version: int, want: Want) -> None:
         self.place = place
         self.version = version
@@ -62,7 +62,7 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.is_paused = False
         self.is_queued = False
-        self.chunks: deque[Chunk] = deque()
+        self.fetches: deque[CompletedFetch] = deque()
 
     @property
     def is_readable(self) -> bool:
@@ -70,8 +70,8 @@ class Partition:
 
     @property
     def buffered_size(self) -> int:
-        return sum(chunk.size for chunk in self.chunks)
+        return sum(fetched.size for fetched in self.fetches)
 
     def spot(self) -> Spot:
-        offset = self.chunks[-1].next_offset if self.chunks else self.offset
+        offset = self.fetches[-1].next_offset if self.fetches else self.offset
         return Spot(self.place, self.version, offset, self.epoch, self.leader_epoch, self.want)

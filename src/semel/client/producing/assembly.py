@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.outcome import TransactionFailed
-from semel.client.producing.coordination import Coordination
+from semel.client.producing.coordination import TransactionCoordination
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.engine import Engine
+from semel.client.producing.engine import ProducerEngine
 from semel.client.producing.intake import Intake, serializers_of
 from semel.client.producing.partitioners import make_partitioner
-from semel.client.producing.session import Session
 from semel.client.producing.settings import ProducerOptions, settings_of
+from semel.client.producing.transactions import ProducerTransactions
 from semel.client.security import PLAINTEXT
 from semel.errors import NotInOrder
 from semel.world import SystemRandomness
@@ -23,23 +23,23 @@ class Machinery(NamedTuple):
     """What runs on a loop."""
 
     cluster: Cluster
-    engine: Engine
-    maybe_session: Session | None
+    engine: ProducerEngine
+    maybe_transactions: ProducerTransactions | None
 
     @property
-    def session(self) -> Session:
-        if self.maybe_session is None:
+    def transactions(self) -> ProducerTransactions:
+        if self.maybe_transactions is None:
             raise NotInOrder("a producer without a transactional_id has no transactions")
-        return self.maybe_session
+        return self.maybe_transactions
 
     async def wind_up(self) -> None:
         """Store what was sent, and abort what was not committed."""
-        if self.maybe_session is None:
+        if self.maybe_transactions is None:
             await self.engine.flush()
-        elif self.maybe_session.is_to_be_aborted:
+        elif self.maybe_transactions.is_to_be_aborted:
             # If that fails, the next producer of this id will end what this one left.
             with suppress(TransactionFailed):
-                await self.maybe_session.abort()
+                await self.maybe_transactions.abort()
 
 
 def make_intake(options: ProducerOptions) -> tuple[ProducerCore, Intake]:
@@ -56,7 +56,7 @@ def make_machinery(
     options: ProducerOptions,
     core: ProducerCore,
     intake: Intake,
-    guard: AbstractContextManager[Any],
+    lock: AbstractContextManager[Any],
     room_made: Callable[[], object],
 ) -> Machinery:
     """To be called on the loop that it will run on."""
@@ -67,13 +67,13 @@ def make_machinery(
         timeout_ms=settings.request_timeout_ms,
         security=options.get("security", PLAINTEXT),
     )
-    engine = Engine(cluster, core, intake, guard, room_made)
+    engine = ProducerEngine(cluster, core, intake, lock, room_made)
     if core.transaction is None:
         return Machinery(cluster, engine, None)
-    coordination = Coordination(
+    coordination = TransactionCoordination(
         cluster,
         core.transaction.transactional_id,
         settings.transaction_timeout_ms,
         settings.block_timeout_ms,
     )
-    return Machinery(cluster, engine, Session(engine, core.transaction, coordination))
+    return Machinery(cluster, engine, ProducerTransactions(engine, core.transaction, coordination))

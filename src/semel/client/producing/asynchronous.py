@@ -196,36 +196,36 @@ class AsyncProducer:
 
     async def init_transactions(self) -> None:
         """Shut out older producers of this id; the first transaction does so, too."""
-        await self._machine().session.initialise()
+        await self._machine().transactions.initialise()
 
     async def begin_transaction(self) -> None:
-        await self._machine().session.begin()
+        await self._machine().transactions.begin()
 
     async def commit_transaction(self) -> None:
-        await self._machine().session.commit()
+        await self._machine().transactions.commit()
 
     async def abort_transaction(self) -> None:
-        await self._machine().session.abort()
+        await self._machine().transactions.abort()
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int], group: GroupMetadata | str
     ) -> None:
         """Commit the offsets of a consumer group with this transaction."""
         metadata = GroupMetadata(group) if isinstance(group, str) else group
-        await self._machine().session.send_offsets(offsets, metadata)
+        await self._machine().transactions.send_offsets(offsets, metadata)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """Commit at the end of the block, abort on an exception."""
-        session = self._machine().session
-        await session.begin()
+        transactions = self._machine().transactions
+        await transactions.begin()
         try:
             yield self
-            await session.commit()
+            await transactions.commit()
         except BaseException as error:
-            if session.is_to_be_aborted:
+            if transactions.is_to_be_aborted:
                 try:
-                    await session.abort()
+                    await transactions.abort()
                 except TransactionFailed as failure:
                     if isinstance(failure, MustStop) and isinstance(error, MustAbort):
                         # Only the coordinator tells a newer producer from a late transaction.

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
 
-from semel.client.identity import NOBODY
-from semel.client.producing.failures import Failure
+from semel.client.producing.failures import BatchFailure
 from semel.errors import RequestError
 from semel.records.batch import HEADER_SIZE, MAGIC, TRANSACTIONAL, BatchHeader, seal
 from semel.records.compression import Compression, compress
 from semel.records.records import RecordHeader
 from semel.records.varint import append_varint
 from semel.types import (
+    NO_PRODUCER,
     NO_SEQUENCE,
     SEQUENCE_COUNT,
     TopicPartition,
@@ -48,7 +48,6 @@ class Batch:
         "deadline_ms",
         "error",
         "failure",
-        "identity",
         "is_done",
         "log_append_time_ms",
         "max_timestamp_ms",
@@ -57,6 +56,7 @@ class Batch:
         "place",
         "plain",
         "position",
+        "producer",
         "record_count",
         "refusal",
         "ripe_at_ms",
@@ -79,7 +79,7 @@ class Batch:
         """Its first sequence, without the wrap; given when it is drained."""
         self.number = -1
         """Counts the batches of its partition that were given a sequence."""
-        self.identity = NOBODY
+        self.producer = NO_PRODUCER
         self.was_next = False
         """Whether everything before it was acknowledged when it was last sent."""
         self.may_be_stored = False
@@ -92,7 +92,7 @@ class Batch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.error: Exception | None = None
-        self.failure: Failure | None = None
+        self.failure: BatchFailure | None = None
         """There with an error that a caller has to hear of; a transaction tells of its own."""
         self.waiters: deque[Callable[[], object]] = deque()
         """To be called, each once, when it is done."""
@@ -143,9 +143,9 @@ class Batch:
         return self.position + self.record_count
 
     def sealed(self, *, is_transactional: bool, compression: Compression) -> bytes:
-        """Its bytes, the same at every attempt under one identity."""
+        """Its bytes, the same at every attempt under one producer."""
         if self.content is None:
-            identity = self.identity
+            producer = self.producer
             header = BatchHeader(
                 base_offset=0,
                 length=0,
@@ -156,10 +156,10 @@ class Batch:
                 last_offset_delta=self.record_count - 1,
                 base_timestamp_ms=self.base_timestamp_ms,
                 max_timestamp_ms=self.max_timestamp_ms,
-                producer_id=identity.producer_id,
-                producer_epoch=identity.producer_epoch,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
                 base_sequence=NO_SEQUENCE
-                if identity == NOBODY or self.position is None
+                if producer == NO_PRODUCER or self.position is None
                 else self.position % SEQUENCE_COUNT,
                 record_count=self.record_count,
             )

@@ -18,7 +18,7 @@ from semel.client.producing.failures import Failures
 from semel.client.producing.intake import Headers, as_headers, as_timestamp_ms
 from semel.client.producing.sent import Delivered, Sent
 from semel.client.producing.settings import ProducerOptions
-from semel.client.producing.transaction import Status
+from semel.client.producing.transaction_state import TransactionStatus
 from semel.errors import NotInOrder, RequestTimedOut
 from semel.types import TopicPartition
 from semel.world import SystemClock
@@ -219,28 +219,28 @@ class Producer:
 
     def init_transactions(self) -> None:
         """Shut out older producers of this id; the first transaction does so, too."""
-        self._call(lambda machinery: machinery.session.initialise())
+        self._call(lambda machinery: machinery.transactions.initialise())
 
     def begin_transaction(self) -> None:
         transaction = self._core.transaction
-        if transaction is not None and transaction.status is Status.READY:
+        if transaction is not None and transaction.status is TransactionStatus.READY:
             with self._lock:
                 transaction.begin()
         else:
-            self._call(lambda machinery: machinery.session.begin())
+            self._call(lambda machinery: machinery.transactions.begin())
 
     def commit_transaction(self) -> None:
-        self._call(lambda machinery: machinery.session.commit())
+        self._call(lambda machinery: machinery.transactions.commit())
 
     def abort_transaction(self) -> None:
-        self._call(lambda machinery: machinery.session.abort())
+        self._call(lambda machinery: machinery.transactions.abort())
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, int], group: GroupMetadata | str
     ) -> None:
         """Commit the offsets of a consumer group with this transaction."""
         metadata = GroupMetadata(group) if isinstance(group, str) else group
-        self._call(lambda machinery: machinery.session.send_offsets(offsets, metadata))
+        self._call(lambda machinery: machinery.transactions.send_offsets(offsets, metadata))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:

@@ -7,9 +7,8 @@ from typing import NamedTuple, TypeVar
 from semel.client.cluster.calls import raise_for
 from semel.client.cluster.cluster import Cluster, CoordinatorOf
 from semel.client.connecting.connection import IMPLICIT_PARTITIONS, Messages
-from semel.client.identity import NOBODY, Identity
 from semel.errors import OperationNotAttempted
-from semel.types import NO_PRODUCER_ID, TopicPartition
+from semel.types import NO_PRODUCER, NO_PRODUCER_ID, ProducerIdAndEpoch, TopicPartition
 from semel.wire.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -46,18 +45,18 @@ class GroupOffset(NamedTuple):
     leader_epoch: int = -1
 
 
-class Dialect(NamedTuple):
+class CoordinatorFeatures(NamedTuple):
     is_implicit: bool
     can_renew_epoch: bool
 
 
-async def new_producer_id(cluster: Cluster) -> Identity:
+async def new_producer_id(cluster: Cluster) -> ProducerIdAndEpoch:
     """For writing outside of transactions; any broker gives one."""
     request = init_producer_id.InitProducerIdRequest(None, _NO_TRANSACTION_TIMEOUT_MS)
-    return _identity(await cluster.call_any(init_producer_id, request), "producer id")
+    return _producer_of(await cluster.call_any(init_producer_id, request), "producer id")
 
 
-class Coordination:
+class TransactionCoordination:
     """Each call is asked again for as long as its refusals are passing ones."""
 
     def __init__(
@@ -73,35 +72,39 @@ class Coordination:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._timeout_ms = timeout_ms
 
-    async def dialect(self) -> Dialect:
-        async def attempt() -> Dialect:
+    async def features(self) -> CoordinatorFeatures:
+        async def attempt() -> CoordinatorFeatures:
             node_id = await self._cluster.coordinator_of(self._id, CoordinatorOf.TRANSACTION)
             version = await self._cluster.version_of(node_id, init_producer_id)
             agreed = await self._cluster.transaction_version()
-            return Dialect(agreed >= IMPLICIT_PARTITIONS, version >= _RENEWING_VERSION_MIN)
+            return CoordinatorFeatures(
+                agreed >= IMPLICIT_PARTITIONS, version >= _RENEWING_VERSION_MIN
+            )
 
         return await self._cluster.retry(attempt, self._timeout_ms)
 
-    async def initialise(self, identity: Identity = NOBODY) -> Identity:
+    async def initialise(self, producer: ProducerIdAndEpoch = NO_PRODUCER) -> ProducerIdAndEpoch:
         """A new epoch. Whoever had this id before is shut out, and what it left open is ended.
 
-        With an identity it is this producer that goes on, unless it has been shut out itself.
+        With an producer it is this producer that goes on, unless it has been shut out itself.
         """
         return await self._ask(
             init_producer_id,
             init_producer_id.InitProducerIdRequest(
-                self._id, self._transaction_timeout_ms, *identity
+                self._id, self._transaction_timeout_ms, *producer
             ),
-            lambda reply: _identity(reply, f"transactional id {self._id}"),
+            lambda reply: _producer_of(reply, f"transactional id {self._id}"),
         )
 
-    async def add_partitions(self, identity: Identity, places: Iterable[TopicPartition]) -> None:
+    async def add_partitions(
+        self, producer: ProducerIdAndEpoch, places: Iterable[TopicPartition]
+    ) -> None:
         topics: dict[str, list[int]] = defaultdict(list)
         for topic, partition in places:
             topics[topic].append(partition)
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(
             self._id,
-            *identity,
+            *producer,
             [
                 add_partitions_to_txn.AddPartitionsToTxnTopic(name, partitions)
                 for name, partitions in topics.items()
@@ -109,16 +112,16 @@ class Coordination:
         )
         await self._ask(add_partitions_to_txn, request, _check_added)
 
-    async def add_group(self, identity: Identity, group_id: str) -> None:
+    async def add_group(self, producer: ProducerIdAndEpoch, group_id: str) -> None:
         await self._ask(
             add_offsets_to_txn,
-            add_offsets_to_txn.AddOffsetsToTxnRequest(self._id, *identity, group_id),
+            add_offsets_to_txn.AddOffsetsToTxnRequest(self._id, *producer, group_id),
             lambda reply: raise_for(reply.error_code, f"group {group_id}"),
         )
 
     async def commit_offsets(
         self,
-        identity: Identity,
+        producer: ProducerIdAndEpoch,
         offsets: Mapping[TopicPartition, GroupOffset],
         group: GroupMetadata,
     ) -> None:
@@ -133,7 +136,7 @@ class Coordination:
         request = txn_offset_commit.TxnOffsetCommitRequest(
             self._id,
             group.group_id,
-            *identity,
+            *producer,
             group.generation_id,
             group.member_id,
             group.group_instance_id,
@@ -155,17 +158,17 @@ class Coordination:
 
         await self._cluster.retry(attempt, self._timeout_ms)
 
-    async def end(self, identity: Identity, *, is_commit: bool) -> Identity:
-        """The identity of the next transaction: another one where each has an epoch of its own."""
+    async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> ProducerIdAndEpoch:
+        """The producer of the next transaction: another one where each has an epoch of its own."""
         subject = f"{'commit' if is_commit else 'abort'} of {self._id}"
 
-        def following(reply: end_txn.EndTxnResponse) -> Identity:
+        def following(reply: end_txn.EndTxnResponse) -> ProducerIdAndEpoch:
             raise_for(reply.error_code, subject)
             if reply.producer_id == NO_PRODUCER_ID:
-                return identity
-            return Identity(reply.producer_id, reply.producer_epoch)
+                return producer
+            return ProducerIdAndEpoch(reply.producer_id, reply.producer_epoch)
 
-        request = end_txn.EndTxnRequest(self._id, *identity, is_commit)
+        request = end_txn.EndTxnRequest(self._id, *producer, is_commit)
         return await self._ask(end_txn, request, following)
 
     async def _ask(
@@ -184,9 +187,11 @@ class Coordination:
         return await self._cluster.retry(attempt, self._timeout_ms)
 
 
-def _identity(reply: init_producer_id.InitProducerIdResponse, subject: str) -> Identity:
+def _producer_of(
+    reply: init_producer_id.InitProducerIdResponse, subject: str
+) -> ProducerIdAndEpoch:
     raise_for(reply.error_code, subject)
-    return Identity(reply.producer_id, reply.producer_epoch)
+    return ProducerIdAndEpoch(reply.producer_id, reply.producer_epoch)
 
 
 def _check_added(reply: add_partitions_to_txn.AddPartitionsToTxnResponse) -> None:

@@ -7,14 +7,13 @@ that `drain` returns, and tells of each either its answers or that it was lost.
 from collections.abc import Iterable, Sequence
 
 from semel.client import outcome
-from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import ErrorKind
 from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, Batch, headers_size
-from semel.client.producing.exchange import Answer, Request, Work, sooner
 from semel.client.producing.failures import Failures
 from semel.client.producing.queue import PartitionQueue
+from semel.client.producing.requests import BatchAnswer, Request, Work, sooner
 from semel.client.producing.settings import ProducerSettings
-from semel.client.producing.transaction import Transaction
+from semel.client.producing.transaction_state import TransactionState
 from semel.errors import (
     DuplicateSequence,
     OutOfOrderSequence,
@@ -23,7 +22,7 @@ from semel.errors import (
     UnknownProducerId,
 )
 from semel.records.records import RecordHeader
-from semel.types import EPOCH_MAX, TopicPartition
+from semel.types import EPOCH_MAX, NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 
 class ProducerCore:
@@ -31,9 +30,11 @@ class ProducerCore:
         self.settings = settings
         self._batch_size_max = settings.batch_size_max
         self._buffered_size_max = settings.buffered_size_max
-        self.identity = NOBODY
+        self.producer = NO_PRODUCER
         self.transaction = (
-            None if settings.transactional_id is None else Transaction(settings.transactional_id)
+            None
+            if settings.transactional_id is None
+            else TransactionState(settings.transactional_id)
         )
         self.leaders: dict[TopicPartition, int] = {}
         self.buffered_size = 0
@@ -59,7 +60,7 @@ class ProducerCore:
         if queue is None:
             in_flight_max = self.settings.in_flight_max if self.settings.is_idempotent else 1
             queue = self._queues[place] = PartitionQueue(place, in_flight_max)
-            queue.identity = self.identity
+            queue.producer = self.producer
             queue.is_recognised = self._are_starts_checked
         return queue
 
@@ -115,15 +116,15 @@ class ProducerCore:
     # Sending
 
     @property
-    def wants_identity(self) -> bool:
+    def wants_producer_id(self) -> bool:
         """Whether nothing can be sent before a producer id is given."""
-        return self.settings.is_idempotent and self.identity == NOBODY
+        return self.settings.is_idempotent and self.producer == NO_PRODUCER
 
-    def identify(self, identity: Identity) -> None:
-        self.identity = identity
+    def adopt(self, producer: ProducerIdAndEpoch) -> None:
+        self.producer = producer
         for queue in self._queues.values():
-            if queue.identity == NOBODY:
-                queue.identity = identity
+            if queue.producer == NO_PRODUCER:
+                queue.producer = producer
         self.has_news = True
 
     def drain(self, now_ms: float) -> Work:
@@ -135,7 +136,7 @@ class ProducerCore:
             batch.deadline_ms = now_ms + self.settings.delivery_timeout_ms
         self._begun.clear()
         self._expire(now_ms)
-        if self.fatal or self.wants_identity or self._is_held():
+        if self.fatal or self.wants_producer_id or self._is_held():
             return Work([], self._next_deadline_ms())
         open_requests: dict[int, tuple[list[Batch], int]] = {}
         wake_at_ms = self._next_deadline_ms()
@@ -185,19 +186,19 @@ class ProducerCore:
         if not queue.is_broken or self.transaction is not None or not queue.is_resolved:
             return
         # The producer id is this producer's own, so that it may count its epoch up itself.
-        producer_id, epoch = self.identity
+        producer_id, epoch = self.producer
         if epoch + 1 >= EPOCH_MAX:
-            self.identity = NOBODY
-            queue.restart(NOBODY)
+            self.producer = NO_PRODUCER
+            queue.restart(NO_PRODUCER)
         else:
-            self.identity = Identity(producer_id, epoch + 1)
-            queue.restart(self.identity)
+            self.producer = ProducerIdAndEpoch(producer_id, epoch + 1)
+            queue.restart(self.producer)
         if queue.is_idle:
             del self._active[queue.place]
 
     # Answers
 
-    def answered(self, request: Request, answers: Sequence[Answer], now_ms: float) -> None:
+    def answered(self, request: Request, answers: Sequence[BatchAnswer], now_ms: float) -> None:
         """The broker's word on each batch of the request."""
         self._ended(request, now_ms)
         for batch, answer in zip(request.batches, answers, strict=True):
@@ -218,7 +219,7 @@ class ProducerCore:
         self.has_news = True
         self._in_flight_counts[request.node_id] -= 1
 
-    def _acknowledged(self, batch: Batch, answer: Answer) -> None:
+    def _acknowledged(self, batch: Batch, answer: BatchAnswer) -> None:
         queue = self._queues[batch.place]
         queue.acknowledge(batch)
         batch.base_offset = answer.base_offset
@@ -333,11 +334,11 @@ class ProducerCore:
                 self.transaction.fail(error, is_fatal=True)
             self.drop(error)
 
-    def restart(self, identity: Identity) -> None:
+    def restart(self, producer: ProducerIdAndEpoch) -> None:
         """All partitions begin anew at sequence 0: the transaction that ended had its own epoch."""
-        self.identity = identity
+        self.producer = producer
         for queue in self._queues.values():
-            queue.restart(identity, is_recognised=self._are_starts_checked)
+            queue.restart(producer, is_recognised=self._are_starts_checked)
         self._active = {place: each for place, each in self._active.items() if not each.is_idle}
 
     def is_out_of_sequence(self) -> bool:

@@ -1,6 +1,6 @@
 """The producer's core on an asyncio loop: its requests are sent, its clock is wound.
 
-The core may be fed from another thread, so that every look at it is taken under `guard`.
+The core may be fed from another thread, so that every look at it is taken under `lock`.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from semel.client.producing import requests
 from semel.client.producing.batch import Batch
 from semel.client.producing.coordination import new_producer_id
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.exchange import Answer, Request
 from semel.client.producing.intake import Intake
+from semel.client.producing.requests import BatchAnswer, Request
 from semel.client.producing.settings import ACKS_NONE
 from semel.errors import NetworkException, RequestError
 from semel.wire.messages import produce
@@ -28,17 +28,17 @@ _METADATA_PAUSE_MS = 100
 Attendant = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Engine:
+class ProducerEngine:
     def __init__(
         self,
         cluster: Cluster,
         core: ProducerCore,
         intake: Intake,
-        guard: AbstractContextManager[Any],
+        lock: AbstractContextManager[Any],
         room_made: Callable[[], object],
     ) -> None:
         self.core = core
-        self.guard = guard
+        self.lock = lock
         self._cluster = cluster
         self._intake = intake
         self._room_made = room_made
@@ -67,7 +67,7 @@ class Engine:
             self._tasks = None
             if self._timer is not None:
                 self._timer.cancel()
-            with self.guard:
+            with self.lock:
                 self.core.fail(NetworkException("the producer is closed"))
                 self.core.drop(NetworkException("the producer is closed"), with_in_flight=True)
             self._publish()
@@ -95,7 +95,7 @@ class Engine:
     def _pump(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             now_ms = self._now_ms()
-            with self.guard:
+            with self.lock:
                 work = self.core.drain(now_ms)
             for request in work.requests:
                 self._start(tasks, self._exchange(request))
@@ -116,8 +116,8 @@ class Engine:
         if core.wants_leaders or now_ms - self._learnt_at_ms > _METADATA_AGE_MS_MAX:
             self._once(tasks, "leaders", self._learn_leaders)
         if core.transaction is None:
-            if core.wants_identity:
-                self._once(tasks, "identity", self._identify)
+            if core.wants_producer_id:
+                self._once(tasks, "producer id", self._ask_producer_id)
         elif core.transaction.joining and self.attend_to_transaction is not None:
             self._once(tasks, "transaction", self.attend_to_transaction)
 
@@ -141,7 +141,7 @@ class Engine:
         task.add_done_callback(self._running.discard)
 
     def _publish(self) -> None:
-        with self.guard:
+        with self.lock:
             settled, self.core.settled = self.core.settled, []
         for batch in settled:
             while batch.waiters:
@@ -164,15 +164,15 @@ class Engine:
             if core.settings.acks == ACKS_NONE:
                 await self._cluster.tell(request.node_id, produce, message)
                 # Nothing will be heard of it, which is what was asked for.
-                answers = [Answer(None)] * len(request.batches)
+                answers = [BatchAnswer(None)] * len(request.batches)
             else:
                 pending = await self._cluster.ask(request.node_id, produce, message)
                 reply = await pending.reply(core.settings.request_timeout_ms)
                 answers = requests.answers_of(request, reply)
-            with self.guard:
+            with self.lock:
                 core.answered(request, answers, self._now_ms())
         except RequestError as error:
-            with self.guard:
+            with self.lock:
                 core.lost(request, error, self._now_ms())
         self.pump()
 
@@ -186,25 +186,25 @@ class Engine:
             except RequestError:
                 continue
             self._learnt_at_ms = self._now_ms()
-            with self.guard:
+            with self.lock:
                 for topic in described.topics.values():
                     self._intake.learn(topic)
                 self.core.wants_leaders = False
             return
 
-    async def _identify(self) -> None:
+    async def _ask_producer_id(self) -> None:
         pause_ms = self.core.settings.backoff_first_ms
         while True:
             try:
-                identity = await new_producer_id(self._cluster)
+                producer = await new_producer_id(self._cluster)
             except RequestError as error:
                 if outcome.kind_from_coordinator(error) is not ErrorKind.RETRY:
-                    with self.guard:
+                    with self.lock:
                         self.core.fail(error)
                     return
             else:
-                with self.guard:
-                    self.core.identify(identity)
+                with self.lock:
+                    self.core.adopt(producer)
                 return
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, self.core.settings.backoff_max_ms)
@@ -212,7 +212,7 @@ class Engine:
     async def learn(self, topic: str) -> None:
         """Know the partitions of this topic, which may be created by asking for it."""
         found = await self._cluster.topic_to_write(topic, self.core.settings.block_timeout_ms)
-        with self.guard:
+        with self.lock:
             self._intake.learn(found)
 
     async def learn_all(self, topics: Iterable[str]) -> None:
@@ -222,7 +222,7 @@ class Engine:
 
     async def flush(self) -> None:
         """Return when everything handed over before is stored or given up."""
-        with self.guard:
+        with self.lock:
             batches = self.core.close_batches()
         self.pump()
         for batch in batches:
@@ -230,7 +230,7 @@ class Engine:
 
     async def answers(self) -> None:
         """Return when nothing is under way."""
-        with self.guard:
+        with self.lock:
             batches = self.core.in_flight()
         for batch in batches:
             await self.settled(batch)

@@ -10,7 +10,7 @@ from collections import deque
 _KEPT_MAX = 100
 
 
-class Failure:
+class BatchFailure:
     """Why the records of one batch were not stored."""
 
     __slots__ = ("_failures", "_told", "error", "record_count", "round")
@@ -42,11 +42,11 @@ class Failures:
         self.round = 0
         """Counts how often all failures were told at once."""
         self._untold_count = 0
-        self._kept: deque[Failure] = deque()
+        self._kept: deque[BatchFailure] = deque()
 
-    def note(self, error: Exception, record_count: int) -> Failure:
+    def note(self, error: Exception, record_count: int) -> BatchFailure:
         with self.lock:
-            failure = Failure(self, error, record_count)
+            failure = BatchFailure(self, error, record_count)
             self._untold_count += record_count
             while self._kept and self._kept[0].is_told:
                 self._kept.popleft()
@@ -55,7 +55,7 @@ class Failures:
             self._kept.append(failure)
             return failure
 
-    def forget_one(self, failure: Failure) -> None:
+    def forget_one(self, failure: BatchFailure) -> None:
         if failure.round == self.round:
             self._untold_count -= 1
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from typing import Any
 
-from semel.client.cluster.metadata import NO_NODE, Topic
+from semel.client.cluster.metadata import NO_NODE, TopicMetadata
 from semel.client.producing.batch import Batch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.partitioners import Partitioner
@@ -94,7 +94,7 @@ class Intake:
         self.queues: dict[str, list[PartitionQueue]] = {}
         """The partitions of each topic that is known."""
 
-    def learn(self, topic: Topic) -> None:
+    def learn(self, topic: TopicMetadata) -> None:
         places = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
         known = self.queues.get(topic.name, [])
         if len(places) != len(known):

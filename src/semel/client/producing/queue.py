@@ -17,9 +17,8 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
-from semel.client.identity import NOBODY, Identity
 from semel.client.producing.batch import Batch
-from semel.types import TopicPartition
+from semel.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 
 def _position(batch: Batch) -> int:
@@ -30,7 +29,7 @@ def _position(batch: Batch) -> int:
 class PartitionQueue:
     def __init__(self, place: TopicPartition, in_flight_max: int) -> None:
         self.place = place
-        self.identity = NOBODY
+        self.producer = NO_PRODUCER
         self.filling: Batch | None = None
         self.closed: deque[Batch] = deque()
         """Full or ripe, without a sequence yet; the oldest first."""
@@ -123,7 +122,7 @@ class PartitionQueue:
             else:
                 self.closed.popleft()
             batch.position = self._next_position
-            batch.identity = self.identity
+            batch.producer = self.producer
             self._next_position = batch.end_position
             batch.number = self._next_number
             self._next_number += 1
@@ -153,7 +152,7 @@ class PartitionQueue:
             self.filling = None
         else:
             self.closed.remove(batch)
-        if batch.position is not None and batch.identity != NOBODY:
+        if batch.position is not None and batch.producer != NO_PRODUCER:
             self.is_broken = True
 
     @property
@@ -161,14 +160,14 @@ class PartitionQueue:
         """Of a broken queue: whether all that are left are not stored."""
         return not self.in_flight and not any(batch.may_be_stored for batch in self.again)
 
-    def restart(self, identity: Identity, *, is_recognised: bool = False) -> None:
+    def restart(self, producer: ProducerIdAndEpoch, *, is_recognised: bool = False) -> None:
         """Begin anew at sequence 0, with the batches that are left."""
         assert not self.in_flight, "a batch is under way under the old epoch"
         for batch in reversed(self.again):
             batch.forget_sequence()
             self.closed.appendleft(batch)
         self.again.clear()
-        self.identity = identity
+        self.producer = producer
         self.is_broken = False
         self.is_recognised = is_recognised
         self._next_position = 0

@@ -1,13 +1,43 @@
-"""Produce as the core sees it, to and from the messages of the wire."""
+"""Produce as the producer's core asks for it, to and from the messages of the wire."""
 
 from collections import defaultdict
+from typing import NamedTuple
 
 from semel.client.cluster.calls import refusal
-from semel.client.producing.exchange import Answer, Request
+from semel.client.producing.batch import Batch
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import NONE, MessageTooLarge, NetworkException, RequestError
 from semel.types import TopicPartition
 from semel.wire.messages import produce
+
+
+class Request(NamedTuple):
+    """One Produce: at most one batch of each partition that this broker leads."""
+
+    node_id: int
+    batches: list[Batch]
+
+
+class BatchAnswer(NamedTuple):
+    """What a broker said of one batch."""
+
+    error: RequestError | None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+
+
+class Work(NamedTuple):
+    requests: list[Request]
+    wake_at_ms: float | None
+    """When to drain again, unless something happens before."""
+
+
+def sooner(at_ms: float | None, other_ms: float | None, now_ms: float) -> float | None:
+    """The earlier of two times; one that has come waits for something else than time."""
+    if other_ms is None or other_ms <= now_ms:
+        return at_ms
+    return other_ms if at_ms is None else min(at_ms, other_ms)
 
 
 def to_wire(request: Request, settings: ProducerSettings) -> produce.ProduceRequest:
@@ -25,7 +55,7 @@ def to_wire(request: Request, settings: ProducerSettings) -> produce.ProduceRequ
     )
 
 
-def answers_of(request: Request, reply: produce.ProduceResponse) -> list[Answer]:
+def answers_of(request: Request, reply: produce.ProduceResponse) -> list[BatchAnswer]:
     """The answer to each batch, in the order of the request."""
     answers = {
         TopicPartition(topic.name, answer.index): answer
@@ -38,7 +68,7 @@ def answers_of(request: Request, reply: produce.ProduceResponse) -> list[Answer]
         if answer is None:
             raise NetworkException(f"the reply to Produce says nothing of {batch.place}")
         found.append(
-            Answer(
+            BatchAnswer(
                 error_of(answer, batch.place, batch.size),
                 answer.base_offset,
                 answer.log_append_time_ms,

@@ -15,12 +15,11 @@ from typing import NamedTuple
 from semel.client.cluster.calls import together
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.link import Pending
-from semel.client.identity import Identity
 from semel.client.producing.requests import error_of
 from semel.client.producing.settings import ACKS_ALL
 from semel.errors import NetworkException, RequestError
 from semel.records.batch import read_header, with_producer
-from semel.types import SEQUENCE_COUNT, Buffer, TopicPartition
+from semel.types import SEQUENCE_COUNT, Buffer, ProducerIdAndEpoch, TopicPartition
 from semel.wire.messages import produce
 
 _IN_FLIGHT_MAX = 5
@@ -47,19 +46,19 @@ class _UnderWay(NamedTuple):
     pending: Pending[produce.ProduceResponse]
 
 
-class BatchWriter:
+class EncodedBatchWriter:
     def __init__(
-        self, cluster: Cluster, identity: Identity, transactional_id: str | None = None
+        self, cluster: Cluster, producer: ProducerIdAndEpoch, transactional_id: str | None = None
     ) -> None:
         self._cluster = cluster
-        self._identity = identity
+        self._producer = producer
         self._transactional_id = transactional_id
         self._next_sequences: dict[TopicPartition, int] = defaultdict(int)
         self._waiting: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
         self._deliveries: list[Delivery] = []
 
     def begin_at(self, place: TopicPartition, sequence: int) -> None:
-        """Go on in a partition where others have written under the same identity."""
+        """Go on in a partition where others have written under the same producer."""
         self._next_sequences[place] = sequence
 
     async def write(self, batches: Iterable[tuple[TopicPartition, Buffer]]) -> list[Delivery]:
@@ -81,7 +80,7 @@ class BatchWriter:
         self._next_sequences[place] = (sequence + record_count) % SEQUENCE_COUNT
         content = with_producer(
             batch,
-            *self._identity,
+            *self._producer,
             sequence,
             is_transactional=self._transactional_id is not None,
         )

@@ -8,77 +8,78 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.connection import IMPLICIT_PARTITIONS
-from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import OutcomeUnknown, judging_coordinator, judging_writes
-from semel.client.producing.coordination import Coordination, GroupMetadata, GroupOffset
-from semel.client.writing.batch_writer import BatchWriter, Delivery
+from semel.client.producing.coordination import GroupMetadata, GroupOffset, TransactionCoordination
+from semel.client.writing.batch_writer import Delivery, EncodedBatchWriter
 from semel.errors import InvalidTransactionState, RequestError
-from semel.types import Buffer, TopicPartition
+from semel.types import NO_PRODUCER, Buffer, ProducerIdAndEpoch, TopicPartition
 
 
-class TransactionalSession:
+class TransactionalWriter:
     def __init__(
         self,
         cluster: Cluster,
         transactional_id: str,
         *,
         transaction_timeout_ms: int = 60_000,
-        identity: Identity | None = None,
+        producer: ProducerIdAndEpoch | None = None,
     ) -> None:
-        """`identity` is that of an earlier session: the next epoch, or fenced if that was."""
+        """`producer` is that of an earlier writer: the next epoch, or fenced if that was."""
         self._cluster = cluster
         self.transactional_id = transactional_id
-        self._coordination = Coordination(cluster, transactional_id, transaction_timeout_ms)
-        self._identity = identity
-        self._writer: BatchWriter | None = None
-        self._needs_new_epoch = identity is not None
+        self._coordination = TransactionCoordination(
+            cluster, transactional_id, transaction_timeout_ms
+        )
+        self._producer = producer
+        self._writer: EncodedBatchWriter | None = None
+        self._needs_new_epoch = producer is not None
         self._is_open = False
         self._partitions: set[TopicPartition] = set()
         self._groups: set[str] = set()
         self._has_written = False
 
     @property
-    def identity(self) -> Identity:
+    def producer(self) -> ProducerIdAndEpoch:
         """Under which the open or the next transaction writes."""
-        assert self._identity is not None, "the session is not initialised"
-        return self._identity
+        assert self._producer is not None, "the writer is not initialised"
+        return self._producer
 
     @property
     def is_initialised(self) -> bool:
-        return self._identity is not None
+        return self._producer is not None
 
-    async def initialise(self) -> Identity:
+    async def initialise(self) -> ProducerIdAndEpoch:
         """Take the transactional id over: fence all others, roll back what they left open."""
         with judging_coordinator(self.transactional_id):
             self._adopt(await self._coordination.initialise())
-        return self.identity
+        return self.producer
 
-    async def renew(self) -> Identity:
+    async def renew(self) -> ProducerIdAndEpoch:
         """The next epoch, unless somebody has taken the id over: then the request is refused.
 
         What is open is rolled back. Brokers before version 2.5 cannot tell: there it is as with
         `initialise`.
         """
         with judging_coordinator(self.transactional_id):
-            can_tell = (await self._coordination.dialect()).can_renew_epoch
-            known = self.identity if can_tell else NOBODY
+            can_tell = (await self._coordination.features()).can_renew_epoch
+            known = self.producer if can_tell else NO_PRODUCER
             self._adopt(await self._coordination.initialise(known))
-        return self.identity
+        return self.producer
 
-    async def begin(self) -> Identity:
-        """Ready for writes; they are under the identity returned."""
+    async def begin(self) -> ProducerIdAndEpoch:
+        """Ready for writes; they are under the producer id and epoch returned."""
         assert not self._is_open, "a transaction is open"
-        if self._identity is None:
+        if self._producer is None:
             await self.initialise()
         elif self._needs_new_epoch:
             await self.renew()
         if self._writer is None:
-            self._writer = BatchWriter(self._cluster, self.identity, self.transactional_id)
+            self._writer = EncodedBatchWriter(self._cluster, self.producer, self.transactional_id)
         self._is_open = True
         self._has_written = False
         self._partitions.clear()
         self._groups.clear()
-        return self.identity
+        return self.producer
 
     async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Make these part of the transaction, where the cluster has to be told."""
@@ -87,7 +88,7 @@ class TransactionalSession:
         if not new or await self._has_epoch_per_transaction():
             return
         with judging_coordinator(self.transactional_id):
-            await self._coordination.add_partitions(self.identity, sorted(new))
+            await self._coordination.add_partitions(self.producer, sorted(new))
         self._partitions |= new
 
     async def write(self, batches: Iterable[tuple[TopicPartition, Buffer]]) -> list[Delivery]:
@@ -108,9 +109,9 @@ class TransactionalSession:
         is_known = group.group_id in self._groups or await self._has_epoch_per_transaction()
         with judging_coordinator(self.transactional_id):
             if not is_known:
-                await self._coordination.add_group(self.identity, group.group_id)
+                await self._coordination.add_group(self.producer, group.group_id)
                 self._groups.add(group.group_id)
-            await self._coordination.commit_offsets(self.identity, offsets, group)
+            await self._coordination.commit_offsets(self.producer, offsets, group)
 
     async def commit(self) -> None:
         """Return once everything is committed; a lost answer is asked for again."""
@@ -134,7 +135,7 @@ class TransactionalSession:
     async def _end(self, *, is_commit: bool) -> None:
         with judging_coordinator(self.transactional_id):
             try:
-                following = await self._coordination.end(self.identity, is_commit=is_commit)
+                following = await self._coordination.end(self.producer, is_commit=is_commit)
             except InvalidTransactionState:
                 # There is nothing to abort if nothing of it has reached the coordinator.
                 if is_commit:
@@ -144,29 +145,33 @@ class TransactionalSession:
                 if not error.retriable:
                     raise
                 raise OutcomeUnknown(f"{self.transactional_id}: {error}") from error
-        if following != self.identity:
+        if following != self.producer:
             self._adopt(following)
 
     async def _has_epoch_per_transaction(self) -> bool:
         return await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS
 
-    def _adopt(self, identity: Identity) -> None:
+    def _adopt(self, producer: ProducerIdAndEpoch) -> None:
         """Sequences begin again with each epoch, under which nothing is open yet."""
-        self._identity = identity
+        self._producer = producer
         self._is_open = False
         self._writer = None
         self._needs_new_epoch = False
 
 
-class Participant:
+class TransactionParticipant:
     """One of several processes that write within a transaction, which another begins and ends."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str, identity: Identity) -> None:
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> None:
         self._cluster = cluster
         self._id = transactional_id
-        self._identity = identity
+        self._producer = producer
         # How long the transaction may take has been said by whoever began it.
-        self._coordination = Coordination(cluster, transactional_id, transaction_timeout_ms=0)
+        self._coordination = TransactionCoordination(
+            cluster, transactional_id, transaction_timeout_ms=0
+        )
         self._partitions: set[TopicPartition] = set()
 
     async def write(
@@ -177,7 +182,7 @@ class Participant:
         Nobody else may be writing to the partition, and `first_sequence` has to be the next.
         """
         await self._add(place)
-        writer = BatchWriter(self._cluster, self._identity, self._id)
+        writer = EncodedBatchWriter(self._cluster, self._producer, self._id)
         writer.begin_at(place, first_sequence)
         with judging_writes(self._id):
             await writer.write((place, batch) for batch in batches)
@@ -187,5 +192,5 @@ class Participant:
             return
         if await self._cluster.transaction_version() < IMPLICIT_PARTITIONS:
             with judging_coordinator(self._id):
-                await self._coordination.add_partitions(self._identity, [place])
+                await self._coordination.add_partitions(self._producer, [place])
         self._partitions.add(place)

@@ -11,8 +11,7 @@ from semel.client.cluster.calls import retrying
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.connection import Messages
 from semel.client.connecting.link import Link, Pending
-from semel.client.identity import Identity
-from semel.client.writing.batch_writer import BatchWriter, Delivery
+from semel.client.writing.batch_writer import Delivery, EncodedBatchWriter
 from semel.errors import (
     NONE,
     NetworkException,
@@ -21,7 +20,7 @@ from semel.errors import (
     RequestTimedOut,
 )
 from semel.records.records import Record, encode_batch
-from semel.types import TopicPartition
+from semel.types import ProducerIdAndEpoch, TopicPartition
 from semel.wire.messages import produce
 from support.seeded_loop import elapse, run
 
@@ -121,7 +120,7 @@ def batches(count: int) -> list[tuple[TopicPartition, bytes]]:
 
 
 async def write(cluster: TwoLeaders, count: int) -> list[Delivery]:
-    writer = BatchWriter(cast(Cluster, cluster), Identity(7, 0), "id")
+    writer = EncodedBatchWriter(cast(Cluster, cluster), ProducerIdAndEpoch(7, 0), "id")
     return await writer.write(batches(count))
 
 

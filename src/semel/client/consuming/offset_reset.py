@@ -24,7 +24,7 @@ _NO_OFFSET = -1
 Start = Callable[[Coroutine[Any, Any, None]], object]
 
 
-class Locating:
+class OffsetReset:
     def __init__(
         self,
         cluster: Cluster,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.columns.chain import chained_records
+from semel.client.columns.walk import chained_records
 from semel.records.batch import HEADER_SIZE
 from semel.records.records import Record, encode_batch
 from semel.records.varint import read_varint

@@ -11,7 +11,7 @@ from semel.client.consuming.settings import ConsumerSettings
 from semel.errors import MemberIdRequired, RequestError, SemelError
 
 
-class Attendance:
+class MembershipLoop:
     def __init__(
         self,
         membership: Membership,

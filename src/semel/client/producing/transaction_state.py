@@ -12,7 +12,7 @@ from semel.errors import NotInOrder
 from semel.types import TopicPartition
 
 
-class Status(enum.Enum):
+class TransactionStatus(enum.Enum):
     UNINITIALISED = "not initialised"
     READY = "ready"
     OPEN = "open"
@@ -23,23 +23,43 @@ class Status(enum.Enum):
     STOPPED = "stopped for good"
 
 
-FOLLOWERS: Mapping[Status, frozenset[Status]] = {
-    Status.UNINITIALISED: frozenset({Status.READY, Status.STOPPED}),
-    Status.READY: frozenset({Status.OPEN, Status.STOPPED}),
-    Status.OPEN: frozenset({Status.COMMITTING, Status.ABORTING, Status.DOOMED, Status.STOPPED}),
-    Status.DOOMED: frozenset({Status.ABORTING, Status.STOPPED}),
-    Status.COMMITTING: frozenset({Status.READY, Status.DOOMED, Status.IN_DOUBT, Status.STOPPED}),
+FOLLOWERS: Mapping[TransactionStatus, frozenset[TransactionStatus]] = {
+    TransactionStatus.UNINITIALISED: frozenset(
+        {TransactionStatus.READY, TransactionStatus.STOPPED}
+    ),
+    TransactionStatus.READY: frozenset({TransactionStatus.OPEN, TransactionStatus.STOPPED}),
+    TransactionStatus.OPEN: frozenset(
+        {
+            TransactionStatus.COMMITTING,
+            TransactionStatus.ABORTING,
+            TransactionStatus.DOOMED,
+            TransactionStatus.STOPPED,
+        }
+    ),
+    TransactionStatus.DOOMED: frozenset({TransactionStatus.ABORTING, TransactionStatus.STOPPED}),
+    TransactionStatus.COMMITTING: frozenset(
+        {
+            TransactionStatus.READY,
+            TransactionStatus.DOOMED,
+            TransactionStatus.IN_DOUBT,
+            TransactionStatus.STOPPED,
+        }
+    ),
     # Only asking again whether it is committed is safe: it may be.
-    Status.IN_DOUBT: frozenset({Status.COMMITTING, Status.STOPPED}),
-    Status.ABORTING: frozenset({Status.READY, Status.ABORTING, Status.STOPPED}),
-    Status.STOPPED: frozenset(),
+    TransactionStatus.IN_DOUBT: frozenset(
+        {TransactionStatus.COMMITTING, TransactionStatus.STOPPED}
+    ),
+    TransactionStatus.ABORTING: frozenset(
+        {TransactionStatus.READY, TransactionStatus.ABORTING, TransactionStatus.STOPPED}
+    ),
+    TransactionStatus.STOPPED: frozenset(),
 }
 
 
-class Transaction:
+class TransactionState:
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.status = Status.UNINITIALISED
+        self.status = TransactionStatus.UNINITIALISED
         self.error: Exception | None = None
         """Why it is doomed or stopped."""
         self.is_implicit = False
@@ -56,33 +76,33 @@ class Transaction:
         self._joined: set[TopicPartition] = set()
         self._joining: set[TopicPartition] = set()
 
-    def _go(self, status: Status) -> None:
+    def _go(self, status: TransactionStatus) -> None:
         if status not in FOLLOWERS[self.status]:
             self._refuse(f"it is {self.status.value}, so that it cannot be {status.value}")
         self.status = status
 
     def _refuse(self, reason: str) -> None:
-        if self.status is Status.STOPPED:
+        if self.status is TransactionStatus.STOPPED:
             raise MustStop(
                 f"transactional id {self.transactional_id}: {self.error}"
             ) from self.error
-        if self.status is Status.DOOMED:
+        if self.status is TransactionStatus.DOOMED:
             raise MustAbort(
                 f"transactional id {self.transactional_id}: {self.error}"
             ) from self.error
-        if self.status is Status.IN_DOUBT:
+        if self.status is TransactionStatus.IN_DOUBT:
             raise OutcomeUnknown(
                 f"transactional id {self.transactional_id}: {self.error}"
             ) from self.error
         raise NotInOrder(f"transaction of {self.transactional_id}: {reason}")
 
     def initialised(self, *, is_implicit: bool, can_renew_epoch: bool) -> None:
-        self._go(Status.READY)
+        self._go(TransactionStatus.READY)
         self.is_implicit = is_implicit
         self.can_renew_epoch = can_renew_epoch
 
     def begin(self) -> None:
-        self._go(Status.OPEN)
+        self._go(TransactionStatus.OPEN)
         self.error = None
         self.is_begun = False
         self.is_begin_known = True
@@ -91,18 +111,22 @@ class Transaction:
         self._joining.clear()
 
     def check_open(self) -> None:
-        if self.status in (Status.UNINITIALISED, Status.READY):
+        if self.status in (TransactionStatus.UNINITIALISED, TransactionStatus.READY):
             self._refuse("nothing can be written outside of one: begin a transaction first")
-        if self.status is not Status.OPEN:
+        if self.status is not TransactionStatus.OPEN:
             self._refuse(f"nothing can be written while it is {self.status.value}")
 
     @property
     def may_send(self) -> bool:
-        return self.status in (Status.OPEN, Status.COMMITTING)
+        return self.status in (TransactionStatus.OPEN, TransactionStatus.COMMITTING)
 
     @property
     def is_to_be_aborted(self) -> bool:
-        return self.status in (Status.OPEN, Status.DOOMED, Status.ABORTING)
+        return self.status in (
+            TransactionStatus.OPEN,
+            TransactionStatus.DOOMED,
+            TransactionStatus.ABORTING,
+        )
 
     # Partitions
 
@@ -125,27 +149,27 @@ class Transaction:
     # The end
 
     def commit(self) -> None:
-        self._go(Status.COMMITTING)
+        self._go(TransactionStatus.COMMITTING)
 
     def abort(self) -> None:
-        self._go(Status.ABORTING)
+        self._go(TransactionStatus.ABORTING)
 
     def ended(self) -> None:
-        self._go(Status.READY)
+        self._go(TransactionStatus.READY)
         self.is_epoch_spent = False
 
     def in_doubt(self, error: Exception) -> None:
-        self._go(Status.IN_DOUBT)
+        self._go(TransactionStatus.IN_DOUBT)
         self.error = error
 
     def fail(self, error: Exception, *, is_fatal: bool) -> None:
         """A write or a call of this transaction was refused for good."""
-        if self.status is Status.STOPPED:
+        if self.status is TransactionStatus.STOPPED:
             return
         if is_fatal:
             self.error = error
-            self.status = Status.STOPPED
+            self.status = TransactionStatus.STOPPED
         elif self.may_send:
             self.error = error
-            self.status = Status.DOOMED
+            self.status = TransactionStatus.DOOMED
             self.is_epoch_spent = True

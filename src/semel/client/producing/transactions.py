@@ -4,22 +4,24 @@ import asyncio
 from collections.abc import Mapping
 
 from semel.client import outcome
-from semel.client.identity import Identity
 from semel.client.outcome import ErrorKind, MustAbort, MustStop, OutcomeUnknown, TransactionFailed
-from semel.client.producing.coordination import Coordination, GroupMetadata, GroupOffset
-from semel.client.producing.engine import Engine
-from semel.client.producing.transaction import Status, Transaction
+from semel.client.producing.coordination import GroupMetadata, GroupOffset, TransactionCoordination
+from semel.client.producing.engine import ProducerEngine
+from semel.client.producing.transaction_state import TransactionState, TransactionStatus
 from semel.errors import InvalidTransactionState, RequestError, SemelError
-from semel.types import TopicPartition
+from semel.types import ProducerIdAndEpoch, TopicPartition
 
 
 class TransactionAborted(SemelError):
     """The record was dropped, because its transaction was aborted."""
 
 
-class Session:
+class ProducerTransactions:
     def __init__(
-        self, engine: Engine, transaction: Transaction, coordination: Coordination
+        self,
+        engine: ProducerEngine,
+        transaction: TransactionState,
+        coordination: TransactionCoordination,
     ) -> None:
         self._engine = engine
         self._core = engine.core
@@ -37,22 +39,22 @@ class Session:
     async def initialise(self) -> None:
         """Shut out older producers of this transactional id, and end what they left open."""
         try:
-            dialect = await self._coordination.dialect()
-            identity = await self._coordination.initialise()
+            features = await self._coordination.features()
+            producer = await self._coordination.initialise()
         except RequestError as error:
             if outcome.kind_from_coordinator(error) is ErrorKind.FATAL:
                 raise self._judged(error) from error
             raise
-        with self._engine.guard:
+        with self._engine.lock:
             self._transaction.initialised(
-                is_implicit=dialect.is_implicit, can_renew_epoch=dialect.can_renew_epoch
+                is_implicit=features.is_implicit, can_renew_epoch=features.can_renew_epoch
             )
-            self._core.restart(identity)
+            self._core.restart(producer)
 
     async def begin(self) -> None:
-        if self._transaction.status is Status.UNINITIALISED:
+        if self._transaction.status is TransactionStatus.UNINITIALISED:
             await self.initialise()
-        with self._engine.guard:
+        with self._engine.lock:
             self._transaction.begin()
 
     async def _join_partitions(self) -> None:
@@ -62,11 +64,11 @@ class Session:
                 return
             self._may_begin()
             try:
-                await self._coordination.add_partitions(self._core.identity, places)
+                await self._coordination.add_partitions(self._core.producer, places)
             except RequestError as error:
                 self._judged(error)
             else:
-                with self._engine.guard:
+                with self._engine.lock:
                     self._has_begun()
                     self._transaction.joined(places)
 
@@ -93,7 +95,7 @@ class Session:
                 transaction.check_open()
                 await self._join_group(group.group_id)
                 await self._coordination.commit_offsets(
-                    self._core.identity,
+                    self._core.producer,
                     {place: GroupOffset(offset) for place, offset in offsets.items()},
                     group,
                 )
@@ -101,7 +103,7 @@ class Session:
             raise self._judged(error) from error
         except asyncio.CancelledError:
             # They may be part of it or not, so that it cannot be committed.
-            with self._engine.guard:
+            with self._engine.lock:
                 self._core.doom(MustAbort(f"{self._subject}: sending offsets was interrupted"))
             raise
 
@@ -112,28 +114,28 @@ class Session:
             transaction.is_begun = True
         elif group_id not in transaction.groups:
             self._may_begin()
-            await self._coordination.add_group(self._core.identity, group_id)
+            await self._coordination.add_group(self._core.producer, group_id)
             self._has_begun()
             transaction.groups.add(group_id)
 
     async def commit(self) -> None:
-        with self._engine.guard:
+        with self._engine.lock:
             self._transaction.commit()
         try:
             await self._engine.flush()
         except asyncio.CancelledError:
-            with self._engine.guard:
+            with self._engine.lock:
                 self._core.doom(MustAbort(f"{self._subject}: the commit was interrupted"))
             raise
         self._check_committing()
-        identity = self._core.identity
+        producer = self._core.producer
         if self._transaction.is_begun:
-            identity = await self._committed(identity)
-        self._ended(identity)
+            producer = await self._committed(producer)
+        self._ended(producer)
 
-    async def _committed(self, identity: Identity) -> Identity:
+    async def _committed(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         try:
-            return await self._coordination.end(identity, is_commit=True)
+            return await self._coordination.end(producer, is_commit=True)
         except RequestError as error:
             if outcome.kind_from_coordinator(error) is not ErrorKind.RETRY:
                 raise self._judged(error) from error
@@ -146,51 +148,51 @@ class Session:
     def _check_committing(self) -> None:
         """Raise unless everything that belongs to the transaction is stored."""
         transaction = self._transaction
-        if transaction.status is not Status.COMMITTING:
-            kind = MustStop if transaction.status is Status.STOPPED else MustAbort
+        if transaction.status is not TransactionStatus.COMMITTING:
+            kind = MustStop if transaction.status is TransactionStatus.STOPPED else MustAbort
             raise kind(f"{self._subject}: {transaction.error}") from transaction.error
 
     async def abort(self) -> None:
-        with self._engine.guard:
+        with self._engine.lock:
             self._transaction.abort()
             self._core.drop(TransactionAborted(f"{self._subject}: aborted"))
         self._engine.pump()
         await self._engine.answers()
         try:
             async with self._joining, self._sending_offsets:
-                identity = await self._aborted(self._core.identity)
+                producer = await self._aborted(self._core.producer)
         except RequestError as error:
             if outcome.kind_from_coordinator(error) is ErrorKind.FATAL:
                 raise self._judged(error) from error
             raise MustAbort(f"{self._subject}: not aborted yet: {error}") from error
-        self._ended(identity)
+        self._ended(producer)
 
-    async def _aborted(self, identity: Identity) -> Identity:
+    async def _aborted(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         transaction = self._transaction
         needs_epoch = transaction.is_epoch_spent or self._core.is_out_of_sequence()
         if transaction.is_begun:
             try:
-                ended = await self._coordination.end(identity, is_commit=False)
+                ended = await self._coordination.end(producer, is_commit=False)
             except InvalidTransactionState:
                 # It never began, or has no way of being ended.
                 if transaction.is_begin_known:
                     raise
             else:
                 transaction.is_begun = False
-                if ended != identity:
+                if ended != producer:
                     return ended
         if not needs_epoch:
-            return identity
+            return producer
         if not transaction.can_renew_epoch:
             error = transaction.error or MustStop("sequences were lost")
             self._core.fail(error)
             raise MustStop(f"{self._subject}: {error}") from error
-        return await self._coordination.initialise(identity)
+        return await self._coordination.initialise(producer)
 
-    def _ended(self, identity: Identity) -> None:
-        with self._engine.guard:
-            if identity != self._core.identity:
-                self._core.restart(identity)
+    def _ended(self, producer: ProducerIdAndEpoch) -> None:
+        with self._engine.lock:
+            if producer != self._core.producer:
+                self._core.restart(producer)
             self._transaction.ended()
 
     @property
@@ -200,7 +202,7 @@ class Session:
     def _judged(self, error: RequestError) -> TransactionFailed:
         """Note what a refusal of the coordinator means, and say which it was."""
         is_fatal = outcome.kind_from_coordinator(error) is ErrorKind.FATAL
-        with self._engine.guard:
+        with self._engine.lock:
             if is_fatal:
                 self._core.fail(error)
             else:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.consuming.opening import open_batch
+from semel.client.consuming.completed_fetch import open_batch
 from semel.client.consuming.record import Record, TimestampType
 from semel.errors import SemelError
 from semel.records.batch import HEADER_SIZE, read, seal, with_log_append_time

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from semel.client.cluster.cluster import Cluster
-from semel.client.consuming.locating import Locating
+from semel.client.consuming.offset_reset import OffsetReset
 from semel.client.consuming.partition import Want
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.settings import ConsumerOptions, settings_of
@@ -56,7 +56,7 @@ def located(
 
     async def work() -> None:
         async with asyncio.TaskGroup() as tasks:
-            locating = Locating(
+            offset_reset = OffsetReset(
                 cluster,
                 positions,
                 settings,
@@ -66,7 +66,7 @@ def located(
                 errors.append,
                 lambda: None,
             )
-            locating.pump()
+            offset_reset.pump()
 
     positions.add([PLACE], Want.LATEST)
     positions.seek(PLACE, 50, 3)

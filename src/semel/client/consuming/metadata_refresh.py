@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import NO_NODE, ClusterMetadata
-from semel.client.consuming.attendance import Attendance
+from semel.client.consuming.membership_loop import MembershipLoop
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
@@ -21,7 +21,7 @@ _MISSING_PAUSE_S = 1.0
 """How soon a topic or a leader that is not there is asked for again."""
 
 
-class Watching:
+class MetadataRefresh:
     def __init__(
         self,
         cluster: Cluster,
@@ -40,7 +40,7 @@ class Watching:
         self._reach = Reach(settings.block_timeout_ms, report)
         self._due = asyncio.Event()
         self.pattern: re.Pattern[str] | None = None
-        self.attendance: Attendance | None = None
+        self.membership_loop: MembershipLoop | None = None
         self._described: ClusterMetadata | None = None
         self._missing: set[str] = set()
         """What was said not to exist."""
@@ -87,12 +87,12 @@ class Watching:
         self._forget_remade(described)
         self._described = described
         self._learn_leaders(described)
-        if self.attendance is not None:
+        if self.membership_loop is not None:
             # The application may have changed its mind meanwhile.
             if pattern is not None and pattern is self.pattern:
-                self.attendance.membership.subscribe(matching(pattern, described))
-            self.attendance.membership.noticed(partition_counts(described))
-            self.attendance.wake()
+                self.membership_loop.membership.subscribe(matching(pattern, described))
+            self.membership_loop.membership.noticed(partition_counts(described))
+            self.membership_loop.wake()
         for name, error in described.refused.items():
             if name in wanted and not error.retriable:
                 self._report(error)
@@ -104,15 +104,15 @@ class Watching:
 
     def _wanted(self) -> set[str]:
         wanted = self._read_topics()
-        if self.attendance is not None:
-            wanted |= self.attendance.membership.watched_topics
+        if self.membership_loop is not None:
+            wanted |= self.membership_loop.membership.watched_topics
         return wanted
 
     def _read_topics(self) -> set[str]:
         """Without those that only other members of the group have subscribed to."""
         read = {place.topic for place in self._positions.places}
-        if self.attendance is not None:
-            read |= self.attendance.membership.topics
+        if self.membership_loop is not None:
+            read |= self.membership_loop.membership.topics
         return read
 
     def _warn_of_missing(self, described: ClusterMetadata) -> None:

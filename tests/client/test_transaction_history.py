@@ -1,6 +1,6 @@
 """Which transactions are told from the batches of a partition."""
 
-from semel.client.admin.transaction_history import Tracing
+from semel.client.admin.transaction_history import TransactionTracing
 from semel.records.batch import split
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, encode_batch
@@ -26,7 +26,7 @@ def marker(kind: MarkerType, offset: int) -> bytes:
 
 def traced(*batches: bytes) -> list[tuple[int, int, str | None]]:
     """First offset and number of records of each transaction, and how it ended."""
-    tracing = Tracing(frozenset({PRODUCER}))
+    tracing = TransactionTracing(frozenset({PRODUCER}))
     for header, content in split(b"".join(batches)):
         tracing.meet(header, content)
     return [

@@ -7,15 +7,18 @@ from typing import Any, cast
 
 import pytest
 
-from semel.client.identity import NOBODY, Identity
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
-from semel.client.producing.coordination import Coordination, Dialect, GroupMetadata
+from semel.client.producing.coordination import (
+    CoordinatorFeatures,
+    GroupMetadata,
+    TransactionCoordination,
+)
 from semel.client.producing.core import ProducerCore
-from semel.client.producing.engine import Engine
-from semel.client.producing.exchange import Answer
-from semel.client.producing.session import Session
+from semel.client.producing.engine import ProducerEngine
+from semel.client.producing.requests import BatchAnswer
 from semel.client.producing.settings import ProducerSettings
-from semel.client.producing.transaction import Status
+from semel.client.producing.transaction_state import TransactionStatus
+from semel.client.producing.transactions import ProducerTransactions
 from semel.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
@@ -26,17 +29,17 @@ from semel.errors import (
     TransactionAbortable,
     UnknownProducerId,
 )
-from semel.types import TopicPartition
+from semel.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 PLACE = TopicPartition("t", 0)
-FIRST = Identity(7, 0)
+FIRST = ProducerIdAndEpoch(7, 0)
 GROUP = GroupMetadata("g")
 
 
 class ScriptedCoordination:
     """Notes what it is asked, and refuses what the script says."""
 
-    def __init__(self, dialect: Dialect, refusals: Mapping[str, RequestError]) -> None:
+    def __init__(self, dialect: CoordinatorFeatures, refusals: Mapping[str, RequestError]) -> None:
         self._dialect = dialect
         self.refusals = dict(refusals)
         self.asked: list[str] = []
@@ -49,15 +52,15 @@ class ScriptedCoordination:
         if name in self.refusals:
             raise self.refusals[name]
 
-    def _next(self) -> Identity:
+    def _next(self) -> ProducerIdAndEpoch:
         self._epoch += 1
-        return Identity(FIRST.producer_id, self._epoch)
+        return ProducerIdAndEpoch(FIRST.producer_id, self._epoch)
 
-    async def dialect(self) -> Dialect:
+    async def features(self) -> CoordinatorFeatures:
         return self._dialect
 
-    async def initialise(self, identity: Identity = NOBODY) -> Identity:
-        self._ask("initialise" if identity == NOBODY else "renew")
+    async def initialise(self, producer: ProducerIdAndEpoch = NO_PRODUCER) -> ProducerIdAndEpoch:
+        self._ask("initialise" if producer == NO_PRODUCER else "renew")
         return self._next()
 
     async def add_partitions(self, *_: object) -> None:
@@ -75,9 +78,9 @@ class ScriptedCoordination:
     async def commit_offsets(self, *_: object) -> None:
         self._ask("offsets")
 
-    async def end(self, identity: Identity, *, is_commit: bool) -> Identity:
+    async def end(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> ProducerIdAndEpoch:
         self._ask("commit" if is_commit else "abort")
-        return self._next() if self._dialect.is_implicit else identity
+        return self._next() if self._dialect.is_implicit else producer
 
 
 class ObligingEngine:
@@ -85,12 +88,12 @@ class ObligingEngine:
 
     def __init__(self, core: ProducerCore) -> None:
         self.core = core
-        self.guard = nullcontext()
+        self.lock = nullcontext()
         self.attend_to_transaction: Any = None
 
     def pump(self) -> None:
         for request in self.core.drain(0).requests:
-            self.core.answered(request, [Answer(None, 0)] * len(request.batches), 0)
+            self.core.answered(request, [BatchAnswer(None, 0)] * len(request.batches), 0)
 
     async def flush(self) -> None:
         self.core.close_batches()
@@ -110,16 +113,16 @@ class Stage:
         self.core = ProducerCore(ProducerSettings(transactional_id="id"))
         self.core.learn_leaders([(PLACE, 1)])
         self.coordination = ScriptedCoordination(
-            Dialect(is_implicit, can_renew),
+            CoordinatorFeatures(is_implicit, can_renew),
             {name.replace("_", " "): error for name, error in refusals.items()},
         )
         assert self.core.transaction is not None
         self.transaction = self.core.transaction
         self.engine = ObligingEngine(self.core)
-        self.session = Session(
-            cast(Engine, self.engine),
+        self.session = ProducerTransactions(
+            cast(ProducerEngine, self.engine),
             self.transaction,
-            cast(Coordination, self.coordination),
+            cast(TransactionCoordination, self.coordination),
         )
 
     async def begin(self) -> None:
@@ -146,7 +149,7 @@ def test_each_transaction_has_an_epoch_of_its_own_where_that_is_agreed() -> None
         stage = Stage(is_implicit=True)
         for epoch in range(3):
             await stage.begin()
-            assert stage.core.identity == Identity(7, epoch)
+            assert stage.core.producer == ProducerIdAndEpoch(7, epoch)
             await stage.session.commit()
         assert stage.asked() == ["initialise", "commit", "commit", "commit"]
 
@@ -162,7 +165,7 @@ def test_partitions_and_groups_are_announced_where_it_is_not() -> None:
         await stage.session.commit()
         await stage.begin()
         await stage.session.commit()
-        assert stage.core.identity == FIRST
+        assert stage.core.producer == FIRST
         assert stage.asked() == [
             *("initialise", "add group", "offsets", "offsets", "add partitions", "commit"),
             *("add partitions", "commit"),
@@ -182,7 +185,7 @@ def test_a_commit_that_is_refused_is_aborted_and_the_next_has_another_epoch(
         with pytest.raises(MustAbort):
             await stage.session.commit()
         await stage.session.abort()
-        assert stage.core.identity == Identity(7, 1)
+        assert stage.core.producer == ProducerIdAndEpoch(7, 1)
         stage.recover()
         await stage.begin()
         await stage.session.commit()
@@ -215,11 +218,11 @@ def test_a_commit_without_an_answer_is_asked_for_again_under_the_same_epoch() ->
         await stage.begin()
         with pytest.raises(OutcomeUnknown):
             await stage.session.commit()
-        assert stage.core.identity == FIRST
+        assert stage.core.producer == FIRST
         stage.recover()
         await stage.session.commit()
         assert stage.asked() == ["initialise", "commit", "commit"]
-        assert stage.transaction.status is Status.READY
+        assert stage.transaction.status is TransactionStatus.READY
 
     asyncio.run(work())
 
@@ -233,8 +236,8 @@ def test_an_abort_without_an_answer_is_asked_for_again() -> None:
             await stage.session.abort()
         stage.recover()
         await stage.session.abort()
-        assert stage.transaction.status is Status.READY
-        assert stage.core.identity == Identity(7, 1)
+        assert stage.transaction.status is TransactionStatus.READY
+        assert stage.core.producer == ProducerIdAndEpoch(7, 1)
 
     asyncio.run(work())
 
@@ -296,7 +299,7 @@ def test_a_beginning_that_was_interrupted_is_aborted() -> None:
         await asyncio.wait([sending])
         await stage.session.abort()
         assert stage.asked() == ["initialise", "add group...", "abort", "renew"]
-        assert stage.transaction.status is Status.READY
+        assert stage.transaction.status is TransactionStatus.READY
 
     asyncio.run(work())
 
