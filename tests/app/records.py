@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 from semel.app.calling import in_thread
 from semel.app.outbox import Outbox
-from semel.app.patience import Patience
 from semel.app.portion import Portion, of_records
-from semel.app.turn import Outcome, Rules, Steps
+from semel.app.retry_policy import RetryPolicy
+from semel.app.turn import Rules, Steps, TurnOutcome
 from semel.client.consuming.record import Record, TimestampType
 from semel.types import TopicPartition
 
@@ -26,7 +26,7 @@ def place(partition: int) -> TopicPartition:
 
 
 def rules(retries: int = 0, dead_letters: str | None = None) -> Rules:
-    return Rules(Patience(retries=retries), dead_letters)
+    return Rules(RetryPolicy(retries=retries), dead_letters)
 
 
 def failing_at(*bad: tuple[int, int]) -> Callable[[Record, Outbox], None]:
@@ -40,9 +40,9 @@ def failing_at(*bad: tuple[int, int]) -> Callable[[Record, Outbox], None]:
     return function
 
 
-def performed(steps: Steps, function: Callable[..., None]) -> Outcome:
+def performed(steps: Steps, function: Callable[..., None]) -> TurnOutcome:
     return in_thread(steps, function)
 
 
-def sent(outcome: Outcome) -> list[str]:
+def sent(outcome: TurnOutcome) -> list[str]:
     return [(each.value or b"").decode() for each in outcome.outbox.records]

@@ -10,7 +10,7 @@ import pytest
 
 from app.records import record
 from semel import App, Outbox, Record, Transaction
-from semel.app.listener import Listener, Shape
+from semel.app.listener import CallShape, Listener
 from semel.errors import ConfigError
 
 
@@ -103,20 +103,20 @@ def columns(batch: pa.RecordBatch) -> None: ...
 @pytest.mark.parametrize(
     ("function", "batch", "shape", "takes_outbox", "is_coroutine"),
     [
-        (one, False, Shape.RECORD, False, False),
-        (two, False, Shape.RECORD, True, False),
-        (two, True, Shape.RECORDS, True, False),
-        (with_default, False, Shape.RECORD, False, False),
-        (on_the_loop, False, Shape.RECORD, False, True),
-        (columns, False, Shape.COLUMNS, False, False),
-        (columns, True, Shape.COLUMNS, False, False),
-        (one, "arrow", Shape.COLUMNS, False, False),
+        (one, False, CallShape.RECORD, False, False),
+        (two, False, CallShape.RECORD, True, False),
+        (two, True, CallShape.RECORDS, True, False),
+        (with_default, False, CallShape.RECORD, False, False),
+        (on_the_loop, False, CallShape.RECORD, False, True),
+        (columns, False, CallShape.COLUMNS, False, False),
+        (columns, True, CallShape.COLUMNS, False, False),
+        (one, "arrow", CallShape.COLUMNS, False, False),
     ],
 )
 def test_what_a_function_takes_is_read_from_its_signature(
     function: Callable[..., Any],
     batch: bool | str,
-    shape: Shape,
+    shape: CallShape,
     takes_outbox: bool,
     is_coroutine: bool,
 ) -> None:

@@ -6,9 +6,8 @@ from typing import Any, cast
 import pytest
 
 from semel import App, Record, Transaction
-from semel.app.delivery import AtLeastOnce, InTransactions
+from semel.app.delivery import AtLeastOnce, InTransactions, Meaning, NotDelivered
 from semel.app.outbox import Outgoing
-from semel.app.setback import Meaning, NotDelivered
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.coordination import GroupMetadata
 from semel.errors import RequestTimedOut, UnknownTopicOrPartition

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from semel.app.failure import Failure
 from semel.app.failure_log import FailureLog
-from semel.app.turn import Failure
 from semel.client.consuming.record import Record
 
 STORM = 5_000

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semel import App, Outbox, Record, Transaction
-from semel.app.running import Run
+from semel.app.running import RunningApp
 from semel.types import TopicPartition
 from support.app_topics import Topics, group_offsets, numbers, spread
 from support.looking import until
@@ -188,7 +188,7 @@ async def trouble_of(app: App, servers: str) -> str:
         return _trouble(run) or ""
 
 
-def _trouble(run: Run) -> str | None:
+def _trouble(run: RunningApp) -> str | None:
     (counts,) = run.counts().values()
     return counts.trouble
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from semel import App, Record, Transaction
-from semel.app.progress import State
+from semel.app.progress import ListenerState
 from semel.client.admin import groups, transactions
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
@@ -170,14 +170,14 @@ def test_a_stop_finishes_the_record_at_work_and_begins_no_other(topics: Topics) 
 
     fill(topics.servers, topics.source, numbers(10))
 
-    async def scenario() -> State:
+    async def scenario() -> ListenerState:
         async with app.running() as run:
             assert await asyncio.to_thread(at_work.wait, 60)
             run.stop()
             is_stopping.set()
         return run.counts()["copy"].state
 
-    assert asyncio.run(scenario()) is State.STOPPED
+    assert asyncio.run(scenario()) is ListenerState.STOPPED
     assert values(topics.servers, topics.target) == numbers(4)
     assert list(group_offsets(topics.servers, topics.group).values()) == [4]
     group = ask(topics.servers, lambda cluster: groups.describe(cluster, topics.group))

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from app.records import failing_at, performed, place, portion, record, rules, sent
 from semel import App, Outbox, Record
-from semel.app.failure import ListenerFailed
+from semel.app.backlog import Backlog
+from semel.app.failure import Failure, ListenerFailed
 from semel.app.listener import Listener
 from semel.app.outbox import Outgoing
 from semel.app.pace import Pace
 from semel.app.portion import Portion
-from semel.app.standing import Standing
-from semel.app.turn import Failure, Outcome, all_at_once, one_by_one
+from semel.app.turn import TurnOutcome, all_at_once, one_by_one
 from semel.client.admin import groups
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
@@ -96,8 +96,8 @@ def one_to(count: int) -> Portion:
     return portion([(0, offset) for offset in range(count)])
 
 
-def through(last: Record | None) -> Outcome:
-    return Outcome(Outbox(), last=last)
+def through(last: Record | None) -> TurnOutcome:
+    return TurnOutcome(Outbox(), last=last)
 
 
 @given(st.integers(2, 50), st.floats(0, 10_000))
@@ -125,33 +125,33 @@ def test_who_is_away_for_too_long_takes_less_until_it_is_one_record(batch: bool)
 
 def test_a_record_that_is_given_up_is_laid_aside_without_a_call() -> None:
     law = rules(0, "dead")
-    standing = Standing(law.patience)
+    backlog = Backlog(law.retry_policy)
     failure = Failure(record(6), TimeoutError("slow"), 3)
-    standing.too_slow(failure, is_given_up=True)
-    standing.drop([place(0)])
+    backlog.too_slow(failure, is_given_up=True)
+    backlog.drop([place(0)])
     steps = one_by_one(
         portion([(0, 5), (0, 6), (1, 6), (0, 7)]),
         law,
         Outbox(),
-        standing.attempts_of,
+        backlog.attempts_of,
         lambda: False,
-        standing.given_up,
+        backlog.given_up,
     )
     outcome = performed(steps, failing_at((0, 6)))
     assert sent(outcome) == ["0-5", "6", "1-6", "0-7"]
     assert (outcome.done, outcome.undone) == ({place(0): 8, place(1): 7}, {})
     letter: Outgoing = outcome.outbox.records[1]
     assert (letter.topic, dict(letter.headers)["semel.dead.attempts"]) == ("dead", b"3")
-    standing.done(outcome.done)
-    assert standing.given_up(place(0), 6) is None
+    backlog.done(outcome.done)
+    assert backlog.given_up(place(0), 6) is None
 
 
 def test_of_a_batch_it_is_laid_aside_before_the_others_are_tried() -> None:
     law = rules(0, "dead")
-    standing = Standing(law.patience)
-    standing.too_slow(Failure(record(6), TimeoutError("slow"), 3), is_given_up=True)
+    backlog = Backlog(law.retry_policy)
+    backlog.too_slow(Failure(record(6), TimeoutError("slow"), 3), is_given_up=True)
     steps = all_at_once(
-        portion([(0, 6), (1, 6), (0, 7)]), law, Outbox(), standing.attempts_of, standing.given_up
+        portion([(0, 6), (1, 6), (0, 7)]), law, Outbox(), backlog.attempts_of, backlog.given_up
     )
     outcome = performed(steps, failing_at())
     assert sent(outcome) == ["6"]

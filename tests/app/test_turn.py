@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.records import failing_at, performed, place, portion, record, rules, sent
 from semel.app.calling import on_loop
 from semel.app.outbox import Outbox
-from semel.app.turn import Doubt, Outcome, Rules, all_at_once, one_by_one
+from semel.app.turn import Doubt, Rules, TurnOutcome, all_at_once, one_by_one
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
@@ -35,7 +35,7 @@ def turn(
     law: Rules,
     is_over: Callable[[], bool] = never,
     attempts: int = 0,
-) -> Outcome:
+) -> TurnOutcome:
     steps = one_by_one(portion(places), law, Outbox(), lambda *_: attempts, is_over)
     return performed(steps, function)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.app.progress import Counts, State
+from semel.app.progress import Counts, ListenerState
 from semel.cli.live import Rates, lines_of, sentence, table
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -292,7 +292,9 @@ def test_json_and_quiet_exclude_each_other(run: Run) -> None:
 
 def counts(records: int) -> dict[str, Counts]:
     place = TopicPartition("orders", 1)
-    return {"bill": Counts(records, 3, 1, 2, 1, State.RESTING, 40, frozenset({place}), "away")}
+    return {
+        "bill": Counts(records, 3, 1, 2, 1, ListenerState.RESTING, 40, frozenset({place}), "away")
+    }
 
 
 def test_rates_are_those_of_the_last_second() -> None:

@@ -8,7 +8,7 @@ import pytest
 from app import test_failing, test_moving
 from semel.app.delivery import InTransactions, Offsets
 from semel.app.failure import ListenerFailed
-from semel.app.member import Member
+from semel.app.member import ListenerMember
 from semel.app.outbox import Outbox
 from semel.app.portion import Portion
 from semel.app.turn import Steps, one_by_one
@@ -32,13 +32,13 @@ def offsets_tell_nothing_of_the_generation(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_aborted_is_not_read_again(patch: pytest.MonkeyPatch) -> None:
-    async def stay(self: Member, firsts: object) -> None: ...
+    async def stay(self: ListenerMember, firsts: object) -> None: ...
 
-    patch.setattr(Member, "_return_to_committed", stay)
+    patch.setattr(ListenerMember, "_return_to_committed", stay)
 
 
 def a_partition_goes_on_behind_a_record_that_rests(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Member, "_hold_and_let_go", lambda self: None)
+    patch.setattr(ListenerMember, "_hold_and_let_go", lambda self: None)
 
 
 def a_failed_call_keeps_what_it_sent(patch: pytest.MonkeyPatch) -> None:
@@ -46,11 +46,11 @@ def a_failed_call_keeps_what_it_sent(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_stop_lets_the_turn_go_on(patch: pytest.MonkeyPatch) -> None:
-    def patient(self: Member, portion: Portion, began_at_ms: float) -> Steps:
-        standing, rules = self._standing, self._listener.rules
-        return one_by_one(portion, rules, self._make_outbox(), standing.attempts_of, lambda: False)
+    def patient(self: ListenerMember, portion: Portion, began_at_ms: float) -> Steps:
+        backlog, rules = self._backlog, self._listener.rules
+        return one_by_one(portion, rules, self._make_outbox(), backlog.attempts_of, lambda: False)
 
-    patch.setattr(Member, "_steps", patient)
+    patch.setattr(ListenerMember, "_steps", patient)
 
 
 def order_is_kept(where: Topics) -> None:

@@ -15,10 +15,9 @@ from semel.app.listener import (
     takes_outbox,
     topics_of,
 )
-from semel.app.patience import Patience, check
 from semel.app.progress import Counts
-from semel.app.running import Run, Surroundings, run_members
-from semel.app.signals import run_until_told
+from semel.app.retry_policy import RetryPolicy, check_retry_policy
+from semel.app.running import AppSettings, RunningApp, run_members, run_until_told
 from semel.app.turn import Rules
 from semel.client.consuming.delivery import deserializers_of
 from semel.client.consuming.settings import ConsumerOptions
@@ -64,7 +63,7 @@ class App:
             )
         producer_options.setdefault("transaction_timeout_ms", TRANSACTION_TIMEOUT_MS)
         check_producer(producer_options)
-        self._surroundings = Surroundings(
+        self._settings = AppSettings(
             bootstrap_servers, transactional_id_prefix, stop_timeout_ms, producer_options
         )
         self._declared: dict[str, Callable[[], Listener]] = {}
@@ -110,7 +109,7 @@ class App:
             if count < 1:
                 raise ConfigError(f"{option} is {count}, and must be positive")
         kinds = retry_on if isinstance(retry_on, tuple) else (retry_on,)
-        patience = check(Patience(retries, backoff_ms, backoff_ms_max, kinds))
+        retry_policy = check_retry_policy(RetryPolicy(retries, backoff_ms, backoff_ms_max, kinds))
         if consumer_options.get("enable_auto_commit"):
             raise ConfigError("a listener commits what is done: enable_auto_commit would not")
         own = inspect.signature(self.listener).parameters
@@ -139,7 +138,7 @@ class App:
                     shape=shape_of(function, batch),
                     takes_outbox=takes_outbox(function),
                     is_coroutine=inspect.iscoroutinefunction(function),
-                    rules=Rules(patience, dead_letters),
+                    rules=Rules(retry_policy, dead_letters),
                     records_max=records_max,
                     turn_ms_max=turn_ms_max,
                     concurrency=concurrency,
@@ -159,8 +158,8 @@ class App:
 
     def running(
         self, bootstrap_servers: str | Sequence[str] | None = None
-    ) -> AbstractAsyncContextManager[Run]:
-        """Run all listeners for the length of an `async with` block.
+    ) -> AbstractAsyncContextManager[RunningApp]:
+        """RunningApp all listeners for the length of an `async with` block.
 
         At its end they finish what they are at. If one fails, all stop and the block is left with
         `ListenerFailed`.
@@ -172,25 +171,25 @@ class App:
             check_promise(each)
             if each.needs_transactions:
                 self._check_transactions(each.name)
-        return run_members(self._surroundings.at(bootstrap_servers), listeners)
+        return run_members(self._settings.at(bootstrap_servers), listeners)
 
     def _check_transactions(self, listener: str) -> None:
         """Here, and not at the first record: that may come long after the start."""
-        options = self._surroundings.producer_options.copy()
-        options["transactional_id"] = f"{self._surroundings.transactional_id_prefix}-"
+        options = self._settings.producer_options.copy()
+        options["transactional_id"] = f"{self._settings.transactional_id_prefix}-"
         try:
             check_producer(options)
         except ConfigError as error:
             raise ConfigError(f"listener {listener} needs transactions: {error}") from error
 
     def run(self, bootstrap_servers: str | Sequence[str] | None = None) -> None:
-        """Run until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""
-        asyncio.run(run_until_told(self.running(bootstrap_servers), Run.until_ended))
+        """RunningApp until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""
+        asyncio.run(run_until_told(self.running(bootstrap_servers), RunningApp.until_ended))
 
     def run_until_idle(
         self, bootstrap_servers: str | Sequence[str] | None = None, *, timeout_s: float = 60
     ) -> dict[str, Counts]:
-        """Run until all there is to read has been worked on: what each listener did.
+        """RunningApp until all there is to read has been worked on: what each listener did.
 
         For tests: several listeners may feed each other, but nobody else may be in their groups.
         """

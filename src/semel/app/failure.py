@@ -1,8 +1,32 @@
-"""How a listener ends that cannot go on."""
+"""What an application raised: told in words, as a record's failure, as the end of a listener."""
 
-from semel.app.turn import Failure
-from semel.app.wording import in_words
+from typing import NamedTuple
+
+from semel.client.consuming.record import Record
 from semel.errors import SemelError
+
+_LINE_SIZE_MAX = 500
+
+
+def in_words(error: BaseException) -> str:
+    """Its message; its type's name if it fails at telling one, since that is the author's code."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever it raises, the record's own failure is the story.
+        return type(error).__name__
+
+
+def in_one_line(error: BaseException) -> str:
+    """Its message, which may quote a whole record, as far as it fits into a line."""
+    line = " ".join(in_words(error).split())
+    return line if len(line) <= _LINE_SIZE_MAX else f"{line[:_LINE_SIZE_MAX]}…"
+
+
+class Failure(NamedTuple):
+    record: Record
+    error: Exception
+    attempt: int
+    """How often it has failed by now."""
 
 
 class ListenerFailed(SemelError):

@@ -8,8 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from semel.app.turn import Failure
-from semel.app.wording import in_one_line
+from semel.app.failure import Failure, in_one_line
 
 _log = logging.getLogger("semel.app")
 

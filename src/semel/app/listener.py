@@ -17,7 +17,7 @@ from semel.errors import ConfigError
 Topics = tuple[str, ...] | re.Pattern[str]
 
 
-class Shape(enum.Enum):
+class CallShape(enum.Enum):
     """What the function is called with."""
 
     RECORD = "one record"
@@ -32,7 +32,7 @@ class Listener:
     topics: Topics
     group: str
     is_transactional: bool
-    shape: Shape
+    shape: CallShape
     takes_outbox: bool
     is_coroutine: bool
     rules: Rules
@@ -45,7 +45,7 @@ class Listener:
     consumer_options: ConsumerOptions
 
     def __post_init__(self) -> None:
-        if self.shape is Shape.COLUMNS and not self.deserializers.are_none:
+        if self.shape is CallShape.COLUMNS and not self.deserializers.are_none:
             raise ConfigError(
                 f"listener {self.name}: a deserializer is for records, and it gets an Arrow batch"
             )
@@ -87,14 +87,14 @@ def takes_outbox(function: Callable[..., Any]) -> bool:
     return len(needed) == _PARAMETERS_MAX
 
 
-def shape_of(function: Callable[..., Any], batch: bool | str) -> Shape:
+def shape_of(function: Callable[..., Any], batch: bool | str) -> CallShape:
     """As it was asked for, or as the first parameter is annotated."""
     if batch not in (True, False, "arrow"):
         raise ConfigError(f"batch is True, False or 'arrow', not {batch!r}")
     first = next(iter(inspect.signature(function).parameters.values()), None)
     if batch == "arrow" or (first is not None and _annotation(first) == "RecordBatch"):
-        return Shape.COLUMNS
-    return Shape.RECORDS if batch else Shape.RECORD
+        return CallShape.COLUMNS
+    return CallShape.RECORDS if batch else CallShape.RECORD
 
 
 def check_promise(listener: Listener) -> None:

@@ -11,20 +11,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from semel.app import portion as portions
-from semel.app.calling import in_thread, on_loop
-from semel.app.delivery import AtLeastOnce, Carrier, InTransactions
-from semel.app.failure import ListenerFailed, failed_for_good
+from semel.app.backlog import Backlog
+from semel.app.calling import OwnThread, in_thread, on_loop
+from semel.app.delivery import AtLeastOnce, Carrier, InTransactions, Meaning, NotDelivered
+from semel.app.failure import Failure, ListenerFailed, failed_for_good, in_words
 from semel.app.failure_log import FailureLog
-from semel.app.listener import Listener, Shape
+from semel.app.listener import CallShape, Listener
 from semel.app.outbox import Outbox
-from semel.app.own_thread import OwnThread
 from semel.app.pace import Pace
 from semel.app.portion import Portion
-from semel.app.progress import Counts, State
-from semel.app.setback import Meaning, NotDelivered
-from semel.app.standing import Standing
-from semel.app.turn import Failure, Outcome, Steps, all_at_once, doubt, one_by_one
-from semel.app.wording import in_words
+from semel.app.progress import Counts, ListenerState
+from semel.app.turn import Steps, TurnOutcome, all_at_once, doubt, one_by_one
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.record import Record
 from semel.client.producing.asynchronous import AsyncProducer
@@ -47,20 +44,20 @@ class Equipment(NamedTuple):
     make_transactional_producer: Callable[[], AsyncProducer]
     make_producer: Callable[[], AsyncProducer]
     make_outbox: Callable[[], Outbox]
-    dice: Callable[[], float]
+    random: Callable[[], float]
 
 
-class Member:
+class ListenerMember:
     def __init__(self, listener: Listener, equipment: Equipment) -> None:
         self._listener = listener
         self.consumer = equipment.consumer
         self._make_outbox = equipment.make_outbox
-        self._dice = equipment.dice
+        self._random = equipment.random
         self._transactions = InTransactions(equipment.make_transactional_producer)
         self._carrier: Carrier = self._transactions
         if not listener.is_transactional:
             self._carrier = AtLeastOnce(equipment.make_producer, self.consumer.commit)
-        self._standing = Standing(listener.rules.patience)
+        self._backlog = Backlog(listener.rules.retry_policy)
         self._thread: OwnThread | None = None
         self._loop = asyncio.get_running_loop()
         self._interruptible: asyncio.Timeout | None = None
@@ -68,7 +65,7 @@ class Member:
         self._is_polling = False
         self._pace = Pace(listener)
         self._failure_log = FailureLog(listener.name, self._now_ms)
-        self._setback_count = 0
+        self._undelivered_count = 0
         self.turn_count = 0
         self.counts = Counts()
 
@@ -81,12 +78,12 @@ class Member:
     @property
     def is_waiting(self) -> bool:
         """Whether it waits for records, with nothing in work and nothing put off."""
-        return self._is_polling and not self._standing.held
+        return self._is_polling and not self._backlog.held
 
     async def look_at_lag(self) -> None:
         """Count what waits to be read."""
         lag = await self.consumer.lag()
-        self.counts.lag = sum(lag.values()) + self._standing.held_count
+        self.counts.lag = sum(lag.values()) + self._backlog.held_count
 
     async def run(self) -> None:
         listener = self._listener
@@ -95,19 +92,19 @@ class Member:
         try:
             await self._run()
         except ListenerFailed:
-            self.counts.state = State.FAILED
+            self.counts.state = ListenerState.FAILED
             raise
         except asyncio.CancelledError as error:
             if self._is_stopping:
                 raise
             # By its own function, since whoever else ends it says so before.
-            self.counts.state = State.FAILED
+            self.counts.state = ListenerState.FAILED
             raise ListenerFailed(listener.name, "its task was cancelled", error) from error
         except SemelError as error:
-            self.counts.state = State.FAILED
+            self.counts.state = ListenerState.FAILED
             raise ListenerFailed(listener.name, str(error), error) from error
         except Exception as error:
-            self.counts.state = State.FAILED
+            self.counts.state = ListenerState.FAILED
             sentence = f"{type(error).__name__}: {in_words(error)}"
             raise ListenerFailed(listener.name, sentence, error) from error
         finally:
@@ -116,7 +113,7 @@ class Member:
             self.counts.lag = 0
             if self._thread is not None:
                 self._thread.end()
-        self.counts.state = State.STOPPED
+        self.counts.state = ListenerState.STOPPED
 
     async def _run(self) -> None:
         consumer = self.consumer
@@ -125,13 +122,13 @@ class Member:
             await consumer.subscribe(
                 self._listener.topics,
                 on_assigned=self._take,
-                on_revoked=self._standing.drop,
-                on_lost=self._standing.drop,
+                on_revoked=self._backlog.drop,
+                on_lost=self._backlog.drop,
             )
             while not self._is_stopping:
                 await self._take_turn()
         finally:
-            self.counts.state = State.STOPPING
+            self.counts.state = ListenerState.STOPPING
             for each in (self._transactions, self._carrier, consumer):
                 # With the cluster away there is nobody to say good-bye to.
                 with suppress(TimeoutError, SemelError):
@@ -147,23 +144,23 @@ class Member:
         portion = await self._next()
         self.counts.partitions = self.consumer.assignment
         if portion is not None and portion.record_count and not self._is_stopping:
-            self.counts.state = State.WORKING
+            self.counts.state = ListenerState.WORKING
             await self._work(portion)
             self.turn_count += 1
         self._failure_log.tell_rest()
         self._show_rest()
 
     def _show_rest(self) -> None:
-        if self._standing.is_resting:
-            self.counts.state = State.RESTING
+        if self._backlog.is_resting:
+            self.counts.state = ListenerState.RESTING
         else:
             is_member = self.consumer.membership.generation_id >= 0
-            self.counts.state = State.IDLE if is_member else State.JOINING
+            self.counts.state = ListenerState.IDLE if is_member else ListenerState.JOINING
 
     async def _next(self) -> Portion | None:
         """What was put off, in turn with what is new; without either, what comes in a while."""
         now_ms = self._now_ms()
-        wake_at_ms = self._standing.wake(now_ms)
+        wake_at_ms = self._backlog.wake(now_ms)
         if wake_at_ms is None:
             return await self._poll(_POLL_MS)
         if wake_at_ms > now_ms:
@@ -171,10 +168,10 @@ class Member:
         # Also lest the group takes a member for dead that never asks.
         polled = await self._poll(0)
         if polled is not None:
-            self._standing.hold(polled.records(), polled.firsts)
-        records = self._standing.take(self._pace.count_max)
+            self._backlog.hold(polled.records(), polled.firsts)
+        records = self._backlog.take(self._pace.count_max)
         self._hold_and_let_go()
-        if self._listener.shape is Shape.COLUMNS and records:
+        if self._listener.shape is CallShape.COLUMNS and records:
             return portions.of_columns(portions.columns_of(records))
         return portions.of_records(records)
 
@@ -183,7 +180,7 @@ class Member:
         self._is_polling = True
         try:
             async with asyncio.timeout(None) as self._interruptible:
-                if self._listener.shape is Shape.COLUMNS:
+                if self._listener.shape is CallShape.COLUMNS:
                     names = portions.column_names()
                     batch = await self.consumer.poll_arrow(timeout_ms, count_max, names)
                     return portions.of_columns(batch)
@@ -201,7 +198,7 @@ class Member:
 
     def _hold_and_let_go(self) -> None:
         """Poll nothing of the partitions that have records held back, and all others again."""
-        held, paused = self._standing.held, self.consumer.paused
+        held, paused = self._backlog.held, self.consumer.paused
         self.consumer.pause(self._still_mine(held - paused))
         self.consumer.resume(self._still_mine(paused - held))
 
@@ -218,12 +215,12 @@ class Member:
         took_ms = self._now_ms() - began_at_ms
         self._pace.adapt(portion, outcome, took_ms)
         outcome.too_slow = self._pace.too_slow(portion, outcome, took_ms)
-        await self._settle(portion, outcome, membership)
+        await self._deliver(portion, outcome, membership)
 
     def _steps(self, portion: Portion, began_at_ms: float) -> Steps:
         rules, outbox = self._listener.rules, self._make_outbox()
-        attempts_of, given_up = self._standing.attempts_of, self._standing.given_up
-        if self._listener.shape is not Shape.RECORD:
+        attempts_of, given_up = self._backlog.attempts_of, self._backlog.given_up
+        if self._listener.shape is not CallShape.RECORD:
             return all_at_once(portion, rules, outbox, attempts_of, given_up)
         over_at_ms = began_at_ms + self._listener.turn_ms_max
 
@@ -233,14 +230,16 @@ class Member:
 
         return one_by_one(portion, rules, outbox, attempts_of, is_over, given_up)
 
-    async def _perform(self, steps: Steps) -> Outcome:
+    async def _perform(self, steps: Steps) -> TurnOutcome:
         if self._thread is None:
             return await on_loop(steps, self._listener.call)
         return await self._thread.call(partial(in_thread, steps, self._listener.call))
 
     # Delivering
 
-    async def _settle(self, portion: Portion, outcome: Outcome, membership: GroupMetadata) -> None:
+    async def _deliver(
+        self, portion: Portion, outcome: TurnOutcome, membership: GroupMetadata
+    ) -> None:
         counts = self.counts
         counts.retries += len(outcome.failures) + bool(outcome.doubts)
         if outcome.done:
@@ -257,18 +256,18 @@ class Member:
             counts.dead_letters += len(outcome.dead)
             counts.trouble = None
             self._failure_log.laid_aside(outcome.dead, self._listener.rules.dead_letters)
-            self._setback_count = 0
-        self._standing.done(outcome.done)
+            self._undelivered_count = 0
+        self._backlog.done(outcome.done)
         if outcome.undone:
-            self._standing.hold(portion.records(), outcome.undone)
-            self._standing.failed(outcome, self._now_ms(), self._dice())
+            self._backlog.hold(portion.records(), outcome.undone)
+            self._backlog.failed(outcome, self._now_ms(), self._random())
             self._tell_of_retries(outcome, portion.record_count)
             self._hold_and_let_go()
         if outcome.final is not None:
             raise failed_for_good(self._listener.name, outcome.final)
 
-    def _tell_of_retries(self, outcome: Outcome, record_count: int) -> None:
-        attempts_max = self._listener.rules.patience.attempts_max
+    def _tell_of_retries(self, outcome: TurnOutcome, record_count: int) -> None:
+        attempts_max = self._listener.rules.retry_policy.attempts_max
         self._failure_log.retried(outcome.failures.values(), attempts_max)
         if outcome.doubted_for is not None:
             self._failure_log.in_doubt(record_count, outcome.doubted_for)
@@ -276,7 +275,7 @@ class Member:
     async def _cope(
         self,
         portion: Portion,
-        outcome: Outcome,
+        outcome: TurnOutcome,
         membership: GroupMetadata,
         failure: NotDelivered,
     ) -> None:
@@ -296,19 +295,19 @@ class Member:
         elif failure.meaning is Meaning.FINAL or is_letter:
             raise ListenerFailed(self._listener.name, str(reason), reason)
         else:
-            refused = Outcome(Outbox())
+            refused = TurnOutcome(Outbox())
             if portion.record_count > 1:
                 doubt(refused, portion, reason)
             else:
                 record = portion.records()[0]
-                attempt = self._standing.attempts_of(record.place, record.offset) + 1
+                attempt = self._backlog.attempts_of(record.place, record.offset) + 1
                 refused.fail(self._listener.rules, Failure(record, reason, attempt))
-            await self._settle(portion, refused, membership)
+            await self._deliver(portion, refused, membership)
 
     def _count_too_slow(self, record: Record) -> None:
-        attempt = self._standing.attempts_of(record.place, record.offset) + 1
+        attempt = self._backlog.attempts_of(record.place, record.offset) + 1
         failure = Failure(record, self._pace.complaint(), attempt)
-        fate = Outcome(Outbox())
+        fate = TurnOutcome(Outbox())
         fate.fail(self._listener.rules, failure)
         if fate.final is not None:
             raise failed_for_good(self._listener.name, failure)
@@ -316,11 +315,11 @@ class Member:
         self.counts.trouble = str(failure.error)
         self._tell_of_retries(fate, 1)
         # A letter cannot be sent while the record is nobody's, or another's.
-        self._standing.too_slow(failure, is_given_up=bool(fate.dead))
+        self._backlog.too_slow(failure, is_given_up=bool(fate.dead))
 
     async def _rejoin(self, membership: GroupMetadata) -> None:
         """Work on nothing until the consumer, too, knows that it is not that member any more."""
-        self.counts.state = State.WAITING
+        self.counts.state = ListenerState.WAITING
         while self.consumer.membership == membership and not self._is_stopping:
             await self._poll(_REJOIN_MS, 0)
 
@@ -334,7 +333,7 @@ class Member:
                     raise
                 await self._pause()
             else:
-                self._standing.drop(mine)
+                self._backlog.drop(mine)
                 for place in mine:
                     self.consumer.seek(place, committed.get(place, firsts[place]))
                 self._hold_and_let_go()
@@ -345,9 +344,9 @@ class Member:
 
     async def _pause(self) -> None:
         """The longer, the more often in a row nothing could be delivered."""
-        self.counts.state = State.WAITING
-        pause_s = min(_PAUSE_FIRST_S * 2 ** min(self._setback_count, 16), _PAUSE_S_MAX)
-        self._setback_count += 1
+        self.counts.state = ListenerState.WAITING
+        pause_s = min(_PAUSE_FIRST_S * 2 ** min(self._undelivered_count, 16), _PAUSE_S_MAX)
+        self._undelivered_count += 1
         try:
             async with asyncio.timeout(None) as self._interruptible:
                 if not self._is_stopping:

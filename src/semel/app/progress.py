@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from semel.types import TopicPartition
 
 
-class State(enum.Enum):
+class ListenerState(enum.Enum):
     JOINING = "joining"
     IDLE = "idle"
     WORKING = "working"
@@ -18,14 +18,14 @@ class State(enum.Enum):
 
 
 _TELLING = (
-    State.FAILED,
-    State.WAITING,
-    State.RESTING,
-    State.WORKING,
-    State.JOINING,
-    State.STOPPING,
-    State.IDLE,
-    State.STOPPED,
+    ListenerState.FAILED,
+    ListenerState.WAITING,
+    ListenerState.RESTING,
+    ListenerState.WORKING,
+    ListenerState.JOINING,
+    ListenerState.STOPPING,
+    ListenerState.IDLE,
+    ListenerState.STOPPED,
 )
 """What one of the members is in says more than what the others are in, in this order."""
 
@@ -39,7 +39,7 @@ class Counts:
     transactions_aborted: int = 0
     retries: int = 0
     dead_letters: int = 0
-    state: State = State.JOINING
+    state: ListenerState = ListenerState.JOINING
     lag: int = 0
     """How many records are waiting in the partitions of the member."""
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)

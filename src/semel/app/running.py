@@ -1,17 +1,19 @@
-"""All members of an application, from their start to the end of the last one."""
+"""All members of an application, from their start to the end of the last one, or to a signal."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
 from semel.app.failure import ListenerFailed
-from semel.app.idleness import Idleness
 from semel.app.listener import Listener
-from semel.app.member import Equipment, Member
+from semel.app.member import Equipment, ListenerMember
 from semel.app.outbox import Outbox, Transaction
 from semel.app.progress import Counts, added
-from semel.app.watch import Watch
+from semel.app.watch import Idleness, Watch
 from semel.client.connecting.address import chosen_bootstrap_servers
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
@@ -23,8 +25,10 @@ from semel.world import SystemRandomness
 
 _RANDOM_SIZE = 8
 
+INTERRUPTED = 130
 
-class Surroundings(NamedTuple):
+
+class AppSettings(NamedTuple):
     """What all listeners of an application share."""
 
     bootstrap_servers: str | Sequence[str] | None
@@ -32,28 +36,28 @@ class Surroundings(NamedTuple):
     stop_timeout_ms: int
     producer_options: ProducerOptions
 
-    def at(self, bootstrap_servers: str | Sequence[str] | None) -> "Surroundings":
+    def at(self, bootstrap_servers: str | Sequence[str] | None) -> "AppSettings":
         """With these servers, if there are any; else those it has, or the environment's."""
         known = self.bootstrap_servers if bootstrap_servers is None else bootstrap_servers
         return self._replace(bootstrap_servers=chosen_bootstrap_servers(known))
 
 
-class Run:
+class RunningApp:
     """Listeners at work."""
 
-    def __init__(self, surroundings: Surroundings, listeners: Sequence[Listener]) -> None:
-        assert isinstance(surroundings.bootstrap_servers, str), "the servers have been looked up"
-        self._surroundings = surroundings
-        self._servers = surroundings.bootstrap_servers
+    def __init__(self, settings: AppSettings, listeners: Sequence[Listener]) -> None:
+        assert isinstance(settings.bootstrap_servers, str), "the servers have been looked up"
+        self._settings = settings
+        self._servers = settings.bootstrap_servers
         self._randomness = SystemRandomness()
         self._members = {
             listener: [
-                Member(listener, self._equipment(listener, number))
+                ListenerMember(listener, self._equipment(listener, number))
                 for number in range(listener.concurrency)
             ]
             for listener in listeners
         }
-        security = surroundings.producer_options.get("security", PLAINTEXT)
+        security = settings.producer_options.get("security", PLAINTEXT)
         self._watch = Watch(self._servers, security, self._members)
         self._idleness = Idleness(self._servers, security, self._members)
         self._stopping = asyncio.Event()
@@ -89,13 +93,13 @@ class Run:
         async with asyncio.timeout(timeout_s):
             await self._idleness.reached()
 
-    def _all(self) -> list[Member]:
+    def _all(self) -> list[ListenerMember]:
         return [member for members in self._members.values() for member in members]
 
     # Making members
 
     def _equipment(self, listener: Listener, number: int) -> Equipment:
-        options = self._surroundings.producer_options
+        options = self._settings.producer_options
         serializers = serializers_of(options)
         outbox_type = Transaction if listener.is_transactional else Outbox
         return Equipment(
@@ -105,13 +109,13 @@ class Run:
             make_transactional_producer=self._transactional_producer,
             make_producer=self._producer,
             make_outbox=lambda: outbox_type(*serializers),
-            dice=self._dice,
+            random=self._random,
         )
 
     def _consumer_options(self, listener: Listener, number: int) -> ConsumerOptions:
         options = listener.consumer_options.copy()
         options["enable_auto_commit"] = False
-        shared = self._surroundings.producer_options
+        shared = self._settings.producer_options
         options.setdefault("security", shared.get("security", PLAINTEXT))
         options.setdefault("client_id", shared.get("client_id", f"semel-{listener.name}"))
         instance_id = options.get("group_instance_id")
@@ -120,7 +124,7 @@ class Run:
         return options
 
     def _producer_options(self) -> ProducerOptions:
-        options = self._surroundings.producer_options.copy()
+        options = self._settings.producer_options.copy()
         # The outbox has made bytes of everything already.
         options["key_serializer"] = options["value_serializer"] = as_bytes
         return options
@@ -131,10 +135,10 @@ class Run:
     def _transactional_producer(self) -> AsyncProducer:
         options = self._producer_options()
         random_part = self._randomness.token_bytes(_RANDOM_SIZE).hex()
-        options["transactional_id"] = f"{self._surroundings.transactional_id_prefix}-{random_part}"
+        options["transactional_id"] = f"{self._settings.transactional_id_prefix}-{random_part}"
         return AsyncProducer(self._servers, **options)
 
-    def _dice(self) -> float:
+    def _random(self) -> float:
         return int.from_bytes(self._randomness.token_bytes(2), "big") / 2**16
 
     # Running them
@@ -145,13 +149,13 @@ class Run:
             watching = tasks.create_task(self._watch.run())
             running = [tasks.create_task(self._run_member(member)) for member in self._all()]
             await self._stopping.wait()
-            _, late = await asyncio.wait(running, timeout=self._surroundings.stop_timeout_ms / 1000)
+            _, late = await asyncio.wait(running, timeout=self._settings.stop_timeout_ms / 1000)
             for task in late:
                 task.cancel()
             watching.cancel()
         self._ended.set()
 
-    async def _run_member(self, member: Member) -> None:
+    async def _run_member(self, member: ListenerMember) -> None:
         try:
             await member.run()
         except ListenerFailed as failure:
@@ -162,9 +166,9 @@ class Run:
 
 @asynccontextmanager
 async def run_members(
-    surroundings: Surroundings, listeners: Sequence[Listener]
-) -> AsyncIterator[Run]:
-    run = Run(surroundings, listeners)
+    settings: AppSettings, listeners: Sequence[Listener]
+) -> AsyncIterator[RunningApp]:
+    run = RunningApp(settings, listeners)
     loop = asyncio.get_running_loop()
     running = loop.create_task(run.run())
     try:
@@ -192,3 +196,31 @@ async def run_members(
     await running
     if run.failure is not None:
         raise run.failure
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"semel: {sentence}\n")
+    sys.stderr.flush()
+
+
+async def run_until_told(
+    running: AbstractAsyncContextManager[RunningApp],
+    watch: Callable[[RunningApp], Awaitable[None]],
+    notify: Callable[[str], None] = _say,
+) -> None:
+    """RunningApp, and watch it, until SIGTERM or Ctrl-C has ended it or a listener failed."""
+    async with running as run:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _stop, run, notify)
+        await watch(run)
+
+
+def _stop(run: RunningApp, notify: Callable[[str], None]) -> None:
+    if run.is_stopping:
+        # Someone does not want to wait for what is being worked on; what it may have open is
+        # aborted by the coordinator.
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+    notify("finishing what is in work; once more ends it at once")
+    run.stop()

@@ -5,6 +5,7 @@ exception, if there was one. So one turn serves functions in a thread and on the
 
 Order is kept per partition: behind a record that is not done, none of its partition is begun. A
 call that failed leaves nothing behind, so that the other records of the turn go on without it.
+A record that cannot be worked on is laid aside as a dead letter: itself, and what went wrong.
 """
 
 from collections import Counter
@@ -12,25 +13,22 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from semel.app.dead_letters import dead_letter
-from semel.app.outbox import Outbox
-from semel.app.patience import Patience
+from semel.app.failure import Failure, in_words
+from semel.app.outbox import Outbox, Outgoing
 from semel.app.portion import Portion
+from semel.app.retry_policy import RetryPolicy
 from semel.client.consuming.record import Record
+from semel.records.records import RecordHeader
 from semel.types import TopicPartition
 
-Steps = Generator[tuple[Any, Outbox], Exception | None, "Outcome"]
+Steps = Generator[tuple[Any, Outbox], Exception | None, "TurnOutcome"]
 AttemptsOf = Callable[[TopicPartition, int], int]
 """How often the record at this offset has failed before."""
 GivenUp = Callable[[TopicPartition, int], "Failure | None"]
 """Why the record at this offset is not to be tried again."""
 
-
-class Failure(NamedTuple):
-    record: Record
-    error: Exception
-    attempt: int
-    """How often it has failed by now."""
+PREFIX = "semel.dead."
+_MESSAGE_SIZE_MAX = 4096
 
 
 class Doubt(NamedTuple):
@@ -43,7 +41,7 @@ class Doubt(NamedTuple):
 
 
 class Rules(NamedTuple):
-    patience: Patience
+    retry_policy: RetryPolicy
     dead_letters: str | None
 
 
@@ -52,7 +50,7 @@ def nothing_given_up(place: TopicPartition, offset: int) -> Failure | None:
 
 
 @dataclass
-class Outcome:
+class TurnOutcome:
     outbox: Outbox
     done: dict[TopicPartition, int] = field(default_factory=dict)
     """The offsets to commit."""
@@ -77,7 +75,7 @@ class Outcome:
     def fail(self, rules: Rules, failure: Failure) -> None:
         record, error, attempt = failure
         place = TopicPartition(record.topic, record.partition)
-        if rules.patience.allows(error, attempt):
+        if rules.retry_policy.allows(error, attempt):
             self.failures[place] = failure
             self.undone[place] = record.offset
         elif rules.dead_letters is not None:
@@ -98,7 +96,7 @@ def one_by_one(
     given_up: GivenUp = nothing_given_up,
 ) -> Steps:
     """A call for each record, until the time of the turn is over."""
-    outcome = Outcome(outbox)
+    outcome = TurnOutcome(outbox)
     is_begun = False
     for record in portion.records():
         place = TopicPartition(record.topic, record.partition)
@@ -133,7 +131,7 @@ def all_at_once(
     given_up: GivenUp = nothing_given_up,
 ) -> Steps:
     """One call for all of them; if it fails, they are to be tried in smaller parts."""
-    outcome = Outcome(outbox)
+    outcome = TurnOutcome(outbox)
     # One that is given up failed alone, so that its partition is done up to it.
     for place, offset in portion.firsts.items():
         known = given_up(place, offset)
@@ -156,7 +154,7 @@ def all_at_once(
     return outcome
 
 
-def doubt(outcome: Outcome, portion: Portion, error: Exception) -> None:
+def doubt(outcome: TurnOutcome, portion: Portion, error: Exception) -> None:
     """Look for the record at fault: partition by partition, then in halves."""
     counts = Counter(record.place for record in portion.records())
     parts = 2 if len(counts) == 1 else 1
@@ -166,3 +164,31 @@ def doubt(outcome: Outcome, portion: Portion, error: Exception) -> None:
         place: Doubt(portion.nexts[place], max(1, count // parts))
         for place, count in counts.items()
     }
+
+
+def dead_letter(topic: str, record: Record, error: Exception, attempts: int) -> Outgoing:
+    """The record with its key, value and headers, and further headers that tell its story."""
+    story = {
+        "topic": record.topic,
+        "partition": str(record.partition),
+        "offset": str(record.offset),
+        "timestamp_ms": str(record.timestamp_ms),
+        "exception": _name_of(error),
+        "message": in_words(error),
+        "attempts": str(attempts),
+    }
+    added: list[RecordHeader] = [
+        # A message may quote the record, which must not make the letter too large to be sent.
+        (PREFIX + name, text.encode(errors="replace")[:_MESSAGE_SIZE_MAX])
+        for name, text in story.items()
+    ]
+    return Outgoing(topic, record.value, record.key, (*record.headers, *added))
+
+
+def _name_of(error: Exception) -> str:
+    kind = type(error)
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

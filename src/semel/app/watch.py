@@ -6,15 +6,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from semel.app.listener import Listener
-from semel.app.member import Member
+from semel.app.member import ListenerMember
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import ClusterMetadata
+from semel.client.cluster.offsets import ends_of
 from semel.client.connecting.address import parse_bootstrap_servers
+from semel.client.consuming.settings import settings_of
 from semel.client.security import Security
-from semel.errors import SemelError
+from semel.errors import RequestError, SemelError
+from semel.types import TopicPartition
 
-_INTERVAL_S = 1.0
-_TIMEOUT_MS = 5_000
+_LOOK_INTERVAL_S = 1.0
+_LOOK_TIMEOUT_MS = 5_000
+_IDLE_INTERVAL_S = 0.01
 
 
 class Watch:
@@ -22,12 +26,12 @@ class Watch:
         self,
         bootstrap_servers: str,
         security: Security,
-        members: Mapping[Listener, Sequence[Member]],
+        members: Mapping[Listener, Sequence[ListenerMember]],
     ) -> None:
         self._cluster = Cluster(
             parse_bootstrap_servers(bootstrap_servers),
-            timeout_ms=_TIMEOUT_MS,
-            connect_timeout_ms=_TIMEOUT_MS,
+            timeout_ms=_LOOK_TIMEOUT_MS,
+            connect_timeout_ms=_LOOK_TIMEOUT_MS,
             security=security,
         )
         self._members = members
@@ -40,7 +44,7 @@ class Watch:
             while True:
                 await self._look_at_cluster()
                 await self._look_at_lag()
-                await asyncio.sleep(_INTERVAL_S)
+                await asyncio.sleep(_LOOK_INTERVAL_S)
         finally:
             await self._cluster.__aexit__(None, None, None)
 
@@ -75,3 +79,71 @@ def _refused(listener: Listener, described: ClusterMetadata) -> str | None:
         if name in described.refused:
             return str(described.refused[name])
     return None
+
+
+class Idleness:
+    """Whether an application has worked on everything there is: for tests, which end then."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        security: Security,
+        members: Mapping[Listener, Sequence[ListenerMember]],
+    ) -> None:
+        self._cluster = Cluster(parse_bootstrap_servers(bootstrap_servers), security=security)
+        self._members = members
+
+    async def reached(self) -> None:
+        async with self._cluster:
+            while not await self._is_reached():  # noqa: ASYNC110 - nobody tells of an end.
+                await asyncio.sleep(_IDLE_INTERVAL_S)
+
+    async def _is_reached(self) -> bool:
+        """Whether nothing was left at a moment at which nobody worked.
+
+        The ends are asked for between two looks at the members that find them waiting, with no
+        turn in between: so none of them can have written what another one will read.
+        """
+        before = self._turns()
+        if before is None:
+            return False
+        try:
+            ends = await self._ends()
+        except RequestError:
+            return False
+        for listener, places in ends.items():
+            for place, end in places.items():
+                if not await self._is_read(listener, place, end):
+                    return False
+        return before == self._turns()
+
+    def _turns(self) -> list[int] | None:
+        """How many turns each member has taken; None if one of them is taking one."""
+        members = [member for each in self._members.values() for member in each]
+        if not all(member.is_waiting for member in members):
+            return None
+        return [member.turn_count for member in members]
+
+    async def _ends(self) -> dict[Listener, dict[TopicPartition, int]]:
+        ends = {}
+        for listener in self._members:
+            places = await self._places(listener)
+            isolation = settings_of(listener.group, listener.consumer_options).isolation
+            ends[listener] = await ends_of(self._cluster, places, isolation)
+        return ends
+
+    async def _places(self, listener: Listener) -> list[TopicPartition]:
+        names = {
+            name for member in self._members[listener] for name in member.consumer.subscription
+        }
+        return [
+            TopicPartition(name, partition.partition)
+            for name, topic in (await self._cluster.topics(names)).items()
+            for partition in topic.partitions
+        ]
+
+    async def _is_read(self, listener: Listener, place: TopicPartition, end: int) -> bool:
+        for member in self._members[listener]:
+            if place in member.consumer.assignment:
+                return await member.consumer.position(place) >= end
+        return False

@@ -7,14 +7,14 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.app.progress import Counts
-from semel.app.running import Run
+from semel.app.running import RunningApp
 from semel.cli.output import say, say_json
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-Watcher = Callable[[Run], Awaitable[None]]
+Watcher = Callable[[RunningApp], Awaitable[None]]
 
 _LINE_INTERVAL_S = 1.0
 _TABLE_INTERVAL_S = 0.25
@@ -35,7 +35,7 @@ _COLUMNS = (
 
 def watcher(*, as_json: bool, quiet: bool) -> Watcher:
     if quiet:
-        return Run.until_ended
+        return RunningApp.until_ended
     if as_json:
         return _watch_in_json
     return _watch_in_table if sys.stdout.isatty() else _watch_in_lines
@@ -107,7 +107,7 @@ def lines_of(counts: dict[str, Counts], rates: dict[str, int]) -> list[Line]:
     ]
 
 
-async def _watch(run: Run, interval_s: float, show: Callable[[list[Line]], None]) -> None:
+async def _watch(run: RunningApp, interval_s: float, show: Callable[[list[Line]], None]) -> None:
     """Show how things stand at every interval, and at the end."""
     loop = asyncio.get_running_loop()
     rates = Rates()
@@ -123,7 +123,7 @@ async def _watch(run: Run, interval_s: float, show: Callable[[list[Line]], None]
         show(lines_of(counts, rates.look(counts, loop.time())))
 
 
-async def _watch_in_json(run: Run) -> None:
+async def _watch_in_json(run: RunningApp) -> None:
     def show(lines: list[Line]) -> None:
         say_json({"listeners": [line._asdict() for line in lines]})
         sys.stdout.flush()
@@ -131,7 +131,7 @@ async def _watch_in_json(run: Run) -> None:
     await _watch(run, _LINE_INTERVAL_S, show)
 
 
-async def _watch_in_lines(run: Run) -> None:
+async def _watch_in_lines(run: RunningApp) -> None:
     shown: dict[str, Line] = {}
 
     def show(lines: list[Line]) -> None:
@@ -163,7 +163,7 @@ def sentence(line: Line) -> str:
     return ", ".join(parts)
 
 
-async def _watch_in_table(run: Run) -> None:
+async def _watch_in_table(run: RunningApp) -> None:
     from rich.live import Live
 
     with Live(table([]), console=terminal(), auto_refresh=False) as live:

@@ -86,7 +86,7 @@ class TransactionCoordination:
     async def initialise(self, producer: ProducerIdAndEpoch = NO_PRODUCER) -> ProducerIdAndEpoch:
         """A new epoch. Whoever had this id before is shut out, and what it left open is ended.
 
-        With an producer it is this producer that goes on, unless it has been shut out itself.
+        With one it is this producer that goes on, unless it has been shut out itself.
         """
         return await self._ask(
             init_producer_id,

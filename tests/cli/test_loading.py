@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.app.loading import CannotLoad, load
+from semel.cli.run import CannotLoad, load
 
 SHOP = """
 from semel import App

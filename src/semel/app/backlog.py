@@ -1,4 +1,4 @@
-"""How the partitions of a member stand: what is held back of them, and which of them rest.
+"""The backlog of a member: what is held back of its partitions, and which of them rest.
 
 Records that were polled and are not done stay here, in order, and their partition is not polled
 until they are. A partition rests after a failure. Where one record of many failed them all, they
@@ -8,15 +8,16 @@ go in smaller and smaller parts until it is found.
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from semel.app.patience import Patience
-from semel.app.turn import Doubt, Failure, Outcome
+from semel.app.failure import Failure
+from semel.app.retry_policy import RetryPolicy
+from semel.app.turn import Doubt, TurnOutcome
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
 
-class Standing:
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+class Backlog:
+    def __init__(self, retry_policy: RetryPolicy) -> None:
+        self._retry_policy = retry_policy
         self._held: dict[TopicPartition, deque[Record]] = {}
         self._attempts: dict[TopicPartition, tuple[int, int]] = {}
         """The offset that the partition stands still at, and how often it has failed."""
@@ -67,16 +68,16 @@ class Standing:
                 count_max = 2 * doubt.record_count_max
                 self._doubts[place] = doubt._replace(record_count_max=count_max)
 
-    def failed(self, outcome: Outcome, now_ms: float, dice: float) -> None:
+    def failed(self, outcome: TurnOutcome, now_ms: float, random: float) -> None:
         """Let the partitions that did not go well rest for a while."""
         for place, (record, _, attempt) in outcome.failures.items():
             self._attempts[place] = (record.offset, attempt)
-            self._wake_at_ms[place] = now_ms + self._patience.pause_ms(attempt, dice)
+            self._wake_at_ms[place] = now_ms + self._retry_policy.pause_ms(attempt, random)
         for place, doubt in outcome.doubts.items():
             known = self._doubts.get(place)
             if known is None:
                 self._doubts[place] = doubt
-                self._wake_at_ms[place] = now_ms + self._patience.pause_ms(1, dice)
+                self._wake_at_ms[place] = now_ms + self._retry_policy.pause_ms(1, random)
             else:
                 self._doubts[place] = doubt._replace(until=max(doubt.until, known.until))
 

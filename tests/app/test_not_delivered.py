@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.app.setback import Meaning, NotDelivered
+from semel.app.delivery import Meaning, NotDelivered
 from semel.client.consuming.refusals import CommitFailed
 from semel.client.outcome import MustAbort, MustStop, OutcomeUnknown
 from semel.errors import (

@@ -9,7 +9,7 @@ _FACTOR = 2
 _DOUBLINGS_MAX = 64
 
 
-class Patience(NamedTuple):
+class RetryPolicy(NamedTuple):
     retries: int = 3
     backoff_ms: int = 100
     """The pause before the first retry; each further one is twice as long."""
@@ -25,23 +25,23 @@ class Patience(NamedTuple):
         """Whether to try again after this attempt, counted from 1."""
         return attempt <= self.retries and isinstance(error, self.retry_on)
 
-    def pause_ms(self, attempt: int, dice: float) -> float:
-        """How long to wait after this attempt; `dice` is between 0 and 1.
+    def pause_ms(self, attempt: int, random: float) -> float:
+        """How long to wait after this attempt; `random` is between 0 and 1.
 
         From the half to the whole, so that members that failed together come back apart.
         """
         factor: int = _FACTOR ** min(attempt - 1, _DOUBLINGS_MAX)
         whole_ms = min(self.backoff_ms * factor, self.backoff_ms_max)
-        return whole_ms * (1 + dice) / 2
+        return whole_ms * (1 + random) / 2
 
 
-def check(patience: Patience) -> Patience:
-    check_numbers(patience._asdict(), Patience.__annotations__)
-    if patience.retries < 0:
-        raise ConfigError(f"retries is {patience.retries}, and cannot be negative")
-    if not 0 <= patience.backoff_ms <= patience.backoff_ms_max:
+def check_retry_policy(retry_policy: RetryPolicy) -> RetryPolicy:
+    check_numbers(retry_policy._asdict(), RetryPolicy.__annotations__)
+    if retry_policy.retries < 0:
+        raise ConfigError(f"retries is {retry_policy.retries}, and cannot be negative")
+    if not 0 <= retry_policy.backoff_ms <= retry_policy.backoff_ms_max:
         raise ConfigError(
-            f"backoff_ms is {patience.backoff_ms}, and must be between 0 and backoff_ms_max, "
-            f"{patience.backoff_ms_max}"
+            f"backoff_ms is {retry_policy.backoff_ms}, and must be between 0 and backoff_ms_max, "
+            f"{retry_policy.backoff_ms_max}"
         )
-    return patience
+    return retry_policy
