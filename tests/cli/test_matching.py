@@ -1,7 +1,6 @@
 """Traces of a TV1 producer, whose transactions share one epoch, are told apart by their times."""
 
-from semel.cli.matching import with_traces
-from semel.cli.story import Story, stories_of
+from semel.cli.story import Story, stories_of, with_traces
 from semel.client.admin.transaction_history import StoredValue, TransactionTrace, WrittenRecords
 from semel.records.control import Marker, MarkerType
 from semel.transactions.states import Status

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.cli.place import END, START, Kind, Place, parse_place, parse_range
+from semel.cli.place import END, START, Place, PlaceKind, parse_place, parse_range
 from semel.errors import ConfigError
 
 NOW_MS = 1_700_000_000_000
@@ -18,18 +18,18 @@ NOW_MS = 1_700_000_000_000
         ("earliest", START),
         ("end", END),
         ("latest", END),
-        ("0", Place(Kind.OFFSET, 0)),
-        ("42", Place(Kind.OFFSET, 42)),
-        ("+3", Place(Kind.START, 3)),
-        ("-3", Place(Kind.END, -3)),
-        ("@1600000000000", Place(Kind.MOMENT, 1_600_000_000_000)),
-        ("@1600000000", Place(Kind.MOMENT, 1_600_000_000_000)),
-        ("@1970-01-02", Place(Kind.MOMENT, 86_400_000)),
-        ("@1970-01-01T00:00:01", Place(Kind.MOMENT, 1000)),
-        ("@1970-01-01T01:00:01+01:00", Place(Kind.MOMENT, 1000)),
-        ("@-1h", Place(Kind.MOMENT, NOW_MS - 3_600_000)),
-        ("@-2d", Place(Kind.MOMENT, NOW_MS - 172_800_000)),
-        ("@-5ms", Place(Kind.MOMENT, NOW_MS - 5)),
+        ("0", Place(PlaceKind.OFFSET, 0)),
+        ("42", Place(PlaceKind.OFFSET, 42)),
+        ("+3", Place(PlaceKind.START, 3)),
+        ("-3", Place(PlaceKind.END, -3)),
+        ("@1600000000000", Place(PlaceKind.MOMENT, 1_600_000_000_000)),
+        ("@1600000000", Place(PlaceKind.MOMENT, 1_600_000_000_000)),
+        ("@1970-01-02", Place(PlaceKind.MOMENT, 86_400_000)),
+        ("@1970-01-01T00:00:01", Place(PlaceKind.MOMENT, 1000)),
+        ("@1970-01-01T01:00:01+01:00", Place(PlaceKind.MOMENT, 1000)),
+        ("@-1h", Place(PlaceKind.MOMENT, NOW_MS - 3_600_000)),
+        ("@-2d", Place(PlaceKind.MOMENT, NOW_MS - 172_800_000)),
+        ("@-5ms", Place(PlaceKind.MOMENT, NOW_MS - 5)),
     ],
 )
 def test_a_place_has_many_names(text: str, place: Place) -> None:
@@ -40,17 +40,17 @@ def test_a_place_has_many_names(text: str, place: Place) -> None:
 @pytest.mark.parametrize(
     ("text", "begin", "stop"),
     [
-        ("3:7", Place(Kind.OFFSET, 3), Place(Kind.OFFSET, 7)),
+        ("3:7", Place(PlaceKind.OFFSET, 3), Place(PlaceKind.OFFSET, 7)),
         (":end", START, END),
-        (":9", START, Place(Kind.OFFSET, 9)),
-        ("-5:end", Place(Kind.END, -5), END),
-        ("@1000:2000", Place(Kind.MOMENT, 1_000_000), Place(Kind.MOMENT, 2_000_000)),
-        ("@1000:@2000", Place(Kind.MOMENT, 1_000_000), Place(Kind.MOMENT, 2_000_000)),
-        ("@-1h:end", Place(Kind.MOMENT, NOW_MS - 3_600_000), END),
+        (":9", START, Place(PlaceKind.OFFSET, 9)),
+        ("-5:end", Place(PlaceKind.END, -5), END),
+        ("@1000:2000", Place(PlaceKind.MOMENT, 1_000_000), Place(PlaceKind.MOMENT, 2_000_000)),
+        ("@1000:@2000", Place(PlaceKind.MOMENT, 1_000_000), Place(PlaceKind.MOMENT, 2_000_000)),
+        ("@-1h:end", Place(PlaceKind.MOMENT, NOW_MS - 3_600_000), END),
         (
             "@1970-01-01T00:00:01:1970-01-01T00:00:02",
-            Place(Kind.MOMENT, 1000),
-            Place(Kind.MOMENT, 2000),
+            Place(PlaceKind.MOMENT, 1000),
+            Place(PlaceKind.MOMENT, 2000),
         ),
     ],
 )

@@ -7,10 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semel.cli.find_topics import find_topics
+from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics
 from semel.cli.place import offsets_of, parse_range
 from semel.cli.record_format import Printer, as_json, printer
-from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import Isolation, ends_of
 from semel.client.consuming.asynchronous import AsyncConsumer

@@ -4,7 +4,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.find_topics import find_topics
+from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics
 from semel.cli.output import (
     say,
     say_each,
@@ -15,7 +15,6 @@ from semel.cli.output import (
     say_table,
 )
 from semel.cli.place import offsets_of, parse_place
-from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import groups
 from semel.client.admin.groups import GroupDescription, GroupListing
 from semel.client.cluster.cluster import Cluster

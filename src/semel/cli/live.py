@@ -1,14 +1,19 @@
-"""The view of a running application: a live table, plain lines for a pipe, or JSON."""
+"""The view of a running application: a live table, plain lines for a pipe, or JSON.
+
+What it logs is shown beside: above the table, or on standard error.
+"""
 
 import asyncio
+import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.app.progress import Counts
 from semel.app.running import RunningApp
-from semel.cli.output import say, say_json
+from semel.cli.output import note, note_json, say, say_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +36,15 @@ _COLUMNS = (
     "dead",
     "partitions",
 )
+
+_STYLES = {
+    "working": "green",
+    "backing off": "yellow",
+    "waiting for the cluster": "yellow",
+    "failed": "bold red",
+}
+_PLACES_SHOWN_MAX = 8
+_LOG_STYLES = {logging.ERROR: "red", logging.WARNING: "yellow"}
 
 
 def watcher(*, as_json: bool, quiet: bool) -> Watcher:
@@ -189,16 +203,46 @@ def table(lines: list[Line]) -> "Table":
     return shown
 
 
-_STYLES = {
-    "working": "green",
-    "backing off": "yellow",
-    "waiting for the cluster": "yellow",
-    "failed": "bold red",
-}
-_PLACES_SHOWN_MAX = 8
-
-
 def _places(partitions: list[str]) -> str:
     if len(partitions) > _PLACES_SHOWN_MAX:
         return f"{len(partitions)} partitions"
     return " ".join(partitions) or "-"
+
+
+@contextmanager
+def shown_log(*, as_json: bool, quiet: bool) -> Iterator[None]:
+    """Show what Semel logs, unless the application has set up a log of its own for it."""
+    logger = logging.getLogger("semel")
+    if logger.hasHandlers():
+        yield
+        return
+    shown: logging.Handler = _OnStandardError()
+    if as_json:
+        shown = _AsJson()
+    elif is_in_table(as_json=as_json, quiet=quiet):
+        shown = _AboveTable()
+    logger.addHandler(shown)
+    try:
+        yield
+    finally:
+        logger.removeHandler(shown)
+
+
+class _OnStandardError(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        note(self.format(record))
+
+
+class _AsJson(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        line = {"level": record.levelname.lower(), "message": record.getMessage()}
+        note_json({**line, **fields})
+
+
+class _AboveTable(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        from rich.text import Text
+
+        style = _LOG_STYLES.get(record.levelno, "")
+        terminal().print(Text(self.format(record), style), soft_wrap=True)

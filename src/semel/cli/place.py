@@ -15,7 +15,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from semel.cli.duration import parse_duration_ms
+from semel.cli.times import parse_duration_ms
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import beginnings_of, ends_of, offsets_at_or_end
 from semel.errors import ConfigError
@@ -26,7 +26,7 @@ _ENDS = frozenset({"end", "latest", "newest"})
 _SECONDS_DIGITS_MAX = 11  # With more digits a number of seconds would lie beyond the year 5000.
 
 
-class Kind(enum.Enum):
+class PlaceKind(enum.Enum):
     START = "start"
     END = "end"
     OFFSET = "offset"
@@ -34,13 +34,13 @@ class Kind(enum.Enum):
 
 
 class Place(NamedTuple):
-    kind: Kind
+    kind: PlaceKind
     number: int = 0
     """Records behind the start or, if negative, before the end; the offset; milliseconds."""
 
 
-START = Place(Kind.START)
-END = Place(Kind.END)
+START = Place(PlaceKind.START)
+END = Place(PlaceKind.END)
 
 
 def parse_place(text: str, now_ms: int) -> Place:
@@ -70,14 +70,14 @@ async def offsets_of(
     cluster: Cluster, place: Place, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The offset of this place in each partition, within what the partition holds."""
-    if place.kind == Kind.MOMENT:
+    if place.kind == PlaceKind.MOMENT:
         return await offsets_at_or_end(cluster, partitions, place.number)
     starts = await beginnings_of(cluster, partitions)
     ends = await ends_of(cluster, partitions)
     origins = {
-        Kind.START: starts,
-        Kind.END: ends,
-        Kind.OFFSET: dict.fromkeys(partitions, 0),
+        PlaceKind.START: starts,
+        PlaceKind.END: ends,
+        PlaceKind.OFFSET: dict.fromkeys(partitions, 0),
     }[place.kind]
     return {
         partition: min(max(origins[partition] + place.number, starts[partition]), ends[partition])
@@ -92,10 +92,10 @@ def _parse(text: str, now_ms: int) -> Place | None:
         return END
     if text.startswith("@"):
         moment_ms = _parse_moment(text[1:], now_ms)
-        return None if moment_ms is None else Place(Kind.MOMENT, moment_ms)
+        return None if moment_ms is None else Place(PlaceKind.MOMENT, moment_ms)
     if not re.fullmatch(r"[+-]?\d+", text):
         return None
-    kind = {"+": Kind.START, "-": Kind.END}.get(text[0], Kind.OFFSET)
+    kind = {"+": PlaceKind.START, "-": PlaceKind.END}.get(text[0], PlaceKind.OFFSET)
     return Place(kind, int(text))
 
 

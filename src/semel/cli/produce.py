@@ -9,11 +9,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semel.cli.find_topics import with_nearest
+from semel.cli.arguments import DEFAULT_TARGET, Target, parse_pairs, with_nearest
 from semel.cli.lines import Lines, numbered_lines
 from semel.cli.output import say, say_json
-from semel.cli.pairs import parse_pairs
-from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import topics
 from semel.client.cluster.cluster import Cluster
 from semel.client.producing.asynchronous import AsyncProducer

@@ -13,10 +13,9 @@ from cyclopts import Parameter
 from semel.app.application import App
 from semel.app.failure import ListenerFailed, in_words
 from semel.app.running import run_until_told
-from semel.cli.live import watcher
+from semel.cli.live import shown_log, watcher
 from semel.cli.main import FAILED
 from semel.cli.output import complain, note, note_json
-from semel.cli.run_log import shown_log
 from semel.errors import ConfigError, SemelError
 
 ATTRIBUTE_DEFAULT = "app"

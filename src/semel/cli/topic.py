@@ -5,7 +5,7 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.find_topics import find_topics
+from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics, parse_pairs
 from semel.cli.output import (
     say,
     say_each,
@@ -15,8 +15,6 @@ from semel.cli.output import (
     say_outcomes,
     say_table,
 )
-from semel.cli.pairs import parse_pairs
-from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import topics
 from semel.client.admin.topics import CLUSTER_DEFAULT, ConfigEntry, ConfigSource
 from semel.client.cluster.cluster import Cluster

@@ -5,22 +5,83 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import App, Parameter
 
-from semel.cli.duration import duration_in_words, parse_duration_ms
-from semel.cli.moment import moment_in_words
+from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics
 from semel.cli.output import say, say_each, say_fields, say_heading, say_json, say_table
-from semel.cli.target import DEFAULT_TARGET, Target
+from semel.cli.times import duration_in_words, moment_in_words, parse_duration_ms
 from semel.cli.txn_abort import abort
-from semel.cli.txn_hanging import hanging
 from semel.cli.txn_timeline import timeline
 from semel.client.admin import transactions
+from semel.client.admin.hanging import Hanging, find_hanging
 from semel.client.admin.transactions import OPEN_STATES, TransactionDescription, TransactionListing
 from semel.client.cluster.cluster import Cluster
-from semel.errors import ConfigError
+from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.transactions.states import Status
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
 app = App(name="txn", help="List and describe transactions, abort them, find hanging ones.")
+
+
+def hanging(
+    *topics: str,
+    partition: Annotated[
+        int | None, Parameter(name=["-p", "--partition"], help="Only this one of the topics.")
+    ] = None,
+    target: Target = DEFAULT_TARGET,
+) -> int:
+    """Find transactions that are open in TOPICS, or anywhere, and that no coordinator will end."""
+    if partition is not None and not topics:
+        raise ConfigError("--partition is one of a topic: name the topic")
+
+    async def work(cluster: Cluster) -> list[Hanging]:
+        described = (
+            await find_topics(cluster, topics) if topics else (await cluster.describe()).topics
+        )
+        partitions = [
+            place
+            for topic in described.values()
+            for place in topic.places
+            if partition is None or place.partition == partition
+        ]
+        if topics and not partitions:
+            raise UnknownTopicOrPartition(f"there is no partition {partition} in these topics")
+        return await find_hanging(cluster, partitions, SystemClock().wall_ms())
+
+    found = target.run(work)
+    if target.as_json:
+        say_json([_hanging_as_json(one) for one in found])
+    else:
+        rows = [
+            (
+                *one.producer.partition,
+                one.producer.producer_id,
+                one.producer.producer_epoch,
+                one.producer.first_offset,
+                moment_in_words(one.producer.active_at_ms),
+                one.transactional_id,
+                one.reason.value,
+            )
+            for one in found
+        ]
+        columns = "TOPIC PARTITION PRODUCER EPOCH FIRST-OFFSET LAST-WRITE TRANSACTIONAL-ID REASON"
+        say_table(columns.split(), rows)
+    return 0
+
+
+def _hanging_as_json(one: Hanging) -> dict[str, object]:
+    producer = one.producer
+    return {
+        "topic": producer.partition.topic,
+        "partition": producer.partition.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "first_offset": producer.first_offset,
+        "active_at_ms": producer.active_at_ms,
+        "transactional_id": one.transactional_id,
+        "reason": one.reason.name.lower(),
+    }
+
+
 app.command(abort)
 app.command(hanging)
 app.command(timeline)

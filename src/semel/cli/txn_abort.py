@@ -4,8 +4,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from semel.cli.arguments import DEFAULT_TARGET, Target
 from semel.cli.output import say, say_json
-from semel.cli.target import DEFAULT_TARGET, Target
 from semel.client.admin import transactions
 from semel.client.admin.hanging import descriptions_by_producer
 from semel.client.admin.transactions import ActiveProducer, TransactionDescription

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.cli.duration import duration_in_words, parse_duration_ms
+from semel.cli.times import duration_in_words, parse_duration_ms
 
 
 @pytest.mark.parametrize(

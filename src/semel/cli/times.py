@@ -1,9 +1,21 @@
-"""Durations as users write and read them: `90s`, `1h`; `1 h 30 min`."""
+"""Moments and durations as users write and read them: `90s`, `1h`; `1 h 30 min`."""
 
 import re
+from datetime import UTC, datetime
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
+
+
+def moment_in_words(moment_ms: int) -> str:
+    """`2024-05-01 12:00:00.123`."""
+    moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
+    return moment.isoformat(" ", "milliseconds").removesuffix("+00:00")
+
+
+def time_in_words(moment_ms: int) -> str:
+    """`12:00:00.123`, where the day is known from elsewhere."""
+    return moment_in_words(moment_ms).partition(" ")[2]
 
 
 def parse_duration_ms(text: str) -> int | None:
