@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from semel.spark.worker_process import settle
+from semel.spark.worker_process import begin_task
 
 BATCH_ROWS = 32_768
 KEY_SIZE = 8
@@ -97,13 +97,13 @@ class DroppingWriter(DataSourceStreamArrowWriter):
     """Settles its process as our sink does, so that what it lacks is the writing alone."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        settle()
+        begin_task()
         for _ in iterator:
             pass
         return Nothing()
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
-        settle()
+        begin_task()
 
     def abort(self, messages: Any, batchId: int) -> None:  # noqa: N803
         pass

@@ -21,12 +21,12 @@ from semel.spark.committing import BatchTransaction, Fenced, TimedOut, commit_ba
 from semel.spark.marker import (
     NO_QUERY,
     BatchBehind,
-    Marker,
+    BatchMarker,
     SharedTransactionalId,
     TwoSinks,
     Verdict,
+    stored_marker,
 )
-from semel.spark.marker_store import stored_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.testing import Broker
 from semel.types import TopicPartition
@@ -85,7 +85,7 @@ class Sink:
             self.connected.cluster,
             self.settings,
             self.settings.transactional_id or f"id-{self.topic}",
-            Marker(query, number, run),
+            BatchMarker(query, number, run),
             encoded,
             consumed,
         )
@@ -433,7 +433,7 @@ def test_where_the_id_was_not_taken_over_there_is_nothing_to_roll_back(
 ) -> None:
     sink = Sink(semel_broker, topic)
     cluster = sink.connected.cluster
-    batch = Marker("q", 0, FIRST_RUN)
+    batch = BatchMarker("q", 0, FIRST_RUN)
     early = BatchTransaction(cluster, sink.settings, f"id-{topic}", batch)
     sink.connected.run(early.start_over(MustAbort("refused")))
     assert sink.write(0, [b"a"]) is Verdict.WRITE
@@ -445,10 +445,10 @@ def test_after_a_roll_back_that_failed_the_id_is_taken_over(
 ) -> None:
     sink = Sink(semel_broker, topic)
     sink.write(0, [b"a"])
-    batch = Marker("q", 1, FIRST_RUN)
+    batch = BatchMarker("q", 1, FIRST_RUN)
     failed = BatchTransaction(sink.connected.cluster, sink.settings, f"id-{topic}", batch)
     sink.connected.run(failed.take_over())
-    sink.connected.run(failed.session.begin())
+    sink.connected.run(failed.writer.begin())
 
     async def unreachable(session: TransactionalWriter) -> None:
         raise CoordinatorNotAvailable("gone")
@@ -457,7 +457,7 @@ def test_after_a_roll_back_that_failed_the_id_is_taken_over(
         patch.setattr(TransactionalWriter, "renew", unreachable)
         with pytest.raises(CoordinatorNotAvailable):
             sink.connected.run(failed.start_over(MustAbort("refused")))
-    # Were the session still known, its transaction would be open.
+    # Were the writer still known, its transaction would be open.
     assert sink.write(1, [b"b"]) is Verdict.WRITE
     assert sink.values() == [b"a", b"b"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from semel.spark.marker import (
     BatchBehind,
-    Marker,
+    BatchMarker,
     SharedTransactionalId,
     SinkConflict,
     TwoSinks,
@@ -20,12 +20,12 @@ FIRST_RUN = "11111111-1111-1111-1111-111111111111"
 SECOND_RUN = "22222222-2222-2222-2222-222222222222"
 
 
-def batch(number: int, query: str = "q", run: str = SECOND_RUN) -> Marker:
-    return Marker(query, number, run)
+def batch(number: int, query: str = "q", run: str = SECOND_RUN) -> BatchMarker:
+    return BatchMarker(query, number, run)
 
 
-def committed(number: int, query: str = "q", run: str = FIRST_RUN) -> Marker:
-    return Marker(query, number, run)
+def committed(number: int, query: str = "q", run: str = FIRST_RUN) -> BatchMarker:
+    return BatchMarker(query, number, run)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,9 @@ def committed(number: int, query: str = "q", run: str = FIRST_RUN) -> Marker:
         (committed(3, "batch", ""), batch(3, "batch", ""), Verdict.SKIP),
     ],
 )
-def test_what_the_marker_says(found: Marker | None, current: Marker, verdict: Verdict) -> None:
+def test_what_the_marker_says(
+    found: BatchMarker | None, current: BatchMarker, verdict: Verdict
+) -> None:
     assert judge(found, current, "id") is verdict
 
 

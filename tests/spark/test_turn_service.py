@@ -9,8 +9,8 @@ import pytest
 
 from semel.errors import ConfigError
 from semel.spark.turn_client import TaskTurns
+from semel.spark.turn_messages import TurnAddress
 from semel.spark.turn_service import DriverAddress, TurnService
-from semel.spark.turn_words import Address
 from semel.spark.turns import Attempt, TurnRefused
 from semel.types import TopicPartition
 
@@ -19,7 +19,7 @@ AT_HOME = DriverAddress(HOST, HOST, ports=(0,))
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def with_turns(scenario: Callable[[TurnService, Address], Awaitable[None]]) -> None:
+def with_turns(scenario: Callable[[TurnService, TurnAddress], Awaitable[None]]) -> None:
     async def run() -> None:
         turns = TurnService()
         address = await turns.open(AT_HOME)
@@ -34,7 +34,7 @@ def with_turns(scenario: Callable[[TurnService, Address], Awaitable[None]]) -> N
 
 @asynccontextmanager
 async def task(
-    address: Address, number: int, attempt_id: int | None = None
+    address: TurnAddress, number: int, attempt_id: int | None = None
 ) -> AsyncIterator[TaskTurns]:
     turns = TaskTurns(address, Attempt(number, number if attempt_id is None else attempt_id))
     await turns.connect()
@@ -47,7 +47,7 @@ async def task(
 
 
 def test_sequences_follow_each_other_and_nobody_writes_beside_another() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         writing: set[TopicPartition] = set()
         ends = {FIRST: 0, SECOND: 0}
         written: dict[Attempt, dict[TopicPartition, int]] = {}
@@ -82,7 +82,7 @@ def test_sequences_follow_each_other_and_nobody_writes_beside_another() -> None:
 
 
 def test_another_attempt_of_a_task_gets_no_turn_and_does_no_harm() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 7, attempt_id=1) as own:
             assert await own.take(FIRST, 3) == 0
             async with task(address, 7, attempt_id=2) as again:
@@ -102,7 +102,7 @@ def test_another_attempt_of_a_task_gets_no_turn_and_does_no_harm() -> None:
 
 
 def test_when_a_task_ends_within_its_turns_nobody_gets_any() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 1) as other:
             async with task(address, 0) as own:
                 assert await own.take(FIRST, 3) == 0
@@ -125,7 +125,7 @@ def test_when_a_task_ends_within_its_turns_nobody_gets_any() -> None:
 
 
 def test_why_a_task_has_failed_is_told_to_the_others_and_to_its_next_attempt() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 1) as other:
             async with task(address, 0) as own:
                 assert await own.take(FIRST, 3) == 0
@@ -145,7 +145,7 @@ async def refusal(asked: Awaitable[int]) -> str:
 
 
 def test_an_attempt_that_ended_before_its_first_turn_may_be_repeated() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 0) as own:
             assert await own.take(FIRST, 3) == 0
             async with task(address, 1, attempt_id=10) as early, asyncio.TaskGroup() as tasks:
@@ -177,7 +177,7 @@ def test_a_driver_that_dies_within_a_word_leaves_nobody_waiting(left: bytes) -> 
 
         async with asyncio.timeout(20), await asyncio.start_server(die, HOST, 0) as server:
             port = server.sockets[0].getsockname()[1]
-            async with task(Address(HOST, port, ""), 0) as own:
+            async with task(TurnAddress(HOST, port, ""), 0) as own:
                 assert "the driver has gone" in await refusal(own.take(FIRST, 1))
                 with pytest.raises(TurnRefused):
                     await own.finish()
@@ -194,7 +194,7 @@ def test_moves_that_are_against_the_rules_end_the_turns_of_all() -> None:
 
     for move in (give_what_is_not_its_own, finish_too_early):
 
-        async def scenario(turns: TurnService, address: Address) -> None:
+        async def scenario(turns: TurnService, address: TurnAddress) -> None:
             async with task(address, 0) as own, task(address, 1) as other:
                 assert await own.take(FIRST, 3) == 0
                 with suppress(TurnRefused):
@@ -212,7 +212,7 @@ def test_where_a_driver_cannot_listen_the_setting_is_named() -> None:
 
 
 def test_strangers_get_nothing_and_change_nothing() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 0) as own:
             assert await own.take(FIRST, 3) == 0
             async with task(address._replace(secret="guessed"), 1) as stranger:
@@ -241,7 +241,7 @@ def test_strangers_get_nothing_and_change_nothing() -> None:
 
 
 def test_a_driver_that_has_ended_the_batch_or_is_not_there_is_named() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 0) as own:
             assert await own.take(FIRST, 3) == 0
             await turns.close()
@@ -254,7 +254,7 @@ def test_a_driver_that_has_ended_the_batch_or_is_not_there_is_named() -> None:
 
 
 def test_who_never_says_hello_is_let_go_when_the_batch_ends() -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         # Answers come in the order of connections, so that the silent one was accepted.
         async with task(address, 0) as own:
@@ -303,13 +303,13 @@ def test_a_driver_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(asyncio, "open_connection", no_answer)
     with pytest.raises(TurnRefused, match=r"at driver:9: no answer; .*driver_port"):
-        asyncio.run(TaskTurns(Address("driver", 9, ""), Attempt(0, 0)).connect())
+        asyncio.run(TaskTurns(TurnAddress("driver", 9, ""), Attempt(0, 0)).connect())
 
 
 def test_a_task_that_breaks_the_rules_is_in_the_log_of_the_driver(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def scenario(turns: TurnService, address: Address) -> None:
+    async def scenario(turns: TurnService, address: TurnAddress) -> None:
         async with task(address, 0) as own:
             own.give_back(SECOND)
             assert "the driver has gone" in await refusal(own.take(FIRST, 1))

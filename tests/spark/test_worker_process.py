@@ -5,9 +5,9 @@ import sys
 
 _TASKS = """
 import gc, sys
-from semel.spark.worker_process import settle
+from semel.spark.worker_process import begin_task
 for _ in range(3):
-    settle()
+    begin_task()
     print(gc.get_freeze_count() > 0)
 """
 

@@ -9,8 +9,7 @@ from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import beginnings_of
 from semel.errors import ConfigError
 from semel.spark import data_loss
-from semel.spark.bounds import Bound
-from semel.spark.log_ends import offsets_of
+from semel.spark.bounds import Bound, offsets_of
 from semel.spark.lookup import look_up
 from semel.spark.offsets import OffsetRange
 from semel.spark.reading import RangePartition, read_range

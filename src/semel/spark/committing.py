@@ -25,13 +25,13 @@ from semel.errors import (
 )
 from semel.spark.marker import (
     NO_QUERY,
-    Marker,
+    BatchMarker,
     Verdict,
     judge,
     marker_metadata,
+    stored_marker,
     two_sinks,
 )
-from semel.spark.marker_store import stored_marker
 from semel.spark.offsets import Offsets
 from semel.spark.sink_settings import SinkSettings
 from semel.transactions.states import Status
@@ -56,11 +56,11 @@ class TimedOut(SemelError):
 
 class _Known(NamedTuple):
     run_id: str
-    session: TransactionalWriter
-    committed: Marker | None
-    """What this very session has found or written last; None if that is to be looked up."""
+    writer: TransactionalWriter
+    committed: BatchMarker | None
+    """What this very writer has found or written last; None if that is to be looked up."""
 
-    def leads_to(self, batch: Marker) -> bool:
+    def leads_to(self, batch: BatchMarker) -> bool:
         """Whether no other process of the same run can have come in between.
 
         Spark keeps as many of them for commits as commit at the same time, and takes any.
@@ -79,7 +79,7 @@ class BatchTransaction:
     """One micro-batch under its transactional id."""
 
     def __init__(
-        self, cluster: Cluster, settings: SinkSettings, transactional_id: str, batch: Marker
+        self, cluster: Cluster, settings: SinkSettings, transactional_id: str, batch: BatchMarker
     ) -> None:
         self._cluster = cluster
         self._settings = settings
@@ -90,7 +90,7 @@ class BatchTransaction:
         self._known = known if known and known.leads_to(batch) else None
         self._has_begun = False
         """From then on a marker of this very batch may be its own."""
-        self.session = TransactionalWriter(
+        self.writer = TransactionalWriter(
             cluster, transactional_id, transaction_timeout_ms=settings.transaction_timeout_ms
         )
 
@@ -99,9 +99,9 @@ class BatchTransaction:
         if self._settings.checks_marker:
             self._check_alone()
         if self._known is None:
-            await self.session.initialise()
+            await self.writer.initialise()
         else:
-            await self._go_on(self._known.session)
+            await self._go_on(self._known.writer)
         if not self._settings.checks_marker:
             return Verdict.WRITE
         found = await self._last_committed()
@@ -131,7 +131,7 @@ class BatchTransaction:
             )
         return verdict
 
-    async def _sign(self, found: Marker) -> None:
+    async def _sign(self, found: BatchMarker) -> None:
         """Name this run in the marker of a batch that it skips.
 
         A second sink of the batch under the same id would be skipped too, and what it has to
@@ -139,15 +139,15 @@ class BatchTransaction:
         """
         signed = found._replace(run_id=self._batch.run_id or found.run_id)
         if signed != found:
-            await self.session.begin()
+            await self.writer.begin()
             await self._send_marker(signed)
-            await self.session.commit()
+            await self.writer.commit()
         self._remember(signed)
 
-    async def _send_marker(self, marker: Marker) -> None:
+    async def _send_marker(self, marker: BatchMarker) -> None:
         group = GroupMetadata(self._settings.marker_group_of(self.transactional_id))
         at = GroupOffset(marker.batch_id + 1, marker_metadata(marker))
-        await self.session.send_offsets(group, {self._settings.marker_place: at})
+        await self.writer.send_offsets(group, {self._settings.marker_place: at})
 
     def _check_alone(self) -> None:
         """A run comes to a batch once, unless there are two sinks in it.
@@ -166,7 +166,7 @@ class BatchTransaction:
             if is_of_this_run and known.committed and known.committed.batch_id == batch.batch_id:
                 raise two_sinks(batch, transactional_id)
 
-    async def _last_committed(self) -> Marker | None:
+    async def _last_committed(self) -> BatchMarker | None:
         # As long as the epoch of this run is good, no one else can have moved the marker; and if
         # it is not, nothing of this batch is taken.
         if self._known is not None and self._known.committed is not None:
@@ -181,20 +181,20 @@ class BatchTransaction:
         """Rows, marker and consumed offsets into the open transaction at once, and commit."""
         jobs: list[Coroutine[Any, Any, object]] = []
         if rows:
-            jobs.append(self.session.write(rows))
+            jobs.append(self.writer.write(rows))
         if self._settings.checks_marker:
             jobs.append(self._send_marker(self._batch))
         if consumed:
             jobs.append(self._publish(consumed))
         await _all_settled(jobs)
-        await self.session.commit()
+        await self.writer.commit()
         self._remember(self._batch)
 
     async def _publish(self, consumed: Offsets) -> None:
         group = GroupMetadata(self._settings.offsets_group_of(self.transactional_id))
         existing = await _existing(self._cluster, consumed)
         if existing:
-            await self.session.send_offsets(group, existing)
+            await self.writer.send_offsets(group, existing)
 
     async def start_over(self, error: Exception) -> Exception:
         """Roll back what is open and shut out whoever still writes to it; then try again.
@@ -216,9 +216,9 @@ class BatchTransaction:
         ):
             raise await self._explained(error)
         # Else not even the id was taken over, so that nothing is open.
-        if self.session.is_initialised:
+        if self.writer.is_initialised:
             try:
-                await self.session.renew()
+                await self.writer.renew()
             except MustStop as refusal:
                 raise await self._explained(refusal) from error
             # Whether the transaction that went wrong was committed is not known.
@@ -235,9 +235,9 @@ class BatchTransaction:
 
         Who takes an id over leaves it in another state, or an epoch further.
         """
-        if not self.session.is_initialised:
+        if not self.writer.is_initialised:
             return None
-        producer_id, epoch = self.session.producer
+        producer_id, epoch = self.writer.producer
         try:
             found = await describe(self._cluster, self.transactional_id)
         except RequestError as refusal:
@@ -275,23 +275,23 @@ class BatchTransaction:
         fenced.__cause__ = error
         return fenced
 
-    async def _go_on(self, session: TransactionalWriter) -> None:
+    async def _go_on(self, writer: TransactionalWriter) -> None:
         if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:
             # The end of the last transaction has given the next one an epoch of its own.
-            self.session = session
+            self.writer = writer
         else:
-            self._continue_as(session.producer)
+            self._continue_as(writer.producer)
 
     def _continue_as(self, producer: ProducerIdAndEpoch) -> None:
-        self.session = TransactionalWriter(
+        self.writer = TransactionalWriter(
             self._cluster,
             self.transactional_id,
             transaction_timeout_ms=self._settings.transaction_timeout_ms,
             producer=producer,
         )
 
-    def _remember(self, committed: Marker | None) -> None:
-        self._known = _Known(self._batch.run_id, self.session, committed)
+    def _remember(self, committed: BatchMarker | None) -> None:
+        self._known = _Known(self._batch.run_id, self.writer, committed)
         if self._batch.run_id:
             _known[self._key] = self._known
 
@@ -303,7 +303,7 @@ async def commit_batch(
     cluster: Cluster,
     settings: SinkSettings,
     transactional_id: str,
-    batch: Marker,
+    batch: BatchMarker,
     encoded: Iterable[tuple[TopicPartition, Buffer]],
     consumed: Offsets | None = None,
 ) -> Verdict:
@@ -315,7 +315,7 @@ async def commit_batch(
             try:
                 verdict = await work.take_over()
                 if verdict is Verdict.WRITE:
-                    await work.session.begin()
+                    await work.writer.begin()
                     await work.finish(consumed, prepared)
             except TransactionFailed as error:
                 cause = await work.start_over(error)

@@ -1,7 +1,8 @@
 """The marker: which micro-batch a transactional id has committed last, kept in its transactions.
 
 It is an offset of a consumer group, written in the same transaction as the rows. A batch that is
-run again finds its own number there, and is not written a second time.
+run again finds its own number there, and is not written a second time. It is read only when
+nothing of that group is pending.
 """
 
 import enum
@@ -9,8 +10,12 @@ import hashlib
 import json
 from typing import NamedTuple
 
-from semel.errors import SemelError
+from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.group_offsets import STABLE_VERSION_MIN, group_offsets
+from semel.errors import SemelError, UnsupportedVersion
 from semel.spark.offsets import Offsets
+from semel.spark.sink_settings import SinkSettings
+from semel.wire.messages import offset_fetch
 
 _DIGEST_SIZE = 16
 
@@ -34,7 +39,7 @@ class TwoSinks(SinkConflict):
     """Two sinks of one micro-batch have the same transactional id."""
 
 
-def two_sinks(batch: "Marker", transactional_id: str) -> TwoSinks:
+def two_sinks(batch: "BatchMarker", transactional_id: str) -> TwoSinks:
     return TwoSinks(
         f"batch {batch.batch_id} was written under {transactional_id!r} a moment ago: two sinks of "
         f"one micro-batch share it; give the second a name of its own (option name, or another "
@@ -42,7 +47,7 @@ def two_sinks(batch: "Marker", transactional_id: str) -> TwoSinks:
     )
 
 
-class Marker(NamedTuple):
+class BatchMarker(NamedTuple):
     """A micro-batch of a query, and the run of that query which writes it."""
 
     query_id: str
@@ -58,7 +63,7 @@ class Verdict(enum.Enum):
     SKIP = "skip"
 
 
-def marker_metadata(marker: Marker) -> str:
+def marker_metadata(marker: BatchMarker) -> str:
     fields = {
         "queryId": marker.query_id,
         "batchId": marker.batch_id,
@@ -75,13 +80,13 @@ def digest_of(consumed: Offsets | None) -> str:
     return hashlib.sha256(repr(sorted(consumed.items())).encode()).hexdigest()[:_DIGEST_SIZE]
 
 
-def read_marker(offset: int, metadata: str | None) -> Marker:
+def read_marker(offset: int, metadata: str | None) -> BatchMarker:
     """The marker in a committed offset, which is the number of the batch that comes next."""
     try:
         fields = json.loads(metadata or "")
         query_id = str(fields["queryId"])
         run_id, consumed = str(fields.get("runId", "")), str(fields.get("consumed", ""))
-        return Marker(query_id, offset - 1, run_id, consumed)
+        return BatchMarker(query_id, offset - 1, run_id, consumed)
     except (ValueError, KeyError, TypeError):
         raise SinkConflict(
             f"the group of the marker holds the offset {offset} with metadata {metadata!r}, "
@@ -90,8 +95,8 @@ def read_marker(offset: int, metadata: str | None) -> Marker:
 
 
 def judge(
-    found: Marker | None,
-    batch: Marker,
+    found: BatchMarker | None,
+    batch: BatchMarker,
     transactional_id: str,
     *,
     is_retry: bool = False,
@@ -136,6 +141,24 @@ def judge(
     )
 
 
-def _reads_other_records(found: Marker, batch: Marker) -> bool:
+def _reads_other_records(found: BatchMarker, batch: BatchMarker) -> bool:
     """After a roll back by one, Spark plans a batch anew: it holds what has come since as well."""
     return bool(found.consumed and batch.consumed) and found.consumed != batch.consumed
+
+
+async def stored_marker(
+    cluster: Cluster, settings: SinkSettings, transactional_id: str
+) -> BatchMarker | None:
+    """The marker as the last committed transaction left it."""
+    group, place = settings.marker_group_of(transactional_id), settings.marker_place
+
+    async def version() -> int:
+        return await cluster.version_of(await cluster.coordinator_of(group), offset_fetch)
+
+    if await cluster.retry(version) < STABLE_VERSION_MIN:
+        raise UnsupportedVersion(
+            "exactly-once needs brokers that tell stable offsets from pending ones "
+            "(OffsetFetch 7, Kafka 2.5 and newer): set delivery to at-least-once for this one"
+        )
+    at = (await group_offsets(cluster, group, [place])).get(place)
+    return None if at is None else read_marker(at.offset, at.metadata)

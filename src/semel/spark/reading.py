@@ -10,8 +10,8 @@ from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.spark import data_loss
 from semel.spark.offsets import OffsetRange
 from semel.spark.source_settings import SourceSettings
-from semel.spark.subscription import Subscription
-from semel.spark.worker_process import settle
+from semel.spark.subscription import QuerySubscription
+from semel.spark.worker_process import begin_task
 
 # Spark's own readers cut at ten thousand rows; larger batches cost less per row, and some tens
 # of thousands of common records still fit into a processor's cache.
@@ -30,7 +30,7 @@ class RangePartition(InputPartition):
 
 
 def read_range(settings: SourceSettings, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
-    settle()
+    begin_task()
     remade = data_loss.remade_within_a_batch(wanted.range)
     if _is_remade(settings, wanted):
         data_loss.report(remade, fails=settings.fails_on_data_loss)
@@ -50,7 +50,9 @@ def _is_remade(settings: SourceSettings, wanted: RangePartition) -> bool:
         return False
     partition = wanted.range.partition
     connected = shared(settings.task_client)
-    found = connected.run(Subscription(topics=(partition.topic,)).find_remaining(connected.cluster))
+    found = connected.run(
+        QuerySubscription(topics=(partition.topic,)).find_remaining(connected.cluster)
+    )
     return found.topic_ids.get(partition.topic, wanted.topic_id) != wanted.topic_id
 
 

@@ -36,7 +36,7 @@ _PASSED_OVER = {"offset", "timestampType"}
 _ROWS_SIZE_MIN = 8 * 1024 * 1024
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where rows go, and how they are packed."""
 
     topic: str | None
@@ -110,15 +110,19 @@ class Encoder:
     """Turns the rows of one task into batches, some megabytes at a time."""
 
     def __init__(
-        self, place: Place, now_ms: int, task_number: int, count_of: Callable[[str], int]
+        self,
+        destination: Destination,
+        now_ms: int,
+        task_number: int,
+        count_of: Callable[[str], int],
     ) -> None:
         """`count_of` tells the partitions of a topic that nobody knew when the batch began."""
-        self._place = place
-        self._partition_counts = dict(place.partition_counts)
+        self._destination = destination
+        self._partition_counts = dict(destination.partition_counts)
         self._count_of = count_of
         self._now_ms = now_ms
         # Tasks begin at different partitions, so that few rows without keys are spread too.
-        self._partitioner = ColumnPartitioner(place.key_hash, task_number)
+        self._partitioner = ColumnPartitioner(destination.key_hash, task_number)
 
     def encode_all(
         self, batches: Iterable[pa.RecordBatch]
@@ -143,8 +147,8 @@ class Encoder:
             yield from self._encode_topic(topic, rows)
 
     def _by_topic(self, table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-        if self._place.topic is not None:
-            yield self._place.topic, table
+        if self._destination.topic is not None:
+            yield self._destination.topic, table
             return
         topics = table.column("topic").combine_chunks()
         if topics.null_count:
@@ -167,8 +171,8 @@ class Encoder:
         for batch in encode(
             rows,
             partitions,
-            compression=self._place.compression,
-            batch_size_max=self._place.batch_size_max,
+            compression=self._destination.compression,
+            batch_size_max=self._destination.batch_size_max,
         ):
             yield TopicPartition(topic, batch.partition), batch
 

@@ -10,7 +10,7 @@ from semel.client.columns.schema import COLUMNS
 from semel.errors import ConfigError
 from semel.spark.offsets import OffsetRange, split
 from semel.spark.options import SOURCE, Options
-from semel.spark.subscription import Subscription, subscription
+from semel.spark.subscription import QuerySubscription, subscription
 
 _ISOLATIONS = {
     "read_committed": Isolation.READ_COMMITTED,
@@ -35,7 +35,7 @@ class SourceSettings(NamedTuple):
     """For lookups at the driver."""
     task_client: ClientOptions
     """For tasks, which wait longer: what they read is known to be there."""
-    subscription: Subscription
+    subscription: QuerySubscription
     isolation: Isolation
     limits: RateLimits
     partitions_min: int

@@ -15,11 +15,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from semel.client.cluster.calls import together
 from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.offsets import beginnings_of, ends_of
+from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of
+from semel.client.columns.ranges import fetch_regions
 from semel.spark import data_loss
-from semel.spark.bounds import Bound
-from semel.spark.log_ends import offsets_of
+from semel.spark.bounds import Bound, offsets_of
 from semel.spark.lookup import look_up
 from semel.spark.offsets import (
     OffsetRange,
@@ -32,13 +33,14 @@ from semel.spark.offsets import (
     to_json,
 )
 from semel.spark.reading import RangePartition, read_range
-from semel.spark.record_sizes import sizes_per_offset
 from semel.spark.source_settings import SourceSettings
-from semel.spark.subscription import Subscription
+from semel.spark.subscription import QuerySubscription
 from semel.types import TopicPartition
 from semel.world import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
+
+_SAMPLE_SIZE = 64 * 1024
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -173,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = limited(begun, ends, limits.offsets_max)
         if limits.size_max is not None and count_between(begun, ends):
             planned = ends
-            sizes = look_up(self._settings, lambda c: sizes_per_offset(c, begun, planned))
+            sizes = look_up(self._settings, lambda c: _sizes_per_offset(c, begun, planned))
             ends = limited_by_size(begun, ends, limits.size_max, sizes)
         return ends
 
@@ -185,5 +187,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 async def _beginnings(cluster: Cluster, planned: Offsets) -> Reached:
     """Of what is left of a batch, also if the query would not plan it now."""
-    found = await Subscription(partitions=tuple(planned)).find_remaining(cluster)
+    found = await QuerySubscription(partitions=tuple(planned)).find_remaining(cluster)
     return Reached(await beginnings_of(cluster, found.partitions), found.topic_ids)
+
+
+async def _sizes_per_offset(
+    cluster: Cluster, start: Offsets, end: Offsets
+) -> dict[TopicPartition, float]:
+    """Bytes as they are stored, compressed or not, judged by the first that are to be read.
+
+    There is nothing of a partition without new offsets.
+    """
+    sizes: dict[TopicPartition, float] = {}
+
+    async def measure(partition: TopicPartition) -> None:
+        regions = fetch_regions(
+            cluster,
+            partition,
+            start[partition],
+            end[partition],
+            isolation=Isolation.READ_UNCOMMITTED,
+            fetch_size_max=_SAMPLE_SIZE,
+            accepts_loss=True,
+        )
+        async for region in regions:
+            sizes[partition] = len(region.batches) / (region.next_offset - region.start_offset)
+            break
+        await regions.aclose()  # type: ignore[attr-defined]
+
+    await together(
+        measure(partition) for partition, offset in end.items() if offset > start[partition]
+    )
+    return sizes

@@ -17,13 +17,13 @@ _WAYS = ("subscribe", "subscribePattern", "assign")
 _NO_ID = bytes(16)
 
 
-class Found(NamedTuple):
+class FoundPartitions(NamedTuple):
     partitions: list[TopicPartition]
     topic_ids: dict[str, str]
     """As Kafka's tools show them; nothing where the cluster has none."""
 
 
-class Subscription(NamedTuple):
+class QuerySubscription(NamedTuple):
     """One of the three is set."""
 
     topics: tuple[str, ...] | None = None
@@ -36,26 +36,26 @@ class Subscription(NamedTuple):
             return re.fullmatch(self.pattern, partition.topic) is not None
         return partition.topic in (self.topics or ()) or partition in (self.partitions or ())
 
-    async def find(self, cluster: Cluster) -> Found:
+    async def find(self, cluster: Cluster) -> FoundPartitions:
         """The partitions that exist now; of those that are named, all have to."""
         described = await cluster.describe(self._names())
         for partition in self.partitions or ():
             described.leader_of(partition)
         return self._found_in(described, may_miss=False)
 
-    async def find_remaining(self, cluster: Cluster) -> Found:
+    async def find_remaining(self, cluster: Cluster) -> FoundPartitions:
         """As `find`, without what was deleted since the query began.
 
         The cluster has been there, so that it is waited for: an address at which nobody answers
         from the beginning is told at once.
         """
 
-        async def attempt() -> Found:
+        async def attempt() -> FoundPartitions:
             return self._found_in(await cluster.describe(self._names()), may_miss=True)
 
         return await cluster.retry(attempt)
 
-    def _found_in(self, described: ClusterMetadata, *, may_miss: bool) -> Found:
+    def _found_in(self, described: ClusterMetadata, *, may_miss: bool) -> FoundPartitions:
         names = self._names()
         if names is None:
             return _found(
@@ -83,7 +83,7 @@ class Subscription(NamedTuple):
         return self.topics or {partition.topic for partition in self.partitions or ()}
 
 
-def subscription(options: Options) -> Subscription:
+def subscription(options: Options) -> QuerySubscription:
     given = [name for name in _WAYS if name in options]
     if len(given) != 1:
         raise ConfigError(
@@ -95,14 +95,14 @@ def subscription(options: Options) -> Subscription:
         topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         if not topics:
             raise ConfigError("option subscribe names no topic")
-        return Subscription(topics=topics)
+        return QuerySubscription(topics=topics)
     if given == ["subscribePattern"]:
         try:
             re.compile(text)
         except re.error as error:
             raise ConfigError(f"option subscribePattern is {text!r}: {error}") from None
-        return Subscription(pattern=text)
-    return Subscription(partitions=_assigned(options))
+        return QuerySubscription(pattern=text)
+    return QuerySubscription(partitions=_assigned(options))
 
 
 def _assigned(options: Options) -> tuple[TopicPartition, ...]:
@@ -122,10 +122,10 @@ def _assigned(options: Options) -> tuple[TopicPartition, ...]:
     return partitions
 
 
-def _found(topics: Iterable[TopicMetadata]) -> Found:
+def _found(topics: Iterable[TopicMetadata]) -> FoundPartitions:
     known = list(topics)
     ids = {topic.name: _text(topic.topic_id) for topic in known if topic.topic_id != _NO_ID}
-    return Found([partition for topic in known for partition in topic.places], ids)
+    return FoundPartitions([partition for topic in known for partition in topic.places], ids)
 
 
 def _text(topic_id: bytes) -> str:

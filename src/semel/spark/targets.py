@@ -5,16 +5,18 @@ from collections.abc import Collection
 from semel.client.cluster.blocking import ClientOptions, shared
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTopic, UnknownTopicOrPartition
-from semel.spark.rows import Place
+from semel.spark.rows import Destination
 from semel.spark.sink_settings import SinkSettings
 
 
-def placed(settings: SinkSettings, topics: Collection[str] | None = None) -> Place:
+def destination_of(settings: SinkSettings, topics: Collection[str] | None = None) -> Destination:
     """`topics` are all that the rows name, where that is known before they are looked at."""
     connected = shared(settings.client)
     counts = connected.run(partition_counts(connected.cluster, settings, topics))
     topic = settings.topic if topics is None else None
-    return Place(topic, counts, settings.compression, settings.batch_size_max, settings.key_hash)
+    return Destination(
+        topic, counts, settings.compression, settings.batch_size_max, settings.key_hash
+    )
 
 
 def partition_count(client: ClientOptions, topic: str) -> int:
@@ -37,9 +39,9 @@ async def partition_counts(
     if settings.checks_marker:
         named.add(settings.marker_place.topic)
     # A query lives through the restart of a broker: as long as one request may take.
-    patience_ms = cluster.timeout_ms
+    timeout_ms = cluster.timeout_ms
     found = {
-        name: await cluster.topic_to_write(name, patience_ms) for name in named if name is not None
+        name: await cluster.topic_to_write(name, timeout_ms) for name in named if name is not None
     }
     if settings.topic is None and topics is None:
         found |= (await cluster.retry(cluster.describe)).topics

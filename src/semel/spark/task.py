@@ -9,12 +9,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from semel.errors import ConfigError, SemelError
-from semel.spark.marker import NO_QUERY, Marker, digest_of
+from semel.spark.marker import NO_QUERY, BatchMarker, digest_of
 from semel.spark.offsets import Offsets
-from semel.spark.rows import Encoder, Place
+from semel.spark.rows import Destination, Encoder
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count
-from semel.spark.worker_process import settle
+from semel.spark.worker_process import begin_task
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -63,8 +63,8 @@ class Origin(NamedTuple):
                 "batchId; if it may be doubled, set delivery to at-least-once"
             )
 
-    def marker(self, batch_id: int, consumed: Offsets | None = None) -> Marker:
-        return Marker(self.query_id or NO_QUERY, batch_id, self.run_id, digest_of(consumed))
+    def marker(self, batch_id: int, consumed: Offsets | None = None) -> BatchMarker:
+        return BatchMarker(self.query_id or NO_QUERY, batch_id, self.run_id, digest_of(consumed))
 
 
 class EncodedRows(WriterCommitMessage):
@@ -105,13 +105,13 @@ def _run_in(properties: Mapping[str, str | None]) -> str:
 
 
 def encode_task(
-    settings: SinkSettings, place: Place, batches: Iterable[pa.RecordBatch]
+    settings: SinkSettings, destination: Destination, batches: Iterable[pa.RecordBatch]
 ) -> EncodedRows:
-    settle()
+    begin_task()
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     encoder = Encoder(
-        place,
+        destination,
         SystemClock().wall_ms(),
         context.partitionId(),
         lambda topic: partition_count(settings.client, topic),

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from semel.errors import MESSAGE_LENGTH_MAX, ProtocolError
-from semel.spark.turn_words import Address, Hello, hear_answer, keep_alive, say
+from semel.spark.turn_messages import Hello, TurnAddress, hear_answer, keep_alive, say
 from semel.spark.turns import (
     Attempt,
     Finish,
@@ -25,7 +25,7 @@ _CONNECT_TIMEOUT_S = 10
 class TaskTurns:
     """`listen` has to run from `connect` to `close`."""
 
-    def __init__(self, address: Address, attempt: Attempt) -> None:
+    def __init__(self, address: TurnAddress, attempt: Attempt) -> None:
         self._address = address
         self._attempt = attempt
         self._granted: dict[TopicPartition, asyncio.Future[int]] = {}

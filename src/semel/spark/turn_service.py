@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from semel.errors import ConfigError, ProtocolError
-from semel.spark.turn_words import Address, hear_hello, hear_move, keep_alive, say
+from semel.spark.turn_messages import TurnAddress, hear_hello, hear_move, keep_alive, say
 from semel.spark.turns import Answers, Asker, Attempt, Counts, Turns
 from semel.world import SystemRandomness
 
@@ -40,7 +40,7 @@ class TurnService:
         self._open: set[asyncio.StreamWriter] = set()
         self._streams: dict[Asker, asyncio.StreamWriter] = {}
 
-    async def open(self, at: DriverAddress) -> Address:
+    async def open(self, at: DriverAddress) -> TurnAddress:
         try:
             # One address, as a port is free at one of them and may be taken at another.
             loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ class TurnService:
                 f"cannot listen at {at.bind_host}{tried}, where spark.driver.bindAddress or "
                 f"spark.driver.host says that the driver is: {error}"
             ) from error
-        return Address(at.host, self._server.sockets[0].getsockname()[1], self._secret)
+        return TurnAddress(at.host, self._server.sockets[0].getsockname()[1], self._secret)
 
     async def _listen(self, host: str, ports: Sequence[int]) -> asyncio.Server:
         *others, last = ports

@@ -9,11 +9,14 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType
 
 from semel.client.cluster.blocking import Connected, shared
 from semel.client.connecting.address import joined_bootstrap_servers
@@ -21,7 +24,6 @@ from semel.client.outcome import TransactionFailed
 from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.connect_query import Home, home
-from semel.spark.frames import one_frame
 from semel.spark.marker import Verdict
 from semel.spark.offsets import Offsets
 from semel.spark.query import (
@@ -31,8 +33,9 @@ from semel.spark.query import (
     refuse_speculation,
     running_query,
 )
+from semel.spark.rows import WRITTEN_COLUMNS, check_columns
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
-from semel.spark.targets import placed
+from semel.spark.targets import destination_of
 from semel.spark.turn_service import TurnService
 from semel.spark.turns import Attempt, TurnRefused
 from semel.spark.volume_tasks import WRITTEN, Writing
@@ -45,6 +48,27 @@ Transform = Callable[[DataFrame, int], DataFrame | Mapping[str, DataFrame]]
 Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _RETRIES_DEFAULT = 3
+
+_FAILURES: tuple[type[Exception], ...] = (
+    *SPARK_FAILURES,
+    TransactionFailed,
+    RequestError,
+    TurnRefused,
+)
+
+_LACKING = re.compile(r"No module named '[^']+'")
+_OTHER_PYTHON = (
+    "tasks run in a Python that lacks what they need ({lacking}): call semel.spark.register(spark) "
+    "once the session is there, or set PYSPARK_PYTHON before it is started"
+)
+
+_COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+    "timestamp": "timestamp",
+    "partition": "int",
+}
 
 
 def exactly_once(
@@ -149,13 +173,15 @@ class ExactlyOnce:
         consumed: Offsets | None,
     ) -> None:
         output = self._output(frame, batch_id)
-        place = placed(self._settings, list(output) if isinstance(output, Mapping) else None)
-        rows = one_frame(output, place.topic)
+        destination = destination_of(
+            self._settings, list(output) if isinstance(output, Mapping) else None
+        )
+        rows = one_frame(output, destination.topic)
         turns = TurnService()
         address = connected.run(turns.open(driver_address(frame.sparkSession, self._driver_port)))
         try:
-            producer = connected.run(work.session.begin())
-            writing = Writing(self._settings, place, work.transactional_id, producer, address)
+            producer = connected.run(work.writer.begin())
+            writing = Writing(self._settings, destination, work.transactional_id, producer, address)
             stage = self._stage(writing)
             results = rows.mapInArrow(stage, WRITTEN).collect()
         finally:
@@ -163,7 +189,7 @@ class ExactlyOnce:
         written = _by_attempt(results)
         turns.check(written)
         places = {place for counts in written.values() for place in counts}
-        connected.run(work.session.add_partitions(places))
+        connected.run(work.writer.add_partitions(places))
         connected.run(work.finish(consumed))
 
     def _output(self, frame: DataFrame, batch_id: int) -> DataFrame | Mapping[str, DataFrame]:
@@ -181,21 +207,6 @@ class ExactlyOnce:
         return writing.__call__
 
 
-_FAILURES: tuple[type[Exception], ...] = (
-    *SPARK_FAILURES,
-    TransactionFailed,
-    RequestError,
-    TurnRefused,
-)
-
-
-_LACKING = re.compile(r"No module named '[^']+'")
-_OTHER_PYTHON = (
-    "tasks run in a Python that lacks what they need ({lacking}): call semel.spark.register(spark) "
-    "once the session is there, or set PYSPARK_PYTHON before it is started"
-)
-
-
 def _is_final(error: Exception) -> bool:
     """Whether it would be the same again; of what happened in a task there is the text only."""
     text = str(error)
@@ -211,3 +222,31 @@ def _by_attempt(results: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, in
     for topic, partition, count, *attempt in results:
         written[Attempt(*attempt)][TopicPartition(topic, partition)] = count
     return written
+
+
+def one_frame(output: DataFrame | Mapping[str, DataFrame], topic: str | None) -> DataFrame:
+    """The rows of all topics, and of their columns only those that are written."""
+    if isinstance(output, Mapping):
+        if not output:
+            raise ConfigError("nothing is to be written: the function gave no topics")
+        return reduce(DataFrame.unionAll, (_of_topic(*each) for each in output.items()))
+    check_columns(output.schema, topic)
+    wanted = [name for name in WRITTEN_COLUMNS if name in output.columns]
+    if topic is not None and "topic" in wanted:
+        wanted.remove("topic")
+    return output.select(*wanted)
+
+
+def _of_topic(topic: str, frame: DataFrame) -> DataFrame:
+    check_columns(frame.schema, topic)
+    columns = [_column(frame, name).cast(kind).alias(name) for name, kind in _COLUMNS.items()]
+    return frame.select(*columns, f.lit(topic).alias("topic"))
+
+
+def _column(frame: DataFrame, name: str) -> Column:
+    if name not in frame.columns:
+        return f.lit(None)
+    if name == "timestamp" and isinstance(frame.schema[name].dataType, LongType):
+        # A cast would take milliseconds for seconds.
+        return f.timestamp_millis(name)
+    return f.col(name)

@@ -16,13 +16,13 @@ from semel.client.cluster.calls import together
 from semel.client.cluster.loop_thread import Started
 from semel.client.columns.encode import EncodedBatch
 from semel.client.writing.transactional_writer import TransactionParticipant
-from semel.spark.rows import Encoder, Place
+from semel.spark.rows import Destination, Encoder
 from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count
 from semel.spark.turn_client import TaskTurns
-from semel.spark.turn_words import Address
+from semel.spark.turn_messages import TurnAddress
 from semel.spark.turns import Attempt, Counts
-from semel.spark.worker_process import settle
+from semel.spark.worker_process import begin_task
 from semel.types import ProducerIdAndEpoch, TopicPartition
 from semel.world import SystemClock
 
@@ -46,19 +46,19 @@ class Writing(NamedTuple):
     """A part of the transaction that the driver has opened."""
 
     settings: SinkSettings
-    place: Place
+    destination: Destination
     transactional_id: str
     producer: ProducerIdAndEpoch
-    turns: Address
+    turns: TurnAddress
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
+        begin_task()
         context = TaskContext.get()
         assert context is not None, "this runs in a task"
         attempt = Attempt(context.partitionId(), context.taskAttemptId())
         client = self.settings.client
         encoder = Encoder(
-            self.place,
+            self.destination,
             SystemClock().wall_ms(),
             attempt.task_number,
             lambda topic: partition_count(client, topic),

@@ -15,7 +15,7 @@ _FROZEN_AT = 2
 _task_count = 0
 
 
-def settle() -> None:
+def begin_task() -> None:
     """At the beginning of a task: what is loaded by now is kept out of later collections.
 
     Does nothing in a process that is not Spark's.

@@ -18,13 +18,13 @@ from semel.client.cluster.blocking import shared
 from semel.errors import ConfigError
 from semel.spark.checkpoint import consumed_offsets
 from semel.spark.committing import commit_batch
-from semel.spark.marker import Marker
+from semel.spark.marker import BatchMarker
 from semel.spark.offsets import Offsets
 from semel.spark.rows import check_columns
 from semel.spark.sink_settings import SinkSettings
-from semel.spark.targets import placed
+from semel.spark.targets import destination_of
 from semel.spark.task import EncodedRows, Origin, check_size, encode_task, origin_of_task
-from semel.spark.worker_process import settle
+from semel.spark.worker_process import begin_task
 from semel.types import TopicPartition
 from semel.world import SystemRandomness
 
@@ -39,13 +39,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_columns(schema, settings.topic)
         self._settings = settings
         # Here and not in the tasks, so that all of them count the partitions alike.
-        self._place = placed(settings)
+        self._destination = destination_of(settings)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return encode_task(self._settings, self._place, iterator)
+        return encode_task(self._settings, self._destination, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        settle()
+        begin_task()
         tasks = _all_tasks(messages, self._settings.encoded_size_max)
         if not tasks:
             # Without a task there is neither a row nor a word on whose batch it is.
@@ -76,15 +76,17 @@ class BatchWriter(DataSourceArrowWriter):
             )
         self._settings = settings
         self._batch_id = batch_id
-        self._place = placed(settings if is_numbered else settings._replace(checks_marker=False))
+        self._destination = destination_of(
+            settings if is_numbered else settings._replace(checks_marker=False)
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         if self._settings.checks_marker and self._batch_id is None:
             origin_of_task().check_batch()
-        return encode_task(self._settings, self._place, iterator)
+        return encode_task(self._settings, self._destination, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        settle()
+        begin_task()
         tasks = _all_tasks(messages, self._settings.encoded_size_max)
         if not tasks:
             return
@@ -106,7 +108,7 @@ class BatchWriter(DataSourceArrowWriter):
         """As a stream does, under the name of the topic: a batch may write to several."""
         settings = self._settings
         marker_topic = settings.marker_place.topic
-        if settings.checks_marker and marker_topic not in self._place.partition_counts:
+        if settings.checks_marker and marker_topic not in self._destination.partition_counts:
             connected = shared(settings.client)
             connected.run(connected.cluster.topic_to_write(marker_topic))
         consumed = _consumed(settings, batch_id)
@@ -129,7 +131,7 @@ def _consumed(settings: SinkSettings, batch_id: int) -> Offsets | None:
 def _commit(
     settings: SinkSettings,
     transactional_id: str,
-    batch: Marker,
+    batch: BatchMarker,
     tasks: Sequence[EncodedRows],
     consumed: Offsets | None = None,
 ) -> None:

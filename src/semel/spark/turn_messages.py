@@ -1,6 +1,6 @@
-"""What a driver and its tasks say to each other about turns: one word a line, in JSON.
+"""What a driver and its tasks say to each other about turns: one message a line, in JSON.
 
-The first word of a task is `Hello`, the others are its moves; what it is sent are answers.
+The first message of a task is `Hello`, the others are its moves; what it is sent are answers.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ import msgspec
 from semel.errors import ProtocolError
 from semel.spark.turns import Answer, Attempt, Move
 
-# Of silence, and of words that nobody acknowledges: within a minute a machine that is gone without
-# a word is noticed. Each system has some of these.
-_PATIENCE = {
+# Of silence, and of messages that nobody acknowledges: within a minute a machine that is gone
+# without a word is noticed. Each system has some of these.
+_KEEPALIVE = {
     "TCP_KEEPIDLE": 20,
     "TCP_KEEPALIVE": 20,
     "TCP_KEEPINTVL": 10,
@@ -22,10 +22,10 @@ _PATIENCE = {
     "TCP_USER_TIMEOUT": 50_000,
 }
 
-Word = TypeVar("Word")
+Message = TypeVar("Message")
 
 
-class Address(NamedTuple):
+class TurnAddress(NamedTuple):
     """Where turns are asked for, and what shows that one may."""
 
     host: str
@@ -43,8 +43,8 @@ _moves: msgspec.json.Decoder[Move] = msgspec.json.Decoder(Move)
 _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
-def say(writer: asyncio.StreamWriter, word: Hello | Move | Answer) -> None:
-    writer.write(msgspec.json.encode(word) + b"\n")
+def say(writer: asyncio.StreamWriter, message: Hello | Move | Answer) -> None:
+    writer.write(msgspec.json.encode(message) + b"\n")
 
 
 async def hear_hello(reader: asyncio.StreamReader) -> Hello | None:
@@ -59,19 +59,21 @@ async def hear_answer(reader: asyncio.StreamReader) -> Answer | None:
     return await _hear(reader, _answers)
 
 
-async def _hear(reader: asyncio.StreamReader, decoder: "msgspec.json.Decoder[Word]") -> Word | None:
+async def _hear(
+    reader: asyncio.StreamReader, decoder: "msgspec.json.Decoder[Message]"
+) -> Message | None:
     """None at the end."""
     try:
         line = await reader.readline()
         return decoder.decode(line) if line else None
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        # The first of them: the line is longer than any word.
+        # The first of them: the line is longer than any message.
         raise ProtocolError(f"not a word about turns: {error}") from error
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
     connected = writer.get_extra_info("socket")
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _PATIENCE.items():
+    for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
