@@ -83,7 +83,7 @@ def what_was_lost_is_held_by_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def an_answer_counts_wherever_the_position_is(patch: pytest.MonkeyPatch) -> None:
     def put(positions: Positions, spot: Spot, fetched: CompletedFetch) -> None:
-        partition = positions._partitions[spot.place]
+        partition = positions._states[spot.partition]
         partition.fetches.append(fetched)
         positions._enqueue(partition)
 
@@ -98,7 +98,7 @@ def what_was_given_up_is_still_handed_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Positions,
         "remove",
-        lambda positions, places: [positions._partitions.pop(place) for place in places],
+        lambda positions, places: [positions._states.pop(place) for place in places],
     )
 
 

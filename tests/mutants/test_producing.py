@@ -31,7 +31,7 @@ def a_late_answer_is_judged_by_what_was_acknowledged_since(patch: pytest.MonkeyP
     refused = ProducerCore._refused
 
     def judged_now(core: ProducerCore, batch: Batch, *rest: Any) -> None:
-        queue = core.queue(batch.place)
+        queue = core.queue(batch.partition)
         batch.was_next = batch.position == queue._acknowledged_position
         refused(core, batch, *rest)
 

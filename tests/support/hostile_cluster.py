@@ -127,7 +127,7 @@ class HostileCluster:
         """The broker gets the next request of this connection."""
         request, contents = traffic.requests.popleft()
         answers = [
-            self._answer(traffic.node_id, batch.place, content)
+            self._answer(traffic.node_id, batch.partition, content)
             for batch, content in zip(request.batches, contents, strict=True)
         ]
         traffic.replies.append((request, answers))
@@ -250,7 +250,7 @@ class ProducerRun:
         under_way.add(id(request))
         if len(under_way) > 5:
             raise Violation(f"{len(under_way)} requests to broker {request.node_id}")
-        places = [batch.place for batch in request.batches]
+        places = [batch.partition for batch in request.batches]
         if len(set(places)) != len(places):
             raise Violation("two batches of a partition in one request")
 

@@ -137,7 +137,7 @@ class ListenerMember:
 
     # Polling
 
-    def _take(self, places: object) -> None:
+    def _take(self, partitions: object) -> None:
         self.counts.partitions = self.consumer.assignment
 
     async def _take_turn(self) -> None:
@@ -334,13 +334,13 @@ class ListenerMember:
                 await self._pause()
             else:
                 self._backlog.drop(mine)
-                for place in mine:
-                    self.consumer.seek(place, committed.get(place, firsts[place]))
+                for partition in mine:
+                    self.consumer.seek(partition, committed.get(partition, firsts[partition]))
                 self._hold_and_let_go()
                 return
 
-    def _still_mine(self, places: Any) -> list[TopicPartition]:
-        return [place for place in places if place in self.consumer.assignment]
+    def _still_mine(self, partitions: Any) -> list[TopicPartition]:
+        return [partition for partition in partitions if partition in self.consumer.assignment]
 
     async def _pause(self) -> None:
         """The longer, the more often in a row nothing could be delivered."""

@@ -25,9 +25,9 @@ def of_records(records: list[Record]) -> Portion:
     firsts: dict[TopicPartition, int] = {}
     nexts: dict[TopicPartition, int] = {}
     for record in records:
-        place = TopicPartition(record.topic, record.partition)
-        firsts.setdefault(place, record.offset)
-        nexts[place] = record.offset + 1
+        partition = TopicPartition(record.topic, record.partition)
+        firsts.setdefault(partition, record.offset)
+        nexts[partition] = record.offset + 1
     return Portion(records, len(records), firsts, nexts)
 
 
@@ -39,9 +39,9 @@ def of_columns(batch: "pa.RecordBatch") -> Portion:
     firsts: dict[TopicPartition, int] = {}
     nexts: dict[TopicPartition, int] = {}
     for span in spans.aggregate([("offset", "min"), ("offset", "max")]).to_pylist():
-        place = TopicPartition(span["topic"], span["partition"])
-        firsts[place] = span["offset_min"]
-        nexts[place] = span["offset_max"] + 1
+        partition = TopicPartition(span["topic"], span["partition"])
+        firsts[partition] = span["offset_min"]
+        nexts[partition] = span["offset_max"] + 1
     return Portion(batch, batch.num_rows, firsts, nexts)
 
 

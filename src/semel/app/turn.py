@@ -45,7 +45,7 @@ class Rules(NamedTuple):
     dead_letters: str | None
 
 
-def nothing_given_up(place: TopicPartition, offset: int) -> Failure | None:
+def nothing_given_up(partition: TopicPartition, offset: int) -> Failure | None:
     return None
 
 
@@ -74,17 +74,17 @@ class TurnOutcome:
 
     def fail(self, rules: Rules, failure: Failure) -> None:
         record, error, attempt = failure
-        place = TopicPartition(record.topic, record.partition)
+        partition = TopicPartition(record.topic, record.partition)
         if rules.retry_policy.allows(error, attempt):
-            self.failures[place] = failure
-            self.undone[place] = record.offset
+            self.failures[partition] = failure
+            self.undone[partition] = record.offset
         elif rules.dead_letters is not None:
             self.outbox.put(dead_letter(rules.dead_letters, record, error, attempt))
             self.dead.append(failure)
-            self.done[place] = record.offset + 1
+            self.done[partition] = record.offset + 1
         else:
             self.final = failure
-            self.undone[place] = record.offset
+            self.undone[partition] = record.offset
 
 
 def one_by_one(
@@ -99,13 +99,13 @@ def one_by_one(
     outcome = TurnOutcome(outbox)
     is_begun = False
     for record in portion.records():
-        place = TopicPartition(record.topic, record.partition)
-        if place in outcome.undone:
+        partition = TopicPartition(record.topic, record.partition)
+        if partition in outcome.undone:
             continue
         if outcome.final is not None or (is_begun and is_over()):
-            outcome.undone[place] = record.offset
+            outcome.undone[partition] = record.offset
             continue
-        known = given_up(place, record.offset)
+        known = given_up(partition, record.offset)
         if known is not None:
             outcome.fail(rules, known)
             continue
@@ -114,11 +114,11 @@ def one_by_one(
         kept_count = len(outbox.records)
         error = yield record, outbox
         if error is None:
-            outcome.done[place] = record.offset + 1
+            outcome.done[partition] = record.offset + 1
             outcome.done_count += 1
         else:
             outbox.cut(kept_count)
-            attempt = attempts_of(place, record.offset) + 1
+            attempt = attempts_of(partition, record.offset) + 1
             outcome.fail(rules, Failure(record, error, attempt))
     return outcome
 
@@ -133,10 +133,10 @@ def all_at_once(
     """One call for all of them; if it fails, they are to be tried in smaller parts."""
     outcome = TurnOutcome(outbox)
     # One that is given up failed alone, so that its partition is done up to it.
-    for place, offset in portion.firsts.items():
-        known = given_up(place, offset)
+    for partition, offset in portion.firsts.items():
+        known = given_up(partition, offset)
         if known is not None:
-            outcome.undone = {**portion.firsts, place: offset + 1}
+            outcome.undone = {**portion.firsts, partition: offset + 1}
             outcome.fail(rules, known)
             return outcome
     error = yield portion.content, outbox
@@ -148,8 +148,8 @@ def all_at_once(
     if portion.record_count > 1:
         doubt(outcome, portion, error)
     else:
-        ((place, offset),) = portion.firsts.items()
-        attempt = attempts_of(place, offset) + 1
+        ((partition, offset),) = portion.firsts.items()
+        attempt = attempts_of(partition, offset) + 1
         outcome.fail(rules, Failure(portion.records()[0], error, attempt))
     return outcome
 
@@ -161,8 +161,8 @@ def doubt(outcome: TurnOutcome, portion: Portion, error: Exception) -> None:
     outcome.undone = dict(portion.firsts)
     outcome.doubted_for = error
     outcome.doubts = {
-        place: Doubt(portion.nexts[place], max(1, count // parts))
-        for place, count in counts.items()
+        partition: Doubt(portion.nexts[partition], max(1, count // parts))
+        for partition, count in counts.items()
     }
 
 

@@ -111,9 +111,9 @@ class Idleness:
             ends = await self._ends()
         except RequestError:
             return False
-        for listener, places in ends.items():
-            for place, end in places.items():
-                if not await self._is_read(listener, place, end):
+        for listener, partitions in ends.items():
+            for partition, end in partitions.items():
+                if not await self._is_read(listener, partition, end):
                     return False
         return before == self._turns()
 
@@ -127,12 +127,12 @@ class Idleness:
     async def _ends(self) -> dict[Listener, dict[TopicPartition, int]]:
         ends = {}
         for listener in self._members:
-            places = await self._places(listener)
+            partitions = await self._partitions(listener)
             isolation = settings_of(listener.group, listener.consumer_options).isolation
-            ends[listener] = await ends_of(self._cluster, places, isolation)
+            ends[listener] = await ends_of(self._cluster, partitions, isolation)
         return ends
 
-    async def _places(self, listener: Listener) -> list[TopicPartition]:
+    async def _partitions(self, listener: Listener) -> list[TopicPartition]:
         names = {
             name for member in self._members[listener] for name in member.consumer.subscription
         }
@@ -142,8 +142,8 @@ class Idleness:
             for partition in topic.partitions
         ]
 
-    async def _is_read(self, listener: Listener, place: TopicPartition, end: int) -> bool:
+    async def _is_read(self, listener: Listener, partition: TopicPartition, end: int) -> bool:
         for member in self._members[listener]:
-            if place in member.consumer.assignment:
-                return await member.consumer.position(place) >= end
+            if partition in member.consumer.assignment:
+                return await member.consumer.position(partition) >= end
         return False

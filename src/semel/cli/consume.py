@@ -81,16 +81,16 @@ def consume(
     names = (topic, *topics)
 
     async def work(cluster: Cluster) -> None:
-        places = await _places(cluster, names, wanted)
-        starts = await offsets_of(cluster, begin, places)
+        read = await _chosen(cluster, names, wanted)
+        starts = await offsets_of(cluster, begin, read)
         stops: dict[TopicPartition, int] = {}
         if exit_at_end:
-            stops = await ends_of(cluster, places, level)
+            stops = await ends_of(cluster, read, level)
         if stop is not None:
-            range_ends = await offsets_of(cluster, stop, places)
+            range_ends = await offsets_of(cluster, stop, read)
             stops = {
-                place: min(range_ends[place], stops.get(place, range_ends[place]))
-                for place in places
+                partition: min(range_ends[partition], stops.get(partition, range_ends[partition]))
+                for partition in read
             }
         async with AsyncConsumer(
             target.bootstrap_server,
@@ -150,13 +150,13 @@ async def _print_all(
     check: Callable[[], Awaitable[object]],
 ) -> None:
     left = {
-        place: offset
-        for place, offset in starts.items()
-        if place not in stops or offset < stops[place]
+        partition: offset
+        for partition, offset in starts.items()
+        if partition not in stops or offset < stops[partition]
     }
     consumer.assign(left.keys())
-    for place, offset in left.items():
-        consumer.seek(place, offset)
+    for partition, offset in left.items():
+        consumer.seek(partition, offset)
     # What lies before a stop may be nothing but markers, which no poll gives a sign of.
     wait_ms = _WAIT_FOR_STOP_MS if stops else _WAIT_MS
     while left:
@@ -168,25 +168,25 @@ async def _print_all(
             # A consumer waits without end for a cluster or a topic that is gone; a person does not.
             await check()
         moved = {record.place for record in records} or set(left)
-        for place in moved & stops.keys():
-            if await consumer.position(place) >= stops[place]:
-                del left[place]
+        for partition in moved & stops.keys():
+            if await consumer.position(partition) >= stops[partition]:
+                del left[partition]
         consumer.assign(left.keys())
 
 
-async def _places(
+async def _chosen(
     cluster: Cluster, names: tuple[str, ...], wanted: frozenset[int]
 ) -> list[TopicPartition]:
-    places = []
+    chosen = []
     for topic in (await find_topics(cluster, names)).values():
-        numbers = {partition.partition for partition in topic.partitions}
+        numbers = {one.partition for one in topic.partitions}
         missing = wanted - numbers
         if missing:
             raise UnknownTopicOrPartition(
                 f"topic {topic.name} has no partition {min(missing)}: it has {len(numbers)}"
             )
-        places += [TopicPartition(topic.name, number) for number in sorted(wanted or numbers)]
-    return places
+        chosen += [TopicPartition(topic.name, number) for number in sorted(wanted or numbers)]
+    return chosen
 
 
 def _numbers(texts: tuple[str, ...]) -> frozenset[int]:

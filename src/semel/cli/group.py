@@ -108,7 +108,7 @@ def delete(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
 
 async def _partitions(cluster: Cluster, names: tuple[str, ...]) -> list[TopicPartition]:
     topics = await find_topics(cluster, names)
-    return [place for topic in topics.values() for place in topic.places]
+    return [each for topic in topics.values() for each in topic.topic_partitions]
 
 
 class _Progress(NamedTuple):
@@ -139,18 +139,18 @@ async def _describe(cluster: Cluster, group_id: str) -> _Described:
     if group.state == groups.DEAD and not offsets:
         raise GroupIdNotFound(f"group {group_id} does not exist")
     owners = groups.owners(group.members)
-    places = sorted(offsets.keys() | owners.keys())
-    ends = await ends_of(cluster, await cluster.existing(places))
+    partitions = sorted(offsets.keys() | owners.keys())
+    ends = await ends_of(cluster, await cluster.existing(partitions))
     progress = []
-    for place in places:
-        owner = owners.get(place)
-        offset = offsets.get(place)
-        end = ends.get(place)
+    for partition in partitions:
+        owner = owners.get(partition)
+        offset = offsets.get(partition)
+        end = ends.get(partition)
         if end is None:
             continue
         progress.append(
             _Progress(
-                *place,
+                *partition,
                 offset=offset,
                 end=end,
                 lag=None if offset is None else max(end - offset, 0),

@@ -43,7 +43,7 @@ _STYLES = {
     "waiting for the cluster": "yellow",
     "failed": "bold red",
 }
-_PLACES_SHOWN_MAX = 8
+_PARTITIONS_SHOWN_MAX = 8
 _LOG_STYLES = {logging.ERROR: "red", logging.WARNING: "yellow"}
 
 
@@ -114,7 +114,7 @@ def lines_of(counts: dict[str, Counts], rates: dict[str, int]) -> list[Line]:
             each.transactions_aborted,
             each.retries,
             each.dead_letters,
-            [str(place) for place in sorted(each.partitions)],
+            [str(partition) for partition in sorted(each.partitions)],
             each.trouble,
         )
         for name, each in counts.items()
@@ -196,15 +196,15 @@ def table(lines: list[Line]) -> "Table":
         style = _STYLES.get(line.state, "")
         cells = (f"{number:,}" for number in line[2:9])
         shown.add_row(
-            line.listener, Text(line.state, style), *cells, Text(_places(line.partitions))
+            line.listener, Text(line.state, style), *cells, Text(_partitions(line.partitions))
         )
         if line.trouble:
             shown.add_row("", Text(line.trouble, "yellow"))
     return shown
 
 
-def _places(partitions: list[str]) -> str:
-    if len(partitions) > _PLACES_SHOWN_MAX:
+def _partitions(partitions: list[str]) -> str:
+    if len(partitions) > _PARTITIONS_SHOWN_MAX:
         return f"{len(partitions)} partitions"
     return " ".join(partitions) or "-"
 

@@ -199,19 +199,19 @@ def _written(story: Story) -> Iterator[Event]:
     It is written after its partition has joined, and before the end is decided.
     """
     joined_at_ms = _joined_at_ms(story)
-    for place in sorted(story.partitions):
-        trace = story.traces.get(place)
+    for partition in sorted(story.partitions):
+        trace = story.traces.get(partition)
         written = trace.written if trace else None
         if written is None:
             continue
         first, last = written.first_offset, written.last_offset
         noun = "record" if written.record_count == 1 else "records"
         span = f"offset {first}" if first == last else f"offsets {first} to {last}"
-        words = f"{place}: {written.record_count} {noun}, {span}"
-        at_ms = max(written.first_timestamp_ms, joined_at_ms.get(place, 0))
+        words = f"{partition}: {written.record_count} {noun}, {span}"
+        at_ms = max(written.first_timestamp_ms, joined_at_ms.get(partition, 0))
         if story.ended is not None:
             at_ms = min(at_ms, story.ended.written_at_ms)
-        yield Event("c", at_ms, "written", words, place, first, last)
+        yield Event("c", at_ms, "written", words, partition, first, last)
 
 
 def _joined_at_ms(story: Story) -> dict[TopicPartition, int]:
@@ -219,8 +219,8 @@ def _joined_at_ms(story: Story) -> dict[TopicPartition, int]:
     joined: dict[TopicPartition, int] = {}
     for stored in story.values:
         if stored.value.status is Status.ONGOING:
-            for place in stored.value.partitions:
-                joined.setdefault(place, stored.written_at_ms)
+            for partition in stored.value.partitions:
+                joined.setdefault(partition, stored.written_at_ms)
     return joined
 
 
@@ -230,35 +230,37 @@ def _marked(story: Story) -> Iterator[Event]:
     decided_at_ms = story.ended.written_at_ms
     last = story.values[-1]
     completed_at_ms = last.written_at_ms if last.value.status in COMPLETED else None
-    for place in sorted(story.partitions):
-        trace = story.traces.get(place)
+    for partition in sorted(story.partitions):
+        trace = story.traces.get(partition)
         marker = trace.marker if trace else None
         if marker is None:
-            yield Event("d", None, "unseen", f"{place}: marker not found", place)
+            yield Event("d", None, "unseen", f"{partition}: marker not found", partition)
             continue
         what = "commit" if marker.type is MarkerType.COMMIT else "abort"
-        words = f"{place}: {what} marker, offset {marker.offset}"
+        words = f"{partition}: {what} marker, offset {marker.offset}"
         offset = marker.offset
         at_ms = max(marker.timestamp_ms, decided_at_ms)
         if completed_at_ms is not None:
             at_ms = min(at_ms, completed_at_ms)
-        yield Event("d", at_ms, what, words, place, offset, offset)
+        yield Event("d", at_ms, what, words, partition, offset, offset)
 
 
 def with_traces(
     stories: Sequence[Story], traces: Mapping[TopicPartition, Sequence[TransactionTrace]]
 ) -> list[Story]:
     matched: list[dict[TopicPartition, TransactionTrace]] = [{} for _ in stories]
-    for place, left in traces.items():
-        for number, trace in _matches(stories, place, left):
-            matched[number][place] = trace
+    for partition, left in traces.items():
+        for number, trace in _matches(stories, partition, left):
+            matched[number][partition] = trace
     return [story._replace(traces=found) for story, found in zip(stories, matched, strict=True)]
 
 
 def _matches(
-    stories: Sequence[Story], place: TopicPartition, traces: Sequence[TransactionTrace]
+    stories: Sequence[Story], partition: TopicPartition, traces: Sequence[TransactionTrace]
 ) -> Iterable[tuple[int, TransactionTrace]]:
-    waiting = {number: story for number, story in enumerate(stories) if place in story.partitions}
+    waiting = {
+        number: story for number, story in enumerate(stories) if partition in story.partitions
+    }
     left = list(enumerate(traces))
     for is_marked_in_time in (_is_marked_behind, _is_marked_about):
         bound = len(traces)

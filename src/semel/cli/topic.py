@@ -176,8 +176,8 @@ def describe(
     async def work(cluster: Cluster) -> list[_Described]:
         found = await find_topics(cluster, [name, *names])
         configs = await topics.topic_configs(cluster, found.keys())
-        places = [place for topic in found.values() for place in topic.places]
-        starts, ends = await beginnings_of(cluster, places), await ends_of(cluster, places)
+        partitions = [partition for topic in found.values() for partition in topic.topic_partitions]
+        starts, ends = await beginnings_of(cluster, partitions), await ends_of(cluster, partitions)
         return [
             _Described(topic, _shown(configs[topic.name], every=every), starts, ends)
             for topic in found.values()
@@ -195,15 +195,17 @@ class _Described(NamedTuple):
     def rows(self) -> list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int]]:
         return [
             (
-                partition.partition,
-                partition.leader_id,
-                partition.leader_epoch,
-                partition.replica_ids,
-                partition.in_sync_replica_ids,
-                self.starts[place],
-                self.ends[place],
+                one.partition,
+                one.leader_id,
+                one.leader_epoch,
+                one.replica_ids,
+                one.in_sync_replica_ids,
+                self.starts[partition],
+                self.ends[partition],
             )
-            for place, partition in zip(self.topic.places, self.topic.partitions, strict=True)
+            for partition, one in zip(
+                self.topic.topic_partitions, self.topic.partitions, strict=True
+            )
         ]
 
 

@@ -38,10 +38,10 @@ def hanging(
             await find_topics(cluster, topics) if topics else (await cluster.describe()).topics
         )
         partitions = [
-            place
+            each
             for topic in described.values()
-            for place in topic.places
-            if partition is None or place.partition == partition
+            for each in topic.topic_partitions
+            if partition is None or each.partition == partition
         ]
         if topics and not partitions:
             raise UnknownTopicOrPartition(f"there is no partition {partition} in these topics")
@@ -211,7 +211,7 @@ def _say_described(one: _Described) -> None:
     )
     if one.first_offsets:
         say("")
-        rows = [(*place, offset) for place, offset in one.first_offsets.items()]
+        rows = [(*partition, offset) for partition, offset in one.first_offsets.items()]
         say_table(("TOPIC", "PARTITION", "FIRST-OFFSET"), rows)
 
 

@@ -62,13 +62,13 @@ def _abort_id(target: Target, transactional_id: str) -> int:
                 "transactional_id": transactional_id,
                 "producer_id": before.producer_id,
                 "producer_epoch": before.producer_epoch,
-                "partitions": [list(place) for place in sorted(before.partitions)],
+                "partitions": [list(partition) for partition in sorted(before.partitions)],
             }
         )
     else:
-        places = ", ".join(map(str, sorted(before.partitions)))
+        partitions = ", ".join(map(str, sorted(before.partitions)))
         say(
-            f"aborted the transaction of {transactional_id} in {places};"
+            f"aborted the transaction of {transactional_id} in {partitions};"
             f" producer {before.producer_id} of epoch {before.producer_epoch} is shut out"
         )
     return 0
@@ -82,12 +82,12 @@ def _nothing_to_abort(description: TransactionDescription) -> str:
 
 
 def _abort_hanging(
-    target: Target, place: TopicPartition, start_offset: int | None, producer_id: int | None
+    target: Target, partition: TopicPartition, start_offset: int | None, producer_id: int | None
 ) -> int:
     async def work(cluster: Cluster) -> ActiveProducer:
         open_here = [
             producer
-            for producer in await transactions.active_producers(cluster, [place])
+            for producer in await transactions.active_producers(cluster, [partition])
             if producer.first_offset is not None
             and (producer.first_offset == start_offset or producer.producer_id == producer_id)
         ]
@@ -97,10 +97,10 @@ def _abort_hanging(
                 if producer_id is None
                 else f"is of producer {producer_id}"
             )
-            raise InvalidTransactionState(f"no open transaction in {place} {wanted}")
+            raise InvalidTransactionState(f"no open transaction in {partition} {wanted}")
         (producer,) = open_here
         known = (await descriptions_by_producer(cluster, open_here)).get(producer.producer_id)
-        if known is not None and known.is_open and place in known.partitions:
+        if known is not None and known.is_open and partition in known.partitions:
             raise InvalidTransactionState(
                 f"it is part of a transaction of {known.transactional_id}, which is {known.state}:"
                 f" abort all of it, with `semel txn abort {known.transactional_id}`"
@@ -112,8 +112,8 @@ def _abort_hanging(
     if target.as_json:
         say_json(
             {
-                "topic": place.topic,
-                "partition": place.partition,
+                "topic": partition.topic,
+                "partition": partition.partition,
                 "producer_id": producer.producer_id,
                 "producer_epoch": producer.producer_epoch,
                 "first_offset": producer.first_offset,
@@ -121,7 +121,7 @@ def _abort_hanging(
         )
     else:
         say(
-            f"aborted what producer {producer.producer_id} has had open in {place}"
+            f"aborted what producer {producer.producer_id} has had open in {partition}"
             f" since offset {producer.first_offset}"
         )
     return 0

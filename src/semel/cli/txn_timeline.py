@@ -70,38 +70,40 @@ async def _traces(
     there = sorted(await cluster.existing(partitions))
     starts, stops = await _range(cluster, stories, there, producer_ids)
     return {
-        place: await traces_in(cluster, place, producer_ids, starts[place], stops[place])
-        for place in there
+        partition: await traces_in(
+            cluster, partition, producer_ids, starts[partition], stops[partition]
+        )
+        for partition in there
     }
 
 
 async def _range(
     cluster: Cluster,
     stories: Sequence[Story],
-    places: Sequence[TopicPartition],
+    partitions: Sequence[TopicPartition],
     producer_ids: frozenset[int],
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Where to look in each partition: around the times of the transactions that took part."""
     begins_ms: dict[TopicPartition, int] = {}
     ends_ms: dict[TopicPartition, int] = {}
-    for place in places:
-        here = [story for story in stories if place in story.partitions]
-        begins_ms[place] = min(story.started_at_ms for story in here) - _MARGIN_MS
+    for partition in partitions:
+        here = [story for story in stories if partition in story.partitions]
+        begins_ms[partition] = min(story.started_at_ms for story in here) - _MARGIN_MS
         if all(story.ended for story in here):
-            ends_ms[place] = here[-1].values[-1].written_at_ms + _MARGIN_MS
-    starts = await ends_of(cluster, places)
+            ends_ms[partition] = here[-1].values[-1].written_at_ms + _MARGIN_MS
+    starts = await ends_of(cluster, partitions)
     stops = starts | _found(await offsets_at(cluster, ends_ms))
     starts = starts | _found(await offsets_at(cluster, begins_ms))
-    for producer in await active_producers(cluster, places):
+    for producer in await active_producers(cluster, partitions):
         if producer.producer_id in producer_ids and producer.first_offset is not None:
-            place = producer.partition
-            starts[place] = min(starts[place], producer.first_offset)
+            partition = producer.partition
+            starts[partition] = min(starts[partition], producer.first_offset)
     return starts, stops
 
 
 def _found(offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Without the partitions that have nothing so young."""
-    return {place: offset for place, offset in offsets.items() if offset >= 0}
+    return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
 
 def _as_json(story: Story) -> dict[str, object]:

@@ -150,7 +150,7 @@ async def stored_marker(
     cluster: Cluster, settings: SinkSettings, transactional_id: str
 ) -> BatchMarker | None:
     """The marker as the last committed transaction left it."""
-    group, place = settings.marker_group_of(transactional_id), settings.marker_place
+    group, partition = settings.marker_group_of(transactional_id), settings.marker_place
 
     async def version() -> int:
         return await cluster.version_of(await cluster.coordinator_of(group), offset_fetch)
@@ -160,5 +160,5 @@ async def stored_marker(
             "exactly-once needs brokers that tell stable offsets from pending ones "
             "(OffsetFetch 7, Kafka 2.5 and newer): set delivery to at-least-once for this one"
         )
-    at = (await group_offsets(cluster, group, [place])).get(place)
+    at = (await group_offsets(cluster, group, [partition])).get(partition)
     return None if at is None else read_marker(at.offset, at.metadata)

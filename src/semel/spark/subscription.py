@@ -125,7 +125,9 @@ def _assigned(options: Options) -> tuple[TopicPartition, ...]:
 def _found(topics: Iterable[TopicMetadata]) -> FoundPartitions:
     known = list(topics)
     ids = {topic.name: _text(topic.topic_id) for topic in known if topic.topic_id != _NO_ID}
-    return FoundPartitions([partition for topic in known for partition in topic.places], ids)
+    return FoundPartitions(
+        [partition for topic in known for partition in topic.topic_partitions], ids
+    )
 
 
 def _text(topic_id: bytes) -> str:

@@ -52,16 +52,16 @@ class TaskTurns:
         assert self._writer is not None, "it is connected"
         self._writer.close()
 
-    async def take(self, place: TopicPartition, record_count: int) -> int:
+    async def take(self, partition: TopicPartition, record_count: int) -> int:
         """The first sequence of so many records, once nobody else writes there."""
         self._check()
         granted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._granted[place] = granted
-        self._say(Take(place, record_count))
+        self._granted[partition] = granted
+        self._say(Take(partition, record_count))
         return await granted
 
-    def give_back(self, place: TopicPartition) -> None:
-        self._say(GiveBack(place))
+    def give_back(self, partition: TopicPartition) -> None:
+        self._say(GiveBack(partition))
 
     async def finish(self) -> None:
         """All that was taken is written; the driver knows when this returns."""
@@ -96,8 +96,8 @@ class TaskTurns:
 
     def _hand_out(self, answer: Granted | Finished) -> None:
         match answer:
-            case Granted(place, sequence):
-                granted = self._granted.pop(place)
+            case Granted(partition, sequence):
+                granted = self._granted.pop(partition)
                 if not granted.done():  # Else whoever asked was cancelled.
                     granted.set_result(sequence)
             case Finished():

@@ -40,14 +40,14 @@ Counts = Mapping[TopicPartition, int]
 
 
 class Take(Struct, frozen=True, tag="take"):
-    place: TopicPartition
+    partition: TopicPartition
     record_count: int
 
 
 class GiveBack(Struct, frozen=True, tag="give back"):
     """What was taken is written, and acknowledged."""
 
-    place: TopicPartition
+    partition: TopicPartition
 
 
 class Finish(Struct, frozen=True, tag="finish"):
@@ -64,7 +64,7 @@ Move = Take | GiveBack | Finish | GiveUp
 
 
 class Granted(Struct, frozen=True, tag="granted"):
-    place: TopicPartition
+    partition: TopicPartition
     sequence: int
 
 
@@ -135,10 +135,10 @@ class Turns:
         if asker.is_finished:
             raise IllegalMove("it has finished")
         match move:
-            case Take(place, record_count):
-                return self._take(asker, place, record_count)
-            case GiveBack(place):
-                return self._give_back(asker, place)
+            case Take(partition, record_count):
+                return self._take(asker, partition, record_count)
+            case GiveBack(partition):
+                return self._give_back(asker, partition)
             case Finish():
                 return self._finish(asker)
             case GiveUp(reason):
@@ -147,8 +147,8 @@ class Turns:
 
     def leave(self, asker: Asker) -> Answers:
         self._present.pop(asker)
-        for place in asker.asked:
-            queue = self._queues[place]
+        for partition in asker.asked:
+            queue = self._queues[partition]
             queue.waiting = deque(each for each in queue.waiting if each.asker is not asker)
         if asker.taken and not asker.is_finished:
             # It is not known what it has written, so that nothing may be committed.
@@ -172,22 +172,22 @@ class Turns:
         if len(written) != len(self._writers):
             raise TurnRefused("a task says that it has written, but it had no turn")
 
-    def _take(self, asker: Asker, place: TopicPartition, record_count: int) -> Answers:
+    def _take(self, asker: Asker, partition: TopicPartition, record_count: int) -> Answers:
         if record_count < 1:
-            raise IllegalMove(f"a turn of {record_count} records in {place}")
-        if place in asker.asked:
-            raise IllegalMove(f"it has asked for {place} before")
-        asker.asked.add(place)
-        self._queues[place].waiting.append(_Waiting(asker, record_count))
-        return self._next_turn(place)
+            raise IllegalMove(f"a turn of {record_count} records in {partition}")
+        if partition in asker.asked:
+            raise IllegalMove(f"it has asked for {partition} before")
+        asker.asked.add(partition)
+        self._queues[partition].waiting.append(_Waiting(asker, record_count))
+        return self._next_turn(partition)
 
-    def _give_back(self, asker: Asker, place: TopicPartition) -> Answers:
-        queue = self._queues.get(place)
+    def _give_back(self, asker: Asker, partition: TopicPartition) -> Answers:
+        queue = self._queues.get(partition)
         if queue is None or queue.holder is not asker:
-            raise IllegalMove(f"it is not its turn in {place}")
-        asker.asked.remove(place)
+            raise IllegalMove(f"it is not its turn in {partition}")
+        asker.asked.remove(partition)
         queue.holder = None
-        return self._next_turn(place)
+        return self._next_turn(partition)
 
     def _finish(self, asker: Asker) -> Answers:
         if asker.asked:
@@ -195,8 +195,8 @@ class Turns:
         asker.is_finished = True
         return [(asker, Finished())]
 
-    def _next_turn(self, place: TopicPartition) -> Answers:
-        queue = self._queues[place]
+    def _next_turn(self, partition: TopicPartition) -> Answers:
+        queue = self._queues[partition]
         answers: Answers = []
         while queue.waiting and queue.holder is None:
             asker, record_count = queue.waiting.popleft()
@@ -208,10 +208,10 @@ class Turns:
                     f"the driver has to begin the batch anew",
                 )
                 continue
-            answers.append((asker, Granted(place, queue.next_sequence)))
+            answers.append((asker, Granted(partition, queue.next_sequence)))
             queue.holder = asker
             queue.next_sequence = (queue.next_sequence + record_count) % SEQUENCE_COUNT
-            asker.taken[place] = asker.taken.get(place, 0) + record_count
+            asker.taken[partition] = asker.taken.get(partition, 0) + record_count
         return answers
 
 

@@ -188,8 +188,8 @@ class ExactlyOnce:
             connected.run(turns.close())
         written = _by_attempt(results)
         turns.check(written)
-        places = {place for counts in written.values() for place in counts}
-        connected.run(work.writer.add_partitions(places))
+        partitions = {partition for counts in written.values() for partition in counts}
+        connected.run(work.writer.add_partitions(partitions))
         connected.run(work.finish(consumed))
 
     def _output(self, frame: DataFrame, batch_id: int) -> DataFrame | Mapping[str, DataFrame]:

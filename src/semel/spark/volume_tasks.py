@@ -75,8 +75,8 @@ def _groups(batches: Iterable[tuple[TopicPartition, EncodedBatch]]) -> Iterator[
     """Some megabytes at a time, so that few turns are taken."""
     group: _Group = defaultdict(list)
     size = 0
-    for place, batch in batches:
-        group[place].append(batch)
+    for partition, batch in batches:
+        group[partition].append(batch)
         size += len(batch.content)
         if size >= _GROUP_SIZE_MIN:
             yield group
@@ -128,18 +128,18 @@ class _Task:
             raise
 
     async def _write(self, group: _Group) -> None:
-        await together(self._write_to(place, batches) for place, batches in group.items())
+        await together(self._write_to(partition, batches) for partition, batches in group.items())
 
-    async def _write_to(self, place: TopicPartition, batches: list[EncodedBatch]) -> None:
+    async def _write_to(self, partition: TopicPartition, batches: list[EncodedBatch]) -> None:
         count = sum(batch.record_count for batch in batches)
-        sequence = await self._turns.take(place, count)
-        await self._participant.write(place, [batch.content for batch in batches], sequence)
-        self._turns.give_back(place)
-        self._counts[place] += count
+        sequence = await self._turns.take(partition, count)
+        await self._participant.write(partition, [batch.content for batch in batches], sequence)
+        self._turns.give_back(partition)
+        self._counts[partition] += count
 
 
 def _written(counts: Counts, attempt: Attempt) -> pa.RecordBatch:
-    rows = [(*place, count, *attempt) for place, count in counts.items()]
+    rows = [(*partition, count, *attempt) for partition, count in counts.items()]
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(_WRITTEN_COLUMNS)
     arrays = [
         pa.array(each, kind.type) for each, kind in zip(columns, _WRITTEN_COLUMNS, strict=True)

@@ -99,7 +99,7 @@ def test_a_paused_partition_keeps_what_was_fetched_and_asks_for_no_more() -> Non
     put(made, ONE, 0, 3)
     made.pause([ONE])
     assert taken(made) == []
-    assert [spot.place for spot in made.fetchable()[1]] == [OTHER]
+    assert [spot.partition for spot in made.fetchable()[1]] == [OTHER]
     made.resume([ONE])
     assert taken(made) == [(0, 0), (0, 1), (0, 2)]
 
@@ -120,7 +120,7 @@ def test_paused_partitions_keep_no_more_than_a_part_of_what_may_be_fetched_ahead
     assert len(kept) == 6
     # All others are fetched where they stand, the one that was begun in its middle.
     (spots,) = made.fetchable().values()
-    offsets = {spot.place: spot.offset for spot in spots}
+    offsets = {spot.partition: spot.offset for spot in spots}
     reached = {**dict.fromkeys(places, 0), places[0]: 1}
     reached |= {TopicPartition("t", partition): offset + 1 for partition, offset in kept}
     assert offsets == reached
@@ -160,14 +160,14 @@ def test_no_more_is_asked_for_than_there_is_room_for() -> None:
     made = positions(ONE, OTHER, size_max=size)
     put(made, ONE, 0, 3)
     # One partition has enough, the other has not.
-    assert [spot.place for spot in made.fetchable()[1]] == [OTHER]
+    assert [spot.partition for spot in made.fetchable()[1]] == [OTHER]
     put(made, OTHER, 0, 3)
     assert made.fetchable() == {}
     made.has_room_news = False
     taken(made, 3)
     assert made.has_room_news
     (spots,) = made.fetchable().values()
-    assert [(spot.place, spot.offset) for spot in spots] == [(ONE, 3)]
+    assert [(spot.partition, spot.offset) for spot in spots] == [(ONE, 3)]
 
 
 def test_partitions_take_turns() -> None:

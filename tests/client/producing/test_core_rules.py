@@ -231,7 +231,7 @@ def test_partitions_take_turns_when_requests_are_full() -> None:
         put(core, b"x" * 50, OTHER)
     turns = []
     while requests := drained(core):
-        turns += [request.batches[0].place for request in requests]
+        turns += [request.batches[0].partition for request in requests]
         for request in requests:
             answer(core, request)
     assert turns == [PLACE, OTHER] * 3

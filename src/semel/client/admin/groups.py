@@ -96,7 +96,7 @@ def _member(member: describe_groups.DescribedGroupMember, protocol_type: str) ->
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
     """Every offset that the group has committed."""
     found = await group_offsets(cluster, group_id, is_stable=False)
-    return {place: at.offset for place, at in found.items()}
+    return {partition: at.offset for partition, at in found.items()}
 
 
 async def commit_offsets(
@@ -104,10 +104,10 @@ async def commit_offsets(
 ) -> None:
     """Set offsets of a group that has no members at the moment."""
     topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(list)
-    for (topic, partition), offset in offsets.items():
+    for (topic, number), offset in offsets.items():
         topics[topic].append(
             offset_commit.OffsetCommitRequestPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata=""
+                partition_index=number, committed_offset=offset, committed_metadata=""
             )
         )
     request = offset_commit.OffsetCommitRequest(
@@ -121,13 +121,13 @@ async def commit_offsets(
     async def attempt() -> None:
         reply = await cluster.call_coordinator(group_id, offset_commit, request)
         for topic in reply.topics:
-            for partition in topic.partitions:
-                if partition.error_code == UnknownMemberId.code:
+            for answer in topic.partitions:
+                if answer.error_code == UnknownMemberId.code:
                     raise UnknownMemberId(
                         f"group {group_id} has members; its offsets can be set once they are gone"
                     )
-                place = TopicPartition(topic.name, partition.partition_index)
-                raise_for(partition.error_code, f"offset of group {group_id} in {place}")
+                partition = TopicPartition(topic.name, answer.partition_index)
+                raise_for(answer.error_code, f"offset of group {group_id} in {partition}")
 
     await cluster.retry(attempt)
 

@@ -39,12 +39,12 @@ class StoredBatch(NamedTuple):
 
 
 async def stored_batches(
-    cluster: Cluster, place: TopicPartition, start: int, stop: int
+    cluster: Cluster, partition: TopicPartition, start: int, stop: int
 ) -> AsyncIterator[StoredBatch]:
     """The batches with an offset in [start, stop), or up to the end if that comes before."""
     offset = start
     while offset < stop:
-        fetched = await _fetch(cluster, place, offset)
+        fetched = await _fetch(cluster, partition, offset)
         if not len(fetched):
             return
         before = offset
@@ -55,11 +55,11 @@ async def stored_batches(
             yield StoredBatch(header, content)
         if offset == before:
             raise RecordListTooLarge(
-                f"a batch of {place} does not fit into the {_FETCH_SIZE_MAX} bytes asked for"
+                f"a batch of {partition} does not fit into the {_FETCH_SIZE_MAX} bytes asked for"
             )
 
 
-async def _fetch(cluster: Cluster, place: TopicPartition, offset: int) -> Buffer:
+async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> Buffer:
     request = fetch.FetchRequest(
         replica_id=_CONSUMER,
         max_wait_ms=_WAIT_MS_MAX,
@@ -68,10 +68,10 @@ async def _fetch(cluster: Cluster, place: TopicPartition, offset: int) -> Buffer
         isolation_level=Isolation.READ_UNCOMMITTED,
         topics=[
             fetch.FetchTopic(
-                place.topic,
+                partition.topic,
                 [
                     fetch.FetchPartition(
-                        partition=place.partition,
+                        partition=partition.partition,
                         fetch_offset=offset,
                         partition_max_bytes=_FETCH_SIZE_MAX,
                     )
@@ -82,13 +82,13 @@ async def _fetch(cluster: Cluster, place: TopicPartition, offset: int) -> Buffer
     )
 
     async def attempt() -> Buffer:
-        leader_id = (await cluster.leaders_of([place]))[place]
+        leader_id = (await cluster.leaders_of([partition]))[partition]
         reply = await cluster.call(leader_id, fetch, request)
-        raise_for(reply.error_code, f"fetch of {place}")
+        raise_for(reply.error_code, f"fetch of {partition}")
         ((answer,),) = (topic.partitions for topic in reply.responses)
         if answer.error_code == OffsetOutOfRange.code:
-            raise OffsetOutOfRange(f"offset {offset} is not in partition {place}")
-        raise_for(answer.error_code, f"{place}")
+            raise OffsetOutOfRange(f"offset {offset} is not in partition {partition}")
+        raise_for(answer.error_code, f"{partition}")
         batches = answer.records
         # Read from the wire, records are one piece.
         assert not isinstance(batches, list)
@@ -110,21 +110,21 @@ async def last_values(
 
     The log is shared with other ids and may be long, so it is read backwards in growing steps.
     """
-    place = await _place_of(cluster, transactional_id)
-    start = (await beginnings_of(cluster, [place]))[place]
-    stop = (await ends_of(cluster, [place]))[place]
+    partition = await _partition_of(cluster, transactional_id)
+    start = (await beginnings_of(cluster, [partition]))[partition]
+    stop = (await ends_of(cluster, [partition]))[partition]
     window = _WINDOW_FIRST
     values: list[StoredValue] = []
     while start < stop and not _reaches_back(values, transaction_count):
         begin = max(start, stop - window)
-        values = await _values(cluster, place, transactional_id, begin, stop) + values
+        values = await _values(cluster, partition, transactional_id, begin, stop) + values
         stop, window = begin, window * _WINDOW_GROWTH
     if not values:
         raise TransactionalIdNotFound(f"transactional id {transactional_id} is not known")
     return values
 
 
-async def _place_of(cluster: Cluster, transactional_id: str) -> TopicPartition:
+async def _partition_of(cluster: Cluster, transactional_id: str) -> TopicPartition:
     topics = (await cluster.describe([TRANSACTIONS_TOPIC])).topics
     if TRANSACTIONS_TOPIC not in topics:
         raise TransactionalIdNotFound(
@@ -141,10 +141,10 @@ def _reaches_back(values: Sequence[StoredValue], transaction_count: int) -> bool
 
 
 async def _values(
-    cluster: Cluster, place: TopicPartition, transactional_id: str, start: int, stop: int
+    cluster: Cluster, partition: TopicPartition, transactional_id: str, start: int, stop: int
 ) -> list[StoredValue]:
     values = []
-    async for batch in stored_batches(cluster, place, start, stop):
+    async for batch in stored_batches(cluster, partition, start, stop):
         if batch.header.is_control:
             continue
         for record in decode_batch(batch.content):
@@ -203,12 +203,12 @@ class TransactionTracing:
 
 
 async def traces_in(
-    cluster: Cluster, place: TopicPartition, producer_ids: frozenset[int], start: int, stop: int
+    cluster: Cluster, partition: TopicPartition, producer_ids: frozenset[int], start: int, stop: int
 ) -> list[TransactionTrace]:
     """The transactions of these producers in [start, stop), in the order of their ends."""
     tracing = TransactionTracing(producer_ids)
     size = 0
-    async for header, content in stored_batches(cluster, place, start, stop):
+    async for header, content in stored_batches(cluster, partition, start, stop):
         size += len(content)
         if size > SIZE_MAX:
             break

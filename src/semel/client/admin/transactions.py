@@ -169,7 +169,7 @@ async def active_producers(
         for partition, leader_id in (await cluster.leaders_of(partitions)).items():
             by_leader[leader_id].append(partition)
         answers = await together(
-            _producers_at(cluster, leader_id, places) for leader_id, places in by_leader.items()
+            _producers_at(cluster, leader_id, led) for leader_id, led in by_leader.items()
         )
         return sorted(producer for answer in answers for producer in answer)
 
@@ -187,18 +187,18 @@ async def _producers_at(
     )
     reply = await cluster.call(leader_id, describe_producers, request)
     producers = []
-    for answer in reply.topics:
-        for partition in answer.partitions:
-            place = TopicPartition(answer.name, partition.partition_index)
-            raise_for(partition.error_code, f"producers of {place}", partition.error_message)
-            producers += [_active(place, state) for state in partition.active_producers]
+    for topic_answer in reply.topics:
+        for answer in topic_answer.partitions:
+            partition = TopicPartition(topic_answer.name, answer.partition_index)
+            raise_for(answer.error_code, f"producers of {partition}", answer.error_message)
+            producers += [_active(partition, state) for state in answer.active_producers]
     return producers
 
 
-def _active(place: TopicPartition, state: describe_producers.ProducerState) -> ActiveProducer:
+def _active(partition: TopicPartition, state: describe_producers.ProducerState) -> ActiveProducer:
     first_offset = state.current_txn_start_offset
     return ActiveProducer(
-        place,
+        partition,
         state.producer_id,
         state.producer_epoch,
         state.last_sequence,
@@ -233,24 +233,24 @@ async def abort_in_partition(cluster: Cluster, producer: ActiveProducer) -> None
 
     Only for a transaction that no coordinator knows: any other would be torn by it.
     """
-    place = producer.partition
+    partition = producer.partition
     marker = write_txn_markers.WritableTxnMarker(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         transaction_result=False,
-        topics=[write_txn_markers.WritableTxnMarkerTopic(place.topic, [place.partition])],
+        topics=[write_txn_markers.WritableTxnMarkerTopic(partition.topic, [partition.partition])],
         # None has ever ended a transaction of this producer here, so that any may.
         coordinator_epoch=max(producer.coordinator_epoch, 0),
     )
 
     async def attempt() -> None:
-        leader_id = (await cluster.leaders_of([place]))[place]
+        leader_id = (await cluster.leaders_of([partition]))[partition]
         reply = await cluster.call(
             leader_id, write_txn_markers, write_txn_markers.WriteTxnMarkersRequest([marker])
         )
         for result in reply.markers:
             for topic in result.topics:
-                for partition in topic.partitions:
-                    raise_for(partition.error_code, f"abort in {place}")
+                for answer in topic.partitions:
+                    raise_for(answer.error_code, f"abort in {partition}")
 
     await cluster.retry(attempt)

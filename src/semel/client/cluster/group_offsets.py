@@ -17,7 +17,7 @@ _NO_OFFSET = -1
 async def group_offsets(
     cluster: Cluster,
     group_id: str,
-    places: Collection[TopicPartition] | None = None,
+    partitions: Collection[TopicPartition] | None = None,
     *,
     is_stable: bool = True,
 ) -> dict[TopicPartition, GroupOffset]:
@@ -25,7 +25,7 @@ async def group_offsets(
 
     With `is_stable` open transactions that may change them are waited for (KIP-447).
     """
-    request = _request(group_id, places, is_stable=is_stable)
+    request = _request(group_id, partitions, is_stable=is_stable)
 
     async def attempt() -> dict[TopicPartition, GroupOffset]:
         reply = await cluster.call_coordinator(group_id, offset_fetch, request)
@@ -35,10 +35,10 @@ async def group_offsets(
         offsets = {}
         for topic in answer.topics:
             for at in topic.partitions:
-                place = TopicPartition(topic.name, at.partition_index)
-                raise_for(at.error_code, f"offset of group {group_id} in {place}")
+                partition = TopicPartition(topic.name, at.partition_index)
+                raise_for(at.error_code, f"offset of group {group_id} in {partition}")
                 if at.committed_offset != _NO_OFFSET:
-                    offsets[place] = GroupOffset(
+                    offsets[partition] = GroupOffset(
                         at.committed_offset, at.metadata or "", at.committed_leader_epoch
                     )
         return offsets
@@ -47,16 +47,16 @@ async def group_offsets(
 
 
 def _request(
-    group_id: str, places: Collection[TopicPartition] | None, *, is_stable: bool
+    group_id: str, partitions: Collection[TopicPartition] | None, *, is_stable: bool
 ) -> offset_fetch.OffsetFetchRequest:
     """Asks in both forms: for one group, and since version 8 for a list of groups."""
     group = offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=None)
     request = offset_fetch.OffsetFetchRequest(
         group_id=group_id, topics=None, groups=[group], require_stable=is_stable
     )
-    if places is not None:
+    if partitions is not None:
         topics: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in places:
+        for topic, partition in partitions:
             topics[topic].append(partition)
         request.topics = [offset_fetch.OffsetFetchRequestTopic(*each) for each in topics.items()]
         group.topics = [offset_fetch.OffsetFetchRequestTopics(*each) for each in topics.items()]

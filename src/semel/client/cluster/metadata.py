@@ -28,7 +28,7 @@ class TopicMetadata(NamedTuple):
     """In the order of their numbers, which have no gaps."""
 
     @property
-    def places(self) -> list[TopicPartition]:
+    def topic_partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.name, each.partition) for each in self.partitions]
 
 

@@ -104,8 +104,8 @@ def _request(
 def _offsets(reply: list_offsets.ListOffsetsResponse) -> dict[TopicPartition, int]:
     offsets = {}
     for topic in reply.topics:
-        for partition in topic.partitions:
-            place = TopicPartition(topic.name, partition.partition_index)
-            raise_for(partition.error_code, f"offsets of {place}")
-            offsets[place] = partition.offset
+        for answer in topic.partitions:
+            partition = TopicPartition(topic.name, answer.partition_index)
+            raise_for(answer.error_code, f"offsets of {partition}")
+            offsets[partition] = answer.offset
     return offsets

@@ -63,19 +63,19 @@ async def plan(
     for argument, named in (("partitions", partitions), ("start", start), ("end", end)):
         if isinstance(named, Collection) and not isinstance(named, str):
             _check_known(argument, named, topic, known)
-    places = [
-        TopicPartition(topic, partition)
-        for partition in known
-        if partitions is None or partition in partitions
+    read = [
+        TopicPartition(topic, number)
+        for number in known
+        if partitions is None or number in partitions
     ]
     # Nobody may see more than this, whatever is asked for.
-    bounds = await ends_of(cluster, places, isolation)
-    starts = await _resolve(cluster, places, "start", start, bounds, isolation)
-    ends = await _resolve(cluster, places, "end", end, bounds, isolation)
+    bounds = await ends_of(cluster, read, isolation)
+    starts = await _resolve(cluster, read, "start", start, bounds, isolation)
+    ends = await _resolve(cluster, read, "end", end, bounds, isolation)
     return [
-        Range(place, starts[place], min(ends[place], bounds[place]))
-        for place in places
-        if starts[place] < min(ends[place], bounds[place])
+        Range(partition, starts[partition], min(ends[partition], bounds[partition]))
+        for partition in read
+        if starts[partition] < min(ends[partition], bounds[partition])
     ]
 
 
@@ -90,7 +90,7 @@ def _check_known(argument: str, named: Collection[int], topic: str, known: Colle
 
 async def _resolve(
     cluster: Cluster,
-    places: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
     argument: str,
     wanted: Place,
     bounds: Mapping[TopicPartition, int],
@@ -99,16 +99,18 @@ async def _resolve(
     if wanted == "latest":
         return bounds
     if wanted == "earliest":
-        return await beginnings_of(cluster, places)
+        return await beginnings_of(cluster, partitions)
     if isinstance(wanted, datetime):
-        found = await offsets_at(cluster, dict.fromkeys(places, as_time_ms(wanted)), isolation)
-        return {place: bounds[place] if at < 0 else at for place, at in found.items()}
+        found = await offsets_at(cluster, dict.fromkeys(partitions, as_time_ms(wanted)), isolation)
+        return {partition: bounds[partition] if at < 0 else at for partition, at in found.items()}
     if isinstance(wanted, Mapping):
-        missing = [place.partition for place in places if place.partition not in wanted]
+        missing = [
+            partition.partition for partition in partitions if partition.partition not in wanted
+        ]
         if missing:
             raise ConfigError(
                 f"{argument} has no offset for partition {missing[0]}: "
                 f"each partition that is read needs one"
             )
-        return {place: int(wanted[place.partition]) for place in places}
-    return dict.fromkeys(places, int(wanted))
+        return {partition: int(wanted[partition.partition]) for partition in partitions}
+    return dict.fromkeys(partitions, int(wanted))

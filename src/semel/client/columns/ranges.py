@@ -148,9 +148,9 @@ class _Fetching:
         try:
             return await self._cluster.retry(attempt)
         except OffsetOutOfRange:
-            places = [self._partition]
-            beginnings = await beginnings_of(self._cluster, places)
-            ends = await ends_of(self._cluster, places)
+            read = [self._partition]
+            beginnings = await beginnings_of(self._cluster, read)
+            ends = await ends_of(self._cluster, read)
             raise RecordsLost(
                 self._partition, offset, beginnings[self._partition], ends[self._partition]
             ) from None
@@ -159,7 +159,7 @@ class _Fetching:
         if self._leader_id is None:
             leaders = await self._cluster.leaders_of([self._partition])
             self._leader_id = leaders[self._partition]
-        place = fetch.FetchPartition(
+        partition = fetch.FetchPartition(
             partition=self._partition.partition,
             fetch_offset=offset,
             partition_max_bytes=self._size_max,
@@ -170,7 +170,7 @@ class _Fetching:
             min_bytes=1,
             max_bytes=self._size_max,
             isolation_level=self._isolation,
-            topics=[fetch.FetchTopic(self._partition.topic, [place])],
+            topics=[fetch.FetchTopic(self._partition.topic, [partition])],
             forgotten_topics_data=[],
         )
         return await self._cluster.ask(self._leader_id, fetch, request)

@@ -35,8 +35,8 @@ def assign_ranges(subscriptions: Subscriptions, partition_counts: PartitionCount
     for topic, count in partition_counts.items():
         members = [each for each in _in_order(subscriptions) if topic in subscriptions[each].topics]
         begin = 0
-        for place, member in enumerate(members):
-            end = begin + count // len(members) + (place < count % len(members))
+        for partition, member in enumerate(members):
+            end = begin + count // len(members) + (partition < count % len(members))
             shares[member].update(TopicPartition(topic, number) for number in range(begin, end))
             begin = end
     return _frozen(shares)
@@ -46,10 +46,10 @@ def assign_in_turn(subscriptions: Subscriptions, partition_counts: PartitionCoun
     """All partitions of all topics, one to each member after the other."""
     shares: dict[str, set[TopicPartition]] = {member: set() for member in subscriptions}
     turns = cycle(_in_order(subscriptions))
-    for place in _places(partition_counts):
-        if any(place.topic in each.topics for each in subscriptions.values()):
-            taker = next(each for each in turns if place.topic in subscriptions[each].topics)
-            shares[taker].add(place)
+    for partition in _all_partitions(partition_counts):
+        if any(partition.topic in each.topics for each in subscriptions.values()):
+            taker = next(each for each in turns if partition.topic in subscriptions[each].topics)
+            shares[taker].add(partition)
     return _frozen(shares)
 
 
@@ -63,7 +63,7 @@ def _in_order(subscriptions: Subscriptions) -> Sequence[str]:
     return sorted(subscriptions, key=rank)
 
 
-def _places(partition_counts: PartitionCounts) -> Iterable[TopicPartition]:
+def _all_partitions(partition_counts: PartitionCounts) -> Iterable[TopicPartition]:
     for topic in sorted(partition_counts):
         for number in range(partition_counts[topic]):
             yield TopicPartition(topic, number)
@@ -95,7 +95,10 @@ def _claimed_by_others(
 ) -> set[TopicPartition]:
     gained = set(share) - subscriptions[member].owned
     return {
-        place for other, claim in subscriptions.items() if other != member for place in claim.owned
+        partition
+        for other, claim in subscriptions.items()
+        if other != member
+        for partition in claim.owned
     } & gained
 
 
@@ -103,14 +106,14 @@ def _owners(subscriptions: Mapping[str, Subscription]) -> dict[TopicPartition, s
     """Who has which partition: of two that claim it, the one of the younger generation."""
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
     for member, subscription in subscriptions.items():
-        for place in subscription.owned:
-            claims.setdefault(place, []).append((_generation(subscription), member))
+        for partition in subscription.owned:
+            claims.setdefault(partition, []).append((_generation(subscription), member))
     owners = {}
-    for place, rivals in claims.items():
+    for partition, rivals in claims.items():
         rivals.sort(reverse=True)
         # Of one generation only one can be right, and nobody knows which.
         if len(rivals) == 1 or rivals[0][0] > rivals[1][0]:
-            owners[place] = rivals[0][1]
+            owners[partition] = rivals[0][1]
     return owners
 
 
@@ -135,17 +138,17 @@ class _Shares:
             for topic in partition_counts
         }
         self._owners = {
-            place: owner
-            for place, owner in _owners(subscriptions).items()
+            partition: owner
+            for partition, owner in _owners(subscriptions).items()
             # Members may claim what is not there any more, or never was.
-            if 0 <= place.partition < partition_counts.get(place.topic, 0)
-            and place.topic in subscriptions[owner].topics
+            if 0 <= partition.partition < partition_counts.get(partition.topic, 0)
+            and partition.topic in subscriptions[owner].topics
         }
         self.by_member: dict[str, set[TopicPartition]] = {
             member: set() for member in sorted(subscriptions)
         }
-        for place, owner in self._owners.items():
-            self.by_member[owner].add(place)
+        for partition, owner in self._owners.items():
+            self.by_member[owner].add(partition)
 
     def give_out(self) -> None:
         """What nobody has goes to those who have least; what few may take goes first."""
@@ -155,9 +158,9 @@ class _Shares:
             for number in range(self._counts[topic])
             if self._takers[topic] and TopicPartition(topic, number) not in self._owners
         ]
-        for place in free:
-            taker = min(self._takers[place.topic], key=lambda each: len(self.by_member[each]))
-            self.by_member[taker].add(place)
+        for partition in free:
+            taker = min(self._takers[partition.topic], key=lambda each: len(self.by_member[each]))
+            self.by_member[taker].add(partition)
 
     def balance(self) -> None:
         """Until nobody has two more than another who could take one, directly or by others."""
@@ -177,20 +180,20 @@ class _Shares:
         taker = poorest
         while taker != member:
             giver, topic = hops[taker]
-            place = min(
-                (place for place in self.by_member[giver] if place.topic == topic),
-                key=lambda place: self._cost(place, giver, taker),
+            partition = min(
+                (partition for partition in self.by_member[giver] if partition.topic == topic),
+                key=lambda partition: self._cost(partition, giver, taker),
             )
-            self.by_member[giver].remove(place)
-            self.by_member[taker].add(place)
+            self.by_member[giver].remove(partition)
+            self.by_member[taker].add(partition)
             taker = giver
         return True
 
     def _cost(
-        self, place: TopicPartition, giver: str, taker: str
+        self, partition: TopicPartition, giver: str, taker: str
     ) -> tuple[bool, bool, TopicPartition]:
-        owner = self._owners.get(place)
-        return (owner != taker, owner == giver, place)
+        owner = self._owners.get(partition)
+        return (owner != taker, owner == giver, partition)
 
     def _reachable(self, member: str) -> dict[str, _Hop]:
         """Who could take a partition of this member's, and from whom by how few steps."""
@@ -198,7 +201,7 @@ class _Shares:
         waiting = deque([member])
         while waiting:
             giver = waiting.popleft()
-            for topic in sorted({place.topic for place in self.by_member[giver]}):
+            for topic in sorted({partition.topic for partition in self.by_member[giver]}):
                 for taker in self._takers[topic]:
                     if taker != member and taker not in hops:
                         hops[taker] = _Hop(giver, topic)

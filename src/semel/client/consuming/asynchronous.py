@@ -249,7 +249,7 @@ class AsyncConsumer:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
-        return self._engine.positions.places
+        return self._engine.positions.partitions
 
     @property
     def paused(self) -> frozenset[TopicPartition]:

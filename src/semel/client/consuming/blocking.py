@@ -265,7 +265,7 @@ class Consumer:
     @property
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read."""
-        return self._engine.positions.places
+        return self._engine.positions.partitions
 
     @property
     def paused(self) -> frozenset[TopicPartition]:

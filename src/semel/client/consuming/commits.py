@@ -53,7 +53,9 @@ class Commits:
         """What is to be committed: this, or all that was handed out by now."""
         if offsets is None:
             return self._positions.delivered()
-        return {TopicPartition(*place): Position(offset) for place, offset in offsets.items()}
+        return {
+            TopicPartition(*partition): Position(offset) for partition, offset in offsets.items()
+        }
 
     async def commit(
         self, offsets: Mapping[TopicPartition, Position], timeout_ms: int | None = None
@@ -84,7 +86,7 @@ class Commits:
                 outcome = error
             if on_done is None:
                 return
-            plain = {place: position.offset for place, position in offsets.items()}
+            plain = {partition: position.offset for partition, position in offsets.items()}
             try:
                 on_done(plain, outcome)
             except Exception as error:  # noqa: BLE001 - a callback must not end the consumer.
@@ -104,20 +106,20 @@ class Commits:
         """The application has failed at what it was handed: that is not done."""
         self._is_forgone = True
 
-    def forget(self, places: Collection[TopicPartition]) -> None:
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Others may have committed for these since."""
-        for place in places:
-            self._automatic_last.pop(place, None)
+        for partition in partitions:
+            self._automatic_last.pop(partition, None)
 
     def _wait_until_next(self) -> None:
         self._due_at_s = self._loop.time() + self._settings.auto_commit_interval_ms / 1000
 
     def automatic(
-        self, places: Collection[TopicPartition] | None = None
+        self, partitions: Collection[TopicPartition] | None = None
     ) -> Coroutine[Any, Any, None]:
         """Commits what was handed out before this call, however late it is awaited."""
         self._wait_until_next()
-        offsets = self._positions.delivered(places)
+        offsets = self._positions.delivered(partitions)
         is_wanted = self._settings.enable_auto_commit and not self._is_forgone
 
         async def work() -> None:

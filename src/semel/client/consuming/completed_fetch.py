@@ -30,7 +30,7 @@ _PINNED_FACTOR_MAX = 4
 
 
 def open_batch(
-    buffer: Buffer, position: int, header: BatchHeader, place: TopicPartition, start_offset: int
+    buffer: Buffer, position: int, header: BatchHeader, partition: TopicPartition, start_offset: int
 ) -> list[Record]:
     """The records of the batch at `position` that are at `start_offset` or behind it."""
     verify_checksum(buffer, header, position)
@@ -39,9 +39,9 @@ def open_batch(
     if 0 <= header.record_count <= header.last_offset_delta + 1:
         plain = bytes(decompress(header.compression, packed))
         with suppress(IndexError):
-            records = _open_quickly(plain, header, place)
+            records = _open_quickly(plain, header, partition)
     if records is None:
-        records = _open_carefully(buffer, position, header, place)
+        records = _open_carefully(buffer, position, header, partition)
     if records and records[0].offset < start_offset:
         # A fetch into the middle of a batch gets the whole batch.
         return [record for record in records if record.offset >= start_offset]
@@ -53,17 +53,17 @@ def _timestamp_type(header: BatchHeader) -> TimestampType:
 
 
 def _open_carefully(
-    buffer: Buffer, position: int, header: BatchHeader, place: TopicPartition
+    buffer: Buffer, position: int, header: BatchHeader, partition: TopicPartition
 ) -> list[Record]:
     kind = _timestamp_type(header)
     return [
-        Record(*place, each.offset, each.timestamp_ms, kind, each.key, each.value, each.headers)
+        Record(*partition, each.offset, each.timestamp_ms, kind, each.key, each.value, each.headers)
         for each in decode_batch(buffer, position)
     ]
 
 
 def _open_quickly(  # noqa: C901, PLR0912, PLR0915 - a call per field costs more than the reading.
-    plain: bytes, header: BatchHeader, place: TopicPartition
+    plain: bytes, header: BatchHeader, topic_partition: TopicPartition
 ) -> list[Record] | None:
     """None if anything does not fit.
 
@@ -71,7 +71,7 @@ def _open_quickly(  # noqa: C901, PLR0912, PLR0915 - a call per field costs more
     byte is the sign, and of sizes only -1 may have it. Sizes that are not negative only lead
     forward, so that a record whose parts end where it ends has none that is larger than that.
     """
-    topic, partition = place
+    topic, partition = topic_partition
     kind = _timestamp_type(header)
     base_offset, last_offset = header.base_offset, header.last_offset
     base_ms, is_log_time = header.base_timestamp_ms, header.is_log_append_time
@@ -176,12 +176,12 @@ def _unpinned(batches: Buffer) -> Buffer:
 class CompletedFetch:
     def __init__(
         self,
-        place: TopicPartition,
+        partition: TopicPartition,
         batches: Buffer,
         aborted: Sequence[AbortedTransaction],
         fetch_offset: int,
     ) -> None:
-        self.place = place
+        self.partition = partition
         self.size = len(batches)
         self.offset = fetch_offset
         """Of the next record that will be taken, or the one behind all of them."""
@@ -200,7 +200,7 @@ class CompletedFetch:
             last = header
         if last is None:
             raise RecordListTooLarge(
-                f"{self.place}: a batch does not fit into the {self.size} bytes asked for"
+                f"{self.partition}: a batch does not fit into the {self.size} bytes asked for"
             )
         return max(fetch_offset, last.last_offset + 1), last.leader_epoch
 
@@ -241,7 +241,7 @@ class CompletedFetch:
             self._finish()
             return
         position, self._header = self._upcoming
-        self._open = open_batch(self._batches, position, self._header, self.place, self.offset)
+        self._open = open_batch(self._batches, position, self._header, self.partition, self.offset)
         self._index = 0
         self._upcoming = next(self._visible, None)
 
@@ -268,7 +268,7 @@ class CompletedFetch:
             self._columns = columns
             self._rows = decode(
                 self._batches,
-                self.place,
+                self.partition,
                 start_offset=self.offset,
                 aborted=self._aborted,
                 columns=(*columns, *(() if "offset" in columns else ("offset",))),

@@ -138,10 +138,8 @@ class GroupCoordination:
         self, offsets: Mapping[TopicPartition, Position], identity: MemberIdentity, timeout_ms: int
     ) -> None:
         topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(list)
-        for (topic, partition), position in offsets.items():
-            topics[topic].append(
-                offset_commit.OffsetCommitRequestPartition(partition, *position, "")
-            )
+        for (topic, number), position in offsets.items():
+            topics[topic].append(offset_commit.OffsetCommitRequestPartition(number, *position, ""))
         request = offset_commit.OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=identity.generation_id,
@@ -157,8 +155,8 @@ class GroupCoordination:
             reply = await self._asking.call_coordinator(self._group, offset_commit, request)
             for topic in reply.topics:
                 for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    raise_for(each.error_code, f"offset of {place} for {self._subject}")
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    raise_for(each.error_code, f"offset of {partition} for {self._subject}")
 
         await self._within(timeout_ms, attempt)
 
@@ -174,10 +172,12 @@ class GroupCoordination:
     def _instance_id(self) -> str | None:
         return self._settings.group_instance_id
 
-    async def committed(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+    async def committed(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Position]:
         """Those that have one; waits for transactions that may change them (KIP-447)."""
-        found = await group_offsets(self._asking, self._group, places) if places else {}
+        found = await group_offsets(self._asking, self._group, partitions) if partitions else {}
         return {
-            place: Position(at.offset, max(at.leader_epoch, NO_EPOCH))
-            for place, at in found.items()
+            partition: Position(at.offset, max(at.leader_epoch, NO_EPOCH))
+            for partition, at in found.items()
         }

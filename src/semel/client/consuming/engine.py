@@ -21,7 +21,7 @@ from semel.client.consuming.membership import Membership
 from semel.client.consuming.membership_loop import MembershipLoop
 from semel.client.consuming.metadata_refresh import MetadataRefresh, matching
 from semel.client.consuming.offset_reset import OffsetReset
-from semel.client.consuming.partition import Want, places_of
+from semel.client.consuming.partition import Want, as_topic_partitions
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
@@ -157,7 +157,7 @@ class ConsumerEngine:
         self.check_open()
         if self._coordination is None:
             raise NotInOrder("a consumer without a group has no subscription: use assign")
-        if self._membership_loop is None and self.positions.places:
+        if self._membership_loop is None and self.positions.partitions:
             raise NotInOrder("partitions are assigned by hand: unsubscribe from them first")
         pattern: re.Pattern[str] | None = None
         if isinstance(topics, re.Pattern):
@@ -196,19 +196,19 @@ class ConsumerEngine:
         self.check_open()
         if self._membership_loop is not None:
             raise NotInOrder("topics are subscribed to: unsubscribe from them first")
-        wanted = places_of(partitions)
-        self.positions.remove(self.positions.places - wanted)
+        wanted = as_topic_partitions(partitions)
+        self.positions.remove(self.positions.partitions - wanted)
         self.positions.add(wanted, Want.COMMITTED)
-        self._metadata_refresh.place()
+        self._metadata_refresh.find_leaders()
         self.pump()
 
     def parting(self) -> Tell | None:
         """What the application is to be told before it leaves its group."""
-        if self._membership_loop is None or not self.positions.places:
+        if self._membership_loop is None or not self.positions.partitions:
             return None
         membership = self._membership_loop.membership
         kind = Change.REVOKED if membership.is_member else Change.LOST
-        return Tell(kind, self.positions.places, membership.identity.generation_id)
+        return Tell(kind, self.positions.partitions, membership.identity.generation_id)
 
     async def part(self) -> None:
         """Leave the group, and read nothing more."""
@@ -216,7 +216,7 @@ class ConsumerEngine:
             await asyncio.wait(self._late_commits, timeout=self.settings.request_timeout_ms / 1000)
         membership_loop, self._membership_loop = self._membership_loop, None
         self._metadata_refresh.membership_loop = self._metadata_refresh.pattern = None
-        self.positions.remove(self.positions.places)
+        self.positions.remove(self.positions.partitions)
         if membership_loop is None:
             return
         if self._membership_task is not None:
@@ -235,7 +235,7 @@ class ConsumerEngine:
             if self._membership_loop is not None:
                 self._membership_loop.membership.telling(tell)
             self.positions.add(tell.partitions, Want.COMMITTED)
-            self._metadata_refresh.place()
+            self._metadata_refresh.find_leaders()
             self.pump()
         elif tell.change is Change.REVOKED:
             await self.commit_automatically(tell.partitions)
@@ -268,7 +268,7 @@ class ConsumerEngine:
     async def serve(self, take: Callable[[], _Result], deadline_s: float | None) -> _Result | Tell:
         """What `take` gives, as soon as that is something; or what is to be told before."""
         membership_loop = self._membership_loop
-        if membership_loop is None and not self.positions.places:
+        if membership_loop is None and not self.positions.partitions:
             raise NotInOrder("nothing is read: subscribe to topics, or assign partitions")
         if self._is_serving:
             raise NotInOrder("one poll at a time: another one is waiting")
@@ -331,19 +331,21 @@ class ConsumerEngine:
             self._late_commits.add(task)
             task.add_done_callback(self._late_commits.discard)
 
-    async def commit_automatically(self, places: Collection[TopicPartition] | None = None) -> None:
+    async def commit_automatically(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> None:
         if self._commits is not None:
-            await self._commits.automatic(places)
+            await self._commits.automatic(partitions)
 
     async def committed(
-        self, places: Collection[TopicPartition] | None
+        self, partitions: Collection[TopicPartition] | None
     ) -> dict[TopicPartition, int]:
         self.check_open()
         if self._coordination is None:
             raise NotInOrder("a consumer without a group has committed nothing")
-        chosen = self.positions.places if places is None else places
+        chosen = self.positions.partitions if partitions is None else partitions
         found = await self._coordination.committed(chosen)
-        return {place: position.offset for place, position in found.items()}
+        return {partition: position.offset for partition, position in found.items()}
 
     @property
     def membership(self) -> GroupMetadata:

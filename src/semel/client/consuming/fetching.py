@@ -47,7 +47,7 @@ class Fetching:
         self._reset = reset
         self._relearn = relearn
         self._asked: dict[tuple[int, Cluster], frozenset[tuple[TopicPartition, int]]] = {}
-        """What is under way to which broker, by places and versions."""
+        """What is under way to which broker, by partitions and versions."""
 
     def pump(self) -> None:
         self._positions.has_room_news = False
@@ -57,10 +57,10 @@ class Fetching:
                 continue
             cluster = self._clusters[asked.index(None)]
             covered = frozenset().union(*(each for each in asked if each is not None))
-            wanted = [spot for spot in spots if (spot.place, spot.version) not in covered]
+            wanted = [spot for spot in spots if (spot.partition, spot.version) not in covered]
             if wanted:
                 self._asked[node_id, cluster] = frozenset(
-                    (spot.place, spot.version) for spot in wanted
+                    (spot.partition, spot.version) for spot in wanted
                 )
                 self._start(self._fetch(node_id, cluster, wanted))
 
@@ -77,7 +77,7 @@ class Fetching:
             if isinstance(error, RequestError) and not error.retriable:
                 self._report(error)
             for spot in spots:
-                self._positions.forget_leader(spot.place)
+                self._positions.forget_leader(spot.partition)
             self._relearn()
             await asyncio.sleep(settings.backoff_first_ms / 1000)
         finally:
@@ -85,10 +85,10 @@ class Fetching:
         self.pump()
 
     def _take_in(self, spots: Sequence[Spot], reply: fetch.FetchResponse) -> None:
-        by_place = {spot.place: spot for spot in spots}
+        by_partition = {spot.partition: spot for spot in spots}
         for topic in reply.responses:
             for answer in topic.partitions:
-                spot = by_place.get(TopicPartition(topic.topic, answer.partition_index))
+                spot = by_partition.get(TopicPartition(topic.topic, answer.partition_index))
                 if spot is not None:
                     self._take_in_one(spot, answer)
         self._notify()
@@ -97,9 +97,9 @@ class Fetching:
         if answer.error_code == OffsetOutOfRange.code:
             self._reset(spot)
         elif answer.error_code != NONE:
-            error = refusal(answer.error_code, f"{spot.place}")
+            error = refusal(answer.error_code, f"{spot.partition}")
             # Another leads it, or it is away: who does is asked before it is tried again.
-            self._positions.forget_leader(spot.place)
+            self._positions.forget_leader(spot.partition)
             self._relearn()
             if not error.retriable and self._positions.is_current(spot):
                 self._report(error)
@@ -108,12 +108,12 @@ class Fetching:
             assert not isinstance(batches, list), "read from the wire, records are one piece"
             try:
                 fetched = CompletedFetch(
-                    spot.place, batches, answer.aborted_transactions or (), spot.offset
+                    spot.partition, batches, answer.aborted_transactions or (), spot.offset
                 )
             except RequestError as error:
                 if self._positions.is_current(spot):
                     self._report(error)
-                self._positions.forget_leader(spot.place)
+                self._positions.forget_leader(spot.partition)
                 self._relearn()
             else:
                 self._positions.put(spot, fetched)
@@ -122,9 +122,9 @@ class Fetching:
         settings = self._settings
         topics: dict[str, list[fetch.FetchPartition]] = defaultdict(list)
         for spot in spots:
-            topics[spot.place.topic].append(
+            topics[spot.partition.topic].append(
                 fetch.FetchPartition(
-                    partition=spot.place.partition,
+                    partition=spot.partition.partition,
                     current_leader_epoch=spot.leader_epoch,
                     fetch_offset=spot.offset,
                     partition_max_bytes=settings.partition_size_max,
@@ -136,6 +136,6 @@ class Fetching:
             min_bytes=settings.fetch_size_min,
             max_bytes=settings.fetch_size_max,
             isolation_level=settings.isolation,
-            topics=[fetch.FetchTopic(name, places) for name, places in topics.items()],
+            topics=[fetch.FetchTopic(name, partitions) for name, partitions in topics.items()],
             forgotten_topics_data=[],
         )

@@ -45,7 +45,7 @@ class MetadataRefresh:
         self._missing: set[str] = set()
         """What was said not to exist."""
 
-    def place(self) -> None:
+    def find_leaders(self) -> None:
         """There are new partitions: who leads them may be known already."""
         if self._described is not None:
             self._learn_leaders(self._described)
@@ -110,7 +110,7 @@ class MetadataRefresh:
 
     def _read_topics(self) -> set[str]:
         """Without those that only other members of the group have subscribed to."""
-        read = {place.topic for place in self._positions.places}
+        read = {partition.topic for partition in self._positions.partitions}
         if self.membership_loop is not None:
             read |= self.membership_loop.membership.topics
         return read
@@ -122,10 +122,10 @@ class MetadataRefresh:
             for name in self._read_topics():
                 if isinstance(described.refused.get(name), UnknownTopicOrPartition):
                     missing[f"topic {name}"] = ""
-        for place in self._positions.places:
-            topic = described.topics.get(place.topic)
-            if topic is not None and not 0 <= place.partition < len(topic.partitions):
-                missing[f"partition {place}"] = f": the topic has {len(topic.partitions)}"
+        for partition in self._positions.partitions:
+            topic = described.topics.get(partition.topic)
+            if topic is not None and not 0 <= partition.partition < len(topic.partitions):
+                missing[f"partition {partition}"] = f": the topic has {len(topic.partitions)}"
         for subject in sorted(missing.keys() - self._missing):
             _log.warning(
                 "%s does not exist%s; it is read when it is there", subject, missing[subject]
@@ -141,14 +141,14 @@ class MetadataRefresh:
 
     def _learn_leaders(self, described: ClusterMetadata) -> None:
         leaders: dict[TopicPartition, tuple[int | None, int]] = {}
-        for place in self._positions.places:
-            topic = described.topics.get(place.topic)
-            if topic is None or not 0 <= place.partition < len(topic.partitions):
-                self._positions.forget_leader(place)
+        for partition in self._positions.partitions:
+            topic = described.topics.get(partition.topic)
+            if topic is None or not 0 <= partition.partition < len(topic.partitions):
+                self._positions.forget_leader(partition)
                 continue
-            one = topic.partitions[place.partition]
+            one = topic.partitions[partition.partition]
             leader_id = None if one.leader_id == NO_NODE else one.leader_id
-            leaders[place] = (leader_id, one.leader_epoch)
+            leaders[partition] = (leader_id, one.leader_epoch)
         self._positions.learn_leaders(leaders)
 
     async def count_partitions(self, topics: Collection[str]) -> Mapping[str, int]:

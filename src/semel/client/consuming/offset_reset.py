@@ -53,7 +53,7 @@ class OffsetReset:
         questions: dict[tuple[Want, str], list[Spot]] = defaultdict(list)
         for spot in self._positions.wanted():
             assert spot.want is not None
-            about = "" if spot.want is Want.COMMITTED else spot.place.topic
+            about = "" if spot.want is Want.COMMITTED else spot.partition.topic
             questions[spot.want, about].append(spot)
         for key, spots in questions.items():
             if key not in self._busy:
@@ -86,12 +86,12 @@ class OffsetReset:
     async def _find_committed(self, spots: Sequence[Spot]) -> None:
         committed = {}
         if self._coordination is not None:
-            committed = await self._coordination.committed([spot.place for spot in spots])
+            committed = await self._coordination.committed([spot.partition for spot in spots])
         for spot in spots:
-            if spot.place in committed:
-                self._positions.located(spot, *committed[spot.place])
+            if spot.partition in committed:
+                self._positions.located(spot, *committed[spot.partition])
             else:
-                self.reset(spot, NoOffset(f"{spot.place} has no committed offset"))
+                self.reset(spot, NoOffset(f"{spot.partition} has no committed offset"))
 
     def reset(self, spot: Spot, error: OffsetOutOfRange | None = None) -> None:
         """Go where `auto_offset_reset` says, unless the application has gone elsewhere."""
@@ -100,38 +100,39 @@ class OffsetReset:
                 self.pump()
         elif self._positions.require_at(spot, Want.SEEK):
             self._report(
-                error or OffsetOutOfRange(f"offset {spot.offset} is not in partition {spot.place}")
+                error
+                or OffsetOutOfRange(f"offset {spot.offset} is not in partition {spot.partition}")
             )
 
     async def _find_end(self, spots: Sequence[Spot], timestamp_ms: int) -> None:
         found = await offsets_at(
             self._cluster,
-            dict.fromkeys((spot.place for spot in spots), timestamp_ms),
+            dict.fromkeys((spot.partition for spot in spots), timestamp_ms),
             self._settings.isolation,
         )
         for spot in spots:
-            self._positions.located(spot, found[spot.place])
+            self._positions.located(spot, found[spot.partition])
 
     async def _check(self, spots: Sequence[Spot]) -> None:
         """Ask where the epoch ended that was read last: behind that, the log was cut."""
         ends = await self._ends_of_epochs(spots)
         for spot in spots:
-            end_offset, epoch = ends.get(spot.place, (spot.offset, spot.epoch))
+            end_offset, epoch = ends.get(spot.partition, (spot.offset, spot.epoch))
             if end_offset >= spot.offset:
                 self._positions.located(spot, spot.offset, spot.epoch)
             elif end_offset == _NO_OFFSET or self._settings.auto_offset_reset == "none":
                 self.reset(
-                    spot, OffsetOutOfRange(f"{spot.place} was cut before offset {spot.offset}")
+                    spot, OffsetOutOfRange(f"{spot.partition} was cut before offset {spot.offset}")
                 )
             else:
                 self._positions.located(spot, end_offset, epoch)
 
     async def _ends_of_epochs(self, spots: Sequence[Spot]) -> dict[TopicPartition, tuple[int, int]]:
         """The end and the epoch it belongs to; nothing of leaders that cannot tell."""
-        leaders = await self._cluster.leaders_of([spot.place for spot in spots])
+        leaders = await self._cluster.leaders_of([spot.partition for spot in spots])
         by_leader: dict[int, list[Spot]] = defaultdict(list)
         for spot in spots:
-            by_leader[leaders[spot.place]].append(spot)
+            by_leader[leaders[spot.partition]].append(spot)
         ends: dict[TopicPartition, tuple[int, int]] = {}
         for leader_id, asked in by_leader.items():
             try:
@@ -140,19 +141,19 @@ class OffsetReset:
                 continue
             for topic in reply.topics:
                 for each in topic.partitions:
-                    place = TopicPartition(topic.topic, each.partition)
-                    raise_for(each.error_code, f"{place}")
-                    ends[place] = (each.end_offset, each.leader_epoch)
+                    partition = TopicPartition(topic.topic, each.partition)
+                    raise_for(each.error_code, f"{partition}")
+                    ends[partition] = (each.end_offset, each.leader_epoch)
         return ends
 
 
 def _epochs_request(spots: Sequence[Spot]) -> epochs.OffsetForLeaderEpochRequest:
     topics: dict[str, list[epochs.OffsetForLeaderPartition]] = defaultdict(list)
     for spot in spots:
-        topics[spot.place.topic].append(
-            epochs.OffsetForLeaderPartition(spot.place.partition, spot.leader_epoch, spot.epoch)
+        topics[spot.partition.topic].append(
+            epochs.OffsetForLeaderPartition(spot.partition.partition, spot.leader_epoch, spot.epoch)
         )
     return epochs.OffsetForLeaderEpochRequest(
         _CONSUMER,
-        [epochs.OffsetForLeaderTopic(name, places) for name, places in topics.items()],
+        [epochs.OffsetForLeaderTopic(name, partitions) for name, partitions in topics.items()],
     )

@@ -10,16 +10,16 @@ from semel.client.consuming.completed_fetch import NO_EPOCH, CompletedFetch
 from semel.types import TopicPartition
 
 
-def places_of(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+def as_topic_partitions(partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
     """As the application names them: pairs of a topic and a number will do."""
     try:
-        places = frozenset(TopicPartition(topic, index(number)) for topic, number in partitions)
+        named = frozenset(TopicPartition(topic, index(number)) for topic, number in partitions)
     except (TypeError, ValueError):
         raise TypeError(f"a list of TopicPartition is assigned, not {partitions!r}") from None
-    for place in places:
-        if not isinstance(place.topic, str):
-            raise TypeError(f"a topic is named by a str, not {place.topic!r}")
-    return places
+    for partition in named:
+        if not isinstance(partition.topic, str):
+            raise TypeError(f"a topic is named by a str, not {partition.topic!r}")
+    return named
 
 
 class Want(enum.Enum):
@@ -37,7 +37,7 @@ class Want(enum.Enum):
 class Spot(NamedTuple):
     """A position as it was when a question about it was asked."""
 
-    place: TopicPartition
+    partition: TopicPartition
     version: int
     offset: int
     epoch: int
@@ -51,8 +51,8 @@ class Position(NamedTuple):
 
 
 class PartitionState:
-    def __init__(self, place: TopicPartition, version: int, want: Want) -> None:
-        self.place = place
+    def __init__(self, partition: TopicPartition, version: int, want: Want) -> None:
+        self.partition = partition
         self.version = version
         self.want: Want | None = want
         self.offset = -1
@@ -74,4 +74,4 @@ class PartitionState:
 
     def spot(self) -> Spot:
         offset = self.fetches[-1].next_offset if self.fetches else self.offset
-        return Spot(self.place, self.version, offset, self.epoch, self.leader_epoch, self.want)
+        return Spot(self.partition, self.version, offset, self.epoch, self.leader_epoch, self.want)

@@ -1,6 +1,6 @@
 """Where a consumer stands in each of its partitions, and what was fetched ahead of that. Pure.
 
-Law: a record is handed out only while its partition is assigned, not paused, and its position
+Law: a record is handed out only while its state is assigned, not paused, and its position
 certain; an answer counts only for the very position it was asked at, which its `version` tells.
 
 Two threads may look at it, so that each step is taken under `lock`.
@@ -36,7 +36,7 @@ class Positions:
         self._partition_size_max = partition_size_max
         self._buffered_size_max = buffered_size_max
         self._lock = lock
-        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
         self._queue: deque[PartitionState] = deque()
         """Partitions with something to hand out, whose turn comes in this order."""
         self._version = 0
@@ -46,27 +46,27 @@ class Positions:
     # Which partitions there are
 
     @property
-    def places(self) -> frozenset[TopicPartition]:
+    def partitions(self) -> frozenset[TopicPartition]:
         with self._lock:
-            return frozenset(self._partitions)
+            return frozenset(self._states)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
         with self._lock:
-            return frozenset(one.place for one in self._partitions.values() if one.is_paused)
+            return frozenset(one.partition for one in self._states.values() if one.is_paused)
 
-    def add(self, places: Iterable[TopicPartition], want: Want) -> None:
+    def add(self, partitions: Iterable[TopicPartition], want: Want) -> None:
         with self._lock:
-            for place in sorted(places):
-                if place not in self._partitions:
-                    self._partitions[place] = PartitionState(place, self._next_version(), want)
+            for partition in sorted(partitions):
+                if partition not in self._states:
+                    self._states[partition] = PartitionState(partition, self._next_version(), want)
 
-    def remove(self, places: Iterable[TopicPartition]) -> None:
+    def remove(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
-            for place in places:
-                partition = self._partitions.pop(place, None)
-                if partition is not None:
-                    partition.fetches.clear()
+            for partition in partitions:
+                state = self._states.pop(partition, None)
+                if state is not None:
+                    state.fetches.clear()
 
     def _next_version(self) -> int:
         self._version += 1
@@ -75,134 +75,135 @@ class Positions:
     def learn_leaders(self, leaders: Mapping[TopicPartition, tuple[int | None, int]]) -> None:
         """Who leads, and in which epoch; older news than what is known are left out."""
         with self._lock:
-            for place, (leader_id, leader_epoch) in leaders.items():
-                partition = self._partitions.get(place)
-                if partition is None or 0 <= leader_epoch < partition.leader_epoch:
+            for partition, (leader_id, leader_epoch) in leaders.items():
+                state = self._states.get(partition)
+                if state is None or 0 <= leader_epoch < state.leader_epoch:
                     continue
-                partition.leader_id = leader_id
-                partition.leader_epoch = leader_epoch
-                self._check(partition)
+                state.leader_id = leader_id
+                state.leader_epoch = leader_epoch
+                self._check(state)
 
-    def forget_leader(self, place: TopicPartition) -> None:
+    def forget_leader(self, partition: TopicPartition) -> None:
         with self._lock:
-            if place in self._partitions:
-                self._partitions[place].leader_id = None
+            if partition in self._states:
+                self._states[partition].leader_id = None
 
     def forget_epochs(self, topic: str) -> None:
         with self._lock:
-            for place, partition in self._partitions.items():
-                if place.topic == topic:
-                    partition.epoch = partition.leader_epoch = NO_EPOCH
-                    partition.checked_epoch = NO_EPOCH
+            for partition, state in self._states.items():
+                if partition.topic == topic:
+                    state.epoch = state.leader_epoch = NO_EPOCH
+                    state.checked_epoch = NO_EPOCH
 
     @property
     def has_unled(self) -> bool:
         with self._lock:
-            return any(one.leader_id is None for one in self._partitions.values())
+            return any(one.leader_id is None for one in self._states.values())
 
-    def _check(self, partition: PartitionState) -> None:
+    def _check(self, state: PartitionState) -> None:
         if (
-            partition.want is None
-            and 0 <= partition.epoch < partition.leader_epoch
-            and partition.checked_epoch < partition.leader_epoch
+            state.want is None
+            and 0 <= state.epoch < state.leader_epoch
+            and state.checked_epoch < state.leader_epoch
         ):
-            self._move(partition, partition.offset, partition.epoch, Want.CHECK)
+            self._move(state, state.offset, state.epoch, Want.CHECK)
 
     # Where they stand
 
-    def seek(self, place: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
+    def seek(self, partition: TopicPartition, offset: int, epoch: int = NO_EPOCH) -> None:
         with self._lock:
-            self._move(self._partitions[place], offset, epoch, None)
+            self._move(self._states[partition], offset, epoch, None)
 
-    def require(self, place: TopicPartition, want: Want) -> None:
+    def require(self, partition: TopicPartition, want: Want) -> None:
         """Find this out, whatever was known before."""
         with self._lock:
-            self._require(self._partitions[place], want)
+            self._require(self._states[partition], want)
 
     def require_at(self, spot: Spot, want: Want) -> bool:
         """As `require`, if the partition still stands at this spot."""
         with self._lock:
-            partition = self._current(spot)
-            if partition is None:
+            state = self._current(spot)
+            if state is None:
                 return False
-            self._require(partition, want)
+            self._require(state, want)
             return True
 
-    def _require(self, partition: PartitionState, want: Want) -> None:
-        self._move(partition, partition.offset, partition.epoch, want)
+    def _require(self, state: PartitionState, want: Want) -> None:
+        self._move(state, state.offset, state.epoch, want)
 
-    def _move(self, partition: PartitionState, offset: int, epoch: int, want: Want | None) -> None:
-        partition.version = self._next_version()
-        partition.offset = offset
-        partition.epoch = epoch
-        partition.want = want
-        partition.fetches.clear()
+    def _move(self, state: PartitionState, offset: int, epoch: int, want: Want | None) -> None:
+        state.version = self._next_version()
+        state.offset = offset
+        state.epoch = epoch
+        state.want = want
+        state.fetches.clear()
         self.has_room_news = True
 
     def wanted(self) -> list[Spot]:
         with self._lock:
             return [
-                one.spot() for one in self._partitions.values() if one.want not in (None, Want.SEEK)
+                one.spot() for one in self._states.values() if one.want not in (None, Want.SEEK)
             ]
 
-    def spots(self, places: Collection[TopicPartition]) -> list[Spot]:
+    def spots(self, partitions: Collection[TopicPartition]) -> list[Spot]:
         with self._lock:
-            return [one.spot() for one in self._partitions.values() if one.place in places]
+            return [one.spot() for one in self._states.values() if one.partition in partitions]
 
     def located(self, spot: Spot, offset: int, epoch: int = NO_EPOCH) -> None:
         """The answer to what was wanted at this spot."""
         with self._lock:
-            partition = self._current(spot)
-            if partition is not None:
-                self._move(partition, offset, epoch, None)
+            state = self._current(spot)
+            if state is not None:
+                self._move(state, offset, epoch, None)
                 if spot.want is Want.CHECK:
-                    partition.checked_epoch = spot.leader_epoch
-                self._check(partition)
+                    state.checked_epoch = spot.leader_epoch
+                self._check(state)
 
     def is_current(self, spot: Spot) -> bool:
         with self._lock:
             return self._current(spot) is not None
 
     def _current(self, spot: Spot) -> PartitionState | None:
-        partition = self._partitions.get(spot.place)
-        return partition if partition is not None and partition.version == spot.version else None
+        state = self._states.get(spot.partition)
+        return state if state is not None and state.version == spot.version else None
 
-    def position(self, place: TopicPartition) -> int | None:
+    def position(self, partition: TopicPartition) -> int | None:
         """None as long as it is not known."""
         with self._lock:
-            partition = self._partitions[place]
-            return partition.offset if partition.want in (None, Want.CHECK) else None
+            state = self._states[partition]
+            return state.offset if state.want in (None, Want.CHECK) else None
 
     def delivered(
-        self, places: Collection[TopicPartition] | None = None
+        self, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, Position]:
         """How far records were handed out; partitions without a position are left out."""
         with self._lock:
             return {
-                place: Position(one.offset, one.epoch)
-                for place, one in self._partitions.items()
-                if one.want in (None, Want.CHECK) and (places is None or place in places)
+                partition: Position(one.offset, one.epoch)
+                for partition, one in self._states.items()
+                if one.want in (None, Want.CHECK)
+                and (partitions is None or partition in partitions)
             }
 
-    def pause(self, places: Iterable[TopicPartition]) -> None:
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
-            for place in places:
-                partition = self._partitions[place]
-                partition.is_paused = True
-                self._drop_what_rests(partition)
+            for partition in partitions:
+                state = self._states[partition]
+                state.is_paused = True
+                self._drop_what_rests(state)
 
-    def _drop_what_rests(self, partition: PartitionState) -> None:
+    def _drop_what_rests(self, state: PartitionState) -> None:
         """Only so much is kept for partitions that may stay paused; it can be fetched again."""
-        resting_size = sum(one.buffered_size for one in self._partitions.values() if one.is_paused)
-        if partition.fetches and resting_size > self._buffered_size_max // _RESTING_SHARE:
-            self._move(partition, partition.offset, partition.epoch, None)
+        resting_size = sum(one.buffered_size for one in self._states.values() if one.is_paused)
+        if state.fetches and resting_size > self._buffered_size_max // _RESTING_SHARE:
+            self._move(state, state.offset, state.epoch, None)
 
-    def resume(self, places: Iterable[TopicPartition]) -> None:
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
-            for place in places:
-                partition = self._partitions[place]
-                partition.is_paused = False
-                self._enqueue(partition)
+            for partition in partitions:
+                state = self._states[partition]
+                state.is_paused = False
+                self._enqueue(state)
 
     def hand_back(self, records: Iterable[Record]) -> None:
         """These were not delivered after all: they come again."""
@@ -210,16 +211,16 @@ class Positions:
         for record in records:
             firsts.setdefault(record.place, record.offset)
         with self._lock:
-            for place, offset in firsts.items():
-                if place in self._partitions:
-                    self._move(self._partitions[place], offset, NO_EPOCH, None)
+            for partition, offset in firsts.items():
+                if partition in self._states:
+                    self._move(self._states[partition], offset, NO_EPOCH, None)
 
     # What was fetched
 
     def fetchable(self) -> dict[int, list[Spot]]:
         """What may be asked of which broker; nothing while enough is waiting."""
         with self._lock:
-            partitions = [one for one in self._partitions.values() if one.is_readable]
+            partitions = [one for one in self._states.values() if one.is_readable]
             if sum(one.buffered_size for one in partitions) >= self._buffered_size_max:
                 return {}
             by_leader: dict[int, list[Spot]] = {}
@@ -231,20 +232,20 @@ class Positions:
     def put(self, spot: Spot, fetched: CompletedFetch) -> None:
         """The answer to a fetch at this spot."""
         with self._lock:
-            partition = self._current(spot)
-            if partition is None or partition.spot().offset != spot.offset:
+            state = self._current(spot)
+            if state is None or state.spot().offset != spot.offset:
                 return
-            partition.fetches.append(fetched)
-            self._enqueue(partition)
-            if partition.is_paused:
-                self._drop_what_rests(partition)
+            state.fetches.append(fetched)
+            self._enqueue(state)
+            if state.is_paused:
+                self._drop_what_rests(state)
             # Whoever got something is the last to be asked for next time.
-            self._partitions[spot.place] = self._partitions.pop(spot.place)
+            self._states[spot.partition] = self._states.pop(spot.partition)
 
-    def _enqueue(self, partition: PartitionState) -> None:
-        if partition.fetches and partition.is_readable and not partition.is_queued:
-            partition.is_queued = True
-            self._queue.append(partition)
+    def _enqueue(self, state: PartitionState) -> None:
+        if state.fetches and state.is_readable and not state.is_queued:
+            state.is_queued = True
+            self._queue.append(state)
 
     @property
     def has_ready(self) -> bool:
@@ -275,26 +276,26 @@ class Positions:
         room = count_max
         with self._lock:
             while room > 0 and self._queue:
-                partition = self._queue[0]
-                if not partition.fetches or not partition.is_readable:
+                state = self._queue[0]
+                if not state.fetches or not state.is_readable:
                     self._queue.popleft().is_queued = False
                     continue
-                fetched = partition.fetches[0]
+                fetched = state.fetches[0]
                 try:
                     piece = take(fetched, room)
                 except SemelError:
                     # Fetched again, in case that it was damaged on its way.
-                    self._move(partition, partition.offset, partition.epoch, None)
+                    self._move(state, state.offset, state.epoch, None)
                     if pieces:
                         break
                     raise
                 room -= count_of(piece)
                 if count_of(piece):
                     pieces.append(piece)
-                partition.offset, partition.epoch = fetched.offset, fetched.epoch
+                state.offset, state.epoch = fetched.offset, fetched.epoch
                 if fetched.is_done:
-                    partition.fetches.popleft()
+                    state.fetches.popleft()
                     self.has_room_news = True
                     self._queue.popleft().is_queued = False
-                    self._enqueue(partition)
+                    self._enqueue(state)
         return pieces

@@ -31,82 +31,82 @@ class Seeking:
         self._news = news
         self._check_open = check_open
 
-    async def position(self, place: TopicPartition) -> int:
-        await self._located([place])
-        offset = self._positions.position(place)
+    async def position(self, partition: TopicPartition) -> int:
+        await self._located([partition])
+        offset = self._positions.position(partition)
         assert offset is not None, "it was waited for"
         return offset
 
-    async def _located(self, places: Collection[TopicPartition]) -> None:
+    async def _located(self, partitions: Collection[TopicPartition]) -> None:
         """Wait until these have a position."""
         try:
             async with asyncio.timeout(self._settings.block_timeout_ms / 1000):
-                while not self._are_located(places):
+                while not self._are_located(partitions):
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            waited_for = ", ".join(f"{place}" for place in sorted(places))
+            waited_for = ", ".join(f"{partition}" for partition in sorted(partitions))
             raise RequestTimedOut(
                 f"{waited_for}: no position within {self._settings.block_timeout_ms} ms"
             ) from None
 
-    def _are_located(self, places: Collection[TopicPartition]) -> bool:
+    def _are_located(self, partitions: Collection[TopicPartition]) -> bool:
         self._check_open()
-        self._check_assigned(places)
-        wants = {spot.place: spot.want for spot in self._positions.spots(places)}
-        for place, want in wants.items():
+        self._check_assigned(partitions)
+        wants = {spot.partition: spot.want for spot in self._positions.spots(partitions)}
+        for partition, want in wants.items():
             if want is Want.SEEK:
-                raise NoOffset(f"{place} has no position: seek to one")
+                raise NoOffset(f"{partition} has no position: seek to one")
         return not any(wants.values())
 
-    def _check_assigned(self, places: Collection[TopicPartition]) -> None:
-        assigned = self._positions.places
-        for place in places:
-            if place not in assigned:
-                raise UnknownTopicOrPartition(f"{place} is not assigned to this consumer")
+    def _check_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        assigned = self._positions.partitions
+        for partition in partitions:
+            if partition not in assigned:
+                raise UnknownTopicOrPartition(f"{partition} is not assigned to this consumer")
 
-    def _chosen(self, places: Collection[TopicPartition] | None) -> Collection[TopicPartition]:
-        if places is None:
-            return self._positions.places
-        self._check_assigned(places)
-        return places
+    def _chosen(self, partitions: Collection[TopicPartition] | None) -> Collection[TopicPartition]:
+        if partitions is None:
+            return self._positions.partitions
+        self._check_assigned(partitions)
+        return partitions
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        self._check_assigned([place])
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self._check_assigned([partition])
         if offset < 0:
-            raise OffsetOutOfRange(f"{place} has no offset {offset}")
-        self._positions.seek(place, offset)
+            raise OffsetOutOfRange(f"{partition} has no offset {offset}")
+        self._positions.seek(partition, offset)
         self._pump()
 
-    async def seek_to(self, want: Want, places: Collection[TopicPartition] | None) -> None:
-        chosen = self._chosen(places)
-        for place in chosen:
-            self._positions.require(place, want)
+    async def seek_to(self, want: Want, partitions: Collection[TopicPartition] | None) -> None:
+        chosen = self._chosen(partitions)
+        for partition in chosen:
+            self._positions.require(partition, want)
         self._pump()
         await self._located(chosen)
 
     async def seek_to_time(
-        self, time: int | datetime, places: Collection[TopicPartition] | None
+        self, time: int | datetime, partitions: Collection[TopicPartition] | None
     ) -> None:
         self._check_open()
         found = await offsets_at_or_end(
-            self._cluster, self._chosen(places), as_time_ms(time), self._settings.isolation
+            self._cluster, self._chosen(partitions), as_time_ms(time), self._settings.isolation
         )
-        for place, offset in found.items():
-            self.seek(place, offset)
+        for partition, offset in found.items():
+            self.seek(partition, offset)
 
-    def pause(self, places: Collection[TopicPartition]) -> None:
-        self._positions.pause(self._chosen(places))
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self._positions.pause(self._chosen(partitions))
 
-    def resume(self, places: Collection[TopicPartition]) -> None:
-        self._positions.resume(self._chosen(places))
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self._positions.resume(self._chosen(partitions))
         self._pump()
 
     async def lag(self) -> dict[TopicPartition, int]:
         self._check_open()
-        ends = await ends_of(self._cluster, self._positions.places, self._settings.isolation)
+        ends = await ends_of(self._cluster, self._positions.partitions, self._settings.isolation)
         return {
-            place: max(0, ends[place] - position.offset)
-            for place, position in self._positions.delivered().items()
-            if place in ends
+            partition: max(0, ends[partition] - position.offset)
+            for partition, position in self._positions.delivered().items()
+            if partition in ends
         }

@@ -53,7 +53,7 @@ class Batch:
         "max_timestamp_ms",
         "may_be_stored",
         "number",
-        "place",
+        "partition",
         "plain",
         "position",
         "producer",
@@ -65,8 +65,8 @@ class Batch:
         "was_next",
     )
 
-    def __init__(self, place: TopicPartition, timestamp_ms: int) -> None:
-        self.place = place
+    def __init__(self, partition: TopicPartition, timestamp_ms: int) -> None:
+        self.partition = partition
         self.plain = bytearray()
         self.size = HEADER_SIZE
         """No less than what it takes in memory."""

@@ -97,17 +97,17 @@ class TransactionCoordination:
         )
 
     async def add_partitions(
-        self, producer: ProducerIdAndEpoch, places: Iterable[TopicPartition]
+        self, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> None:
         topics: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in places:
-            topics[topic].append(partition)
+        for topic, number in partitions:
+            topics[topic].append(number)
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(
             self._id,
             *producer,
             [
-                add_partitions_to_txn.AddPartitionsToTxnTopic(name, partitions)
-                for name, partitions in topics.items()
+                add_partitions_to_txn.AddPartitionsToTxnTopic(name, numbers)
+                for name, numbers in topics.items()
             ],
         )
         await self._ask(add_partitions_to_txn, request, _check_added)
@@ -127,10 +127,10 @@ class TransactionCoordination:
     ) -> None:
         topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]]
         topics = defaultdict(list)
-        for (topic, partition), at in offsets.items():
+        for (topic, number), at in offsets.items():
             topics[topic].append(
                 txn_offset_commit.TxnOffsetCommitRequestPartition(
-                    partition, at.offset, at.leader_epoch, at.metadata
+                    number, at.offset, at.leader_epoch, at.metadata
                 )
             )
         request = txn_offset_commit.TxnOffsetCommitRequest(
@@ -153,8 +153,8 @@ class TransactionCoordination:
             reply = await pending.settled_reply(self._cluster.timeout_ms)
             for topic in reply.topics:
                 for each in topic.partitions:
-                    place = TopicPartition(topic.name, each.partition_index)
-                    raise_for(each.error_code, f"offset of group {group.group_id} in {place}")
+                    partition = TopicPartition(topic.name, each.partition_index)
+                    raise_for(each.error_code, f"offset of group {group.group_id} in {partition}")
 
         await self._cluster.retry(attempt, self._timeout_ms)
 
@@ -201,5 +201,7 @@ def _check_added(reply: add_partitions_to_txn.AddPartitionsToTxnResponse) -> Non
         for each in topic.results_by_partition
     }
     # All are refused if one is, and only that one tells the reason.
-    for place in sorted(codes, key=lambda place: codes[place] == OperationNotAttempted.code):
-        raise_for(codes[place], f"{place}")
+    for partition in sorted(
+        codes, key=lambda partition: codes[partition] == OperationNotAttempted.code
+    ):
+        raise_for(codes[partition], f"{partition}")

@@ -55,11 +55,11 @@ class ProducerCore:
 
     # Records
 
-    def queue(self, place: TopicPartition) -> PartitionQueue:
-        queue = self._queues.get(place)
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        queue = self._queues.get(partition)
         if queue is None:
             in_flight_max = self.settings.in_flight_max if self.settings.is_idempotent else 1
-            queue = self._queues[place] = PartitionQueue(place, in_flight_max)
+            queue = self._queues[partition] = PartitionQueue(partition, in_flight_max)
             queue.producer = self.producer
             queue.is_recognised = self._are_starts_checked
         return queue
@@ -104,11 +104,11 @@ class ProducerCore:
 
     def _begin(self, queue: PartitionQueue, timestamp_ms: int) -> Batch:
         queue.close()
-        batch = queue.filling = Batch(queue.place, timestamp_ms)
+        batch = queue.filling = Batch(queue.partition, timestamp_ms)
         self.buffered_size += batch.size
-        self._active[queue.place] = queue
+        self._active[queue.partition] = queue
         if self.transaction is not None:
-            self.transaction.touch(queue.place)
+            self.transaction.touch(queue.partition)
         self._begun.append(batch)
         self.has_news = True
         return batch
@@ -153,19 +153,19 @@ class ProducerCore:
             # the others have their turn first.
             self.has_news = True
             for batch in batches:
-                self._active[batch.place] = self._active.pop(batch.place)
+                self._active[batch.partition] = self._active.pop(batch.partition)
         return Work(requests, wake_at_ms)
 
     def _is_held(self) -> bool:
         return self.transaction is not None and not self.transaction.may_send
 
     def _may_write(self, queue: PartitionQueue) -> bool:
-        return self.transaction is None or self.transaction.may_write_to(queue.place)
+        return self.transaction is None or self.transaction.may_write_to(queue.partition)
 
     def _join(
         self, requests: dict[int, tuple[list[Batch], int]], queue: PartitionQueue, batch: Batch
     ) -> bool:
-        node_id = self.leaders.get(queue.place)
+        node_id = self.leaders.get(queue.partition)
         if node_id is None:
             self.wants_leaders = True
             return False
@@ -194,7 +194,7 @@ class ProducerCore:
             self.producer = ProducerIdAndEpoch(producer_id, epoch + 1)
             queue.restart(self.producer)
         if queue.is_idle:
-            del self._active[queue.place]
+            del self._active[queue.partition]
 
     # Answers
 
@@ -220,7 +220,7 @@ class ProducerCore:
         self._in_flight_counts[request.node_id] -= 1
 
     def _acknowledged(self, batch: Batch, answer: BatchAnswer) -> None:
-        queue = self._queues[batch.place]
+        queue = self._queues[batch.partition]
         queue.acknowledge(batch)
         batch.base_offset = answer.base_offset
         batch.log_append_time_ms = answer.log_append_time_ms
@@ -230,7 +230,7 @@ class ProducerCore:
         self._settle(batch, None)
 
     def _refused(self, batch: Batch, error: RequestError, log_start_offset: int) -> None:
-        queue = self._queues[batch.place]
+        queue = self._queues[batch.partition]
         batch.refusal = error
         # For good: what a lost connection has swallowed may still arrive.
         batch.may_be_stored = batch.may_be_stored or outcome.may_be_stored(error)
@@ -282,8 +282,8 @@ class ProducerCore:
         batch.plain = bytearray()
         self.buffered_size -= batch.size
         self.settled.append(batch)
-        if self._queues[batch.place].is_idle and not self._queues[batch.place].is_broken:
-            self._active.pop(batch.place, None)
+        if self._queues[batch.partition].is_idle and not self._queues[batch.partition].is_broken:
+            self._active.pop(batch.partition, None)
 
     # Time, and the end
 
@@ -295,10 +295,10 @@ class ProducerCore:
                 oldest = queue.oldest_waiting()
 
     def _too_late(self, batch: Batch) -> RequestTimedOut:
-        sentence = f"{batch.place}: not stored within {self.settings.delivery_timeout_ms} ms"
+        sentence = f"{batch.partition}: not stored within {self.settings.delivery_timeout_ms} ms"
         if batch.refusal is None:
             return RequestTimedOut(sentence)
-        reason = str(batch.refusal).removeprefix(f"{batch.place}: ")
+        reason = str(batch.refusal).removeprefix(f"{batch.partition}: ")
         error = RequestTimedOut(f"{sentence}; the last attempt: {reason}")
         error.__cause__ = batch.refusal
         return error
@@ -339,17 +339,19 @@ class ProducerCore:
         self.producer = producer
         for queue in self._queues.values():
             queue.restart(producer, is_recognised=self._are_starts_checked)
-        self._active = {place: each for place, each in self._active.items() if not each.is_idle}
+        self._active = {
+            partition: each for partition, each in self._active.items() if not each.is_idle
+        }
 
     def is_out_of_sequence(self) -> bool:
         """Whether a partition needs a new epoch before it can be written to again."""
         return any(queue.is_broken for queue in self._queues.values())
 
     def learn_leaders(self, leaders: Iterable[tuple[TopicPartition, int | None]]) -> None:
-        for place, node_id in leaders:
+        for partition, node_id in leaders:
             if node_id is None:
-                self.leaders.pop(place, None)
+                self.leaders.pop(partition, None)
             else:
-                self.leaders[place] = node_id
+                self.leaders[partition] = node_id
         self.wants_leaders = False
         self.has_news = True

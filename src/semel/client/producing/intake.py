@@ -95,13 +95,13 @@ class Intake:
         """The partitions of each topic that is known."""
 
     def learn(self, topic: TopicMetadata) -> None:
-        places = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+        partitions = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
         known = self.queues.get(topic.name, [])
-        if len(places) != len(known):
-            self.queues[topic.name] = [self._core.queue(place) for place in places]
+        if len(partitions) != len(known):
+            self.queues[topic.name] = [self._core.queue(partition) for partition in partitions]
         self._core.learn_leaders(
-            (place, None if each.leader_id == NO_NODE else each.leader_id)
-            for place, each in zip(places, topic.partitions, strict=True)
+            (partition, None if each.leader_id == NO_NODE else each.leader_id)
+            for partition, each in zip(partitions, topic.partitions, strict=True)
         )
 
     def put(

@@ -27,8 +27,8 @@ def _position(batch: Batch) -> int:
 
 
 class PartitionQueue:
-    def __init__(self, place: TopicPartition, in_flight_max: int) -> None:
-        self.place = place
+    def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
+        self.partition = partition
         self.producer = NO_PRODUCER
         self.filling: Batch | None = None
         self.closed: deque[Batch] = deque()

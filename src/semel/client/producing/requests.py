@@ -45,8 +45,8 @@ def to_wire(request: Request, settings: ProducerSettings) -> produce.ProduceRequ
     topics: dict[str, list[produce.PartitionProduceData]] = defaultdict(list)
     for batch in request.batches:
         content = batch.sealed(is_transactional=is_transactional, compression=settings.compression)
-        partition = produce.PartitionProduceData(batch.place.partition, content)
-        topics[batch.place.topic].append(partition)
+        partition = produce.PartitionProduceData(batch.partition.partition, content)
+        topics[batch.partition.topic].append(partition)
     return produce.ProduceRequest(
         transactional_id=settings.transactional_id,
         acks=settings.acks,
@@ -64,12 +64,12 @@ def answers_of(request: Request, reply: produce.ProduceResponse) -> list[BatchAn
     }
     found = []
     for batch in request.batches:
-        answer = answers.get(batch.place)
+        answer = answers.get(batch.partition)
         if answer is None:
-            raise NetworkException(f"the reply to Produce says nothing of {batch.place}")
+            raise NetworkException(f"the reply to Produce says nothing of {batch.partition}")
         found.append(
             BatchAnswer(
-                error_of(answer, batch.place, batch.size),
+                error_of(answer, batch.partition, batch.size),
                 answer.base_offset,
                 answer.log_append_time_ms,
                 answer.log_start_offset,
@@ -79,10 +79,12 @@ def answers_of(request: Request, reply: produce.ProduceResponse) -> list[BatchAn
 
 
 def error_of(
-    answer: produce.PartitionProduceResponse, place: TopicPartition, size: int
+    answer: produce.PartitionProduceResponse, partition: TopicPartition, size: int
 ) -> RequestError | None:
     if answer.error_code == NONE:
         return None
     if answer.error_code == MessageTooLarge.code:
-        return MessageTooLarge(f"{place}: a batch of {size} bytes is larger than the topic takes")
-    return refusal(answer.error_code, f"{place}", answer.error_message)
+        return MessageTooLarge(
+            f"{partition}: a batch of {size} bytes is larger than the topic takes"
+        )
+    return refusal(answer.error_code, f"{partition}", answer.error_message)

@@ -55,7 +55,7 @@ class Sent:
         offset = -1 if batch.base_offset < 0 else batch.base_offset + self._index
         stamped_ms = batch.log_append_time_ms
         timestamp_ms = self._timestamp_ms if stamped_ms < 0 else stamped_ms
-        return Delivered(batch.place.topic, batch.place.partition, offset, timestamp_ms)
+        return Delivered(batch.partition.topic, batch.partition.partition, offset, timestamp_ms)
 
     def add_done_callback(self, callback: Callable[[Self], object]) -> None:
         """Called on the producer's loop, and so in a `Producer`'s thread, which may not wait."""

@@ -130,21 +130,21 @@ class TransactionState:
 
     # Partitions
 
-    def touch(self, place: TopicPartition) -> None:
-        if not self.is_implicit and place not in self._joined:
-            self._joining.add(place)
+    def touch(self, partition: TopicPartition) -> None:
+        if not self.is_implicit and partition not in self._joined:
+            self._joining.add(partition)
 
-    def may_write_to(self, place: TopicPartition) -> bool:
-        return self.is_implicit or place in self._joined
+    def may_write_to(self, partition: TopicPartition) -> bool:
+        return self.is_implicit or partition in self._joined
 
     @property
     def joining(self) -> frozenset[TopicPartition]:
         """Partitions that the coordinator has to be told of."""
         return frozenset(self._joining) if self.may_send else frozenset()
 
-    def joined(self, places: Iterable[TopicPartition]) -> None:
-        self._joined.update(places)
-        self._joining.difference_update(places)
+    def joined(self, partitions: Iterable[TopicPartition]) -> None:
+        self._joined.update(partitions)
+        self._joining.difference_update(partitions)
 
     # The end
 

@@ -59,18 +59,18 @@ class ProducerTransactions:
 
     async def _join_partitions(self) -> None:
         async with self._joining:
-            places = self._transaction.joining
-            if not places:
+            partitions = self._transaction.joining
+            if not partitions:
                 return
             self._may_begin()
             try:
-                await self._coordination.add_partitions(self._core.producer, places)
+                await self._coordination.add_partitions(self._core.producer, partitions)
             except RequestError as error:
                 self._judged(error)
             else:
                 with self._engine.lock:
                     self._has_begun()
-                    self._transaction.joined(places)
+                    self._transaction.joined(partitions)
 
     def _may_begin(self) -> None:
         """To be noted before a call: that may have no answer, or be interrupted."""
@@ -96,7 +96,7 @@ class ProducerTransactions:
                 await self._join_group(group.group_id)
                 await self._coordination.commit_offsets(
                     self._core.producer,
-                    {place: GroupOffset(offset) for place, offset in offsets.items()},
+                    {partition: GroupOffset(offset) for partition, offset in offsets.items()},
                     group,
                 )
         except RequestError as error:

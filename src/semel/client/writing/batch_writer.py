@@ -1,4 +1,4 @@
-"""Sending prepared batches: each is stamped with its producer and its place, and stored once.
+"""Sending prepared batches: each is stamped with its producer and sequence, and stored once.
 
 Up to five requests are under way to a leader, one batch of a partition in each. When one fails,
 all behind it are sent again in the same order: the broker remembers the last five batches of a
@@ -57,9 +57,9 @@ class EncodedBatchWriter:
         self._waiting: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
         self._deliveries: list[Delivery] = []
 
-    def begin_at(self, place: TopicPartition, sequence: int) -> None:
+    def begin_at(self, partition: TopicPartition, sequence: int) -> None:
         """Go on in a partition where others have written under the same producer."""
-        self._next_sequences[place] = sequence
+        self._next_sequences[partition] = sequence
 
     async def write(self, batches: Iterable[tuple[TopicPartition, Buffer]]) -> list[Delivery]:
         """Store these batches, in order within each partition; one caller at a time.
@@ -67,17 +67,17 @@ class EncodedBatchWriter:
         After a refusal it is not known which of them are stored.
         """
         assert not self._waiting, "a write has failed before, or is under way"
-        for place, batch in batches:
-            self._waiting[place].append(self._stamped(place, batch))
+        for partition, batch in batches:
+            self._waiting[partition].append(self._stamped(partition, batch))
         self._deliveries = []
         while self._waiting:
             await self._cluster.retry(self._write_while_leaders_stay)
         return self._deliveries
 
-    def _stamped(self, place: TopicPartition, batch: Buffer) -> _Sending:
+    def _stamped(self, partition: TopicPartition, batch: Buffer) -> _Sending:
         record_count = read_header(batch).record_count
-        sequence = self._next_sequences[place]
-        self._next_sequences[place] = (sequence + record_count) % SEQUENCE_COUNT
+        sequence = self._next_sequences[partition]
+        self._next_sequences[partition] = (sequence + record_count) % SEQUENCE_COUNT
         content = with_producer(
             batch,
             *self._producer,
@@ -91,8 +91,8 @@ class EncodedBatchWriter:
         try:
             leaders = await self._cluster.leaders_of(self._waiting)
             by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-            for place, leader_id in leaders.items():
-                by_leader[leader_id].append(place)
+            for partition, leader_id in leaders.items():
+                by_leader[leader_id].append(partition)
             await together(self._write_to(*each) for each in by_leader.items())
         except RequestError as error:
             # After any answer the cluster's time to recover begins anew.
@@ -100,10 +100,10 @@ class EncodedBatchWriter:
                 raise
             await asyncio.sleep(_PAUSE_S)
 
-    async def _write_to(self, leader_id: int, places: list[TopicPartition]) -> None:
+    async def _write_to(self, leader_id: int, partitions: list[TopicPartition]) -> None:
         under_way: deque[_UnderWay] = deque()
         try:
-            for batches in self._requests(places):
+            for batches in self._requests(partitions):
                 if len(under_way) == _IN_FLIGHT_MAX:
                     await self._settle(under_way[0])
                     under_way.popleft()
@@ -120,20 +120,20 @@ class EncodedBatchWriter:
             raise
 
     def _requests(
-        self, places: list[TopicPartition]
+        self, partitions: list[TopicPartition]
     ) -> Iterator[list[tuple[TopicPartition, _Sending]]]:
         """What waits for these partitions, with at most one batch of each in a request."""
-        queues = {place: list(self._waiting[place]) for place in places}
+        queues = {partition: list(self._waiting[partition]) for partition in partitions}
         for number in range(max(map(len, queues.values()))):
             batches: list[tuple[TopicPartition, _Sending]] = []
             size = 0
-            for place, queue in queues.items():
+            for partition, queue in queues.items():
                 if number >= len(queue):
                     continue
                 if batches and size + len(queue[number].content) > _REQUEST_SIZE_MAX:
                     yield batches
                     batches, size = [], 0
-                batches.append((place, queue[number]))
+                batches.append((partition, queue[number]))
                 size += len(queue[number].content)
             yield batches
 
@@ -158,23 +158,23 @@ class EncodedBatchWriter:
             for answer in topic.partition_responses
         }
         refused: RequestError | None = None
-        for place, batch in request.batches:
-            answer = answers.get(place)
+        for partition, batch in request.batches:
+            answer = answers.get(partition)
             if answer is None:
-                raise NetworkException(f"the reply to Produce says nothing of {place}")
-            error = error_of(answer, place, len(batch.content))
+                raise NetworkException(f"the reply to Produce says nothing of {partition}")
+            error = error_of(answer, partition, len(batch.content))
             if error is None:
-                self._stored(place, batch, answer.base_offset)
+                self._stored(partition, batch, answer.base_offset)
             refused = refused or error
         if refused is not None:
             raise refused
 
-    def _stored(self, place: TopicPartition, batch: _Sending, base_offset: int) -> None:
-        queue = self._waiting.get(place)
+    def _stored(self, partition: TopicPartition, batch: _Sending, base_offset: int) -> None:
+        queue = self._waiting.get(partition)
         if not queue or queue[0] is not batch:
             # It is sent again with those before it that failed, or has been answered before.
             return
         queue.popleft()
         if not queue:
-            del self._waiting[place]
-        self._deliveries.append(Delivery(place, base_offset, batch.record_count))
+            del self._waiting[partition]
+        self._deliveries.append(Delivery(partition, base_offset, batch.record_count))

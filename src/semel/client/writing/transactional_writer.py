@@ -96,7 +96,7 @@ class TransactionalWriter:
         assert self._is_open, "no transaction is open"
         assert self._writer is not None
         prepared = list(batches)
-        await self.add_partitions({place for place, _ in prepared})
+        await self.add_partitions({partition for partition, _ in prepared})
         with judging_writes(self.transactional_id):
             return await self._writer.write(prepared)
 
@@ -175,22 +175,22 @@ class TransactionParticipant:
         self._partitions: set[TopicPartition] = set()
 
     async def write(
-        self, place: TopicPartition, batches: Sequence[Buffer], first_sequence: int
+        self, partition: TopicPartition, batches: Sequence[Buffer], first_sequence: int
     ) -> None:
         """Store these encoded batches, in order, behind what anyone has stored there before.
 
         Nobody else may be writing to the partition, and `first_sequence` has to be the next.
         """
-        await self._add(place)
+        await self._add(partition)
         writer = EncodedBatchWriter(self._cluster, self._producer, self._id)
-        writer.begin_at(place, first_sequence)
+        writer.begin_at(partition, first_sequence)
         with judging_writes(self._id):
-            await writer.write((place, batch) for batch in batches)
+            await writer.write((partition, batch) for batch in batches)
 
-    async def _add(self, place: TopicPartition) -> None:
-        if place in self._partitions:
+    async def _add(self, partition: TopicPartition) -> None:
+        if partition in self._partitions:
             return
         if await self._cluster.transaction_version() < IMPLICIT_PARTITIONS:
             with judging_coordinator(self._id):
-                await self._coordination.add_partitions(self._producer, [place])
-        self._partitions.add(place)
+                await self._coordination.add_partitions(self._producer, [partition])
+        self._partitions.add(partition)
