@@ -19,8 +19,8 @@ COMPILED = """
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome
     transactions/records transactions/states transactions/store transactions/verification
     lane/catalogue lane/clock lane/frame lane/lane lane/producing lane/state lane/transactions
-    journal/commit journal/file journal/frames journal/index journal/journal journal/sealed
-    journal/segments
+    journal/frames journal/index journal/sealed
+    journal/file/commit journal/file/disk journal/file/journal journal/file/segments
     broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
     broker/server broker/transactional broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn

@@ -8,7 +8,7 @@ import pytest
 
 from semel.broker.broker import Broker
 from semel.errors import NONE, JournalFull, ProducerFenced, UnknownMemberId
-from semel.lane import facts, frame, image
+from semel.lane import facts, frame
 from semel.lane.lane import Lane
 from semel.records.records import Record, encode_batch
 from semel.types import GroupId, TransactionalId
@@ -31,6 +31,7 @@ from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support.handled import CONFIG, LoopClock, Machine, call, on_a
 from support.inside import journal_of, say, state_of
+from support.lane_state import whole
 from support.seeded_loop import elapse
 
 HOUR_MS = 3_600_000
@@ -320,7 +321,7 @@ async def test_a_jump_seen_on_a_full_disk_does_not_come_back_as_a_rest(world: Wo
 
 def fill(lane: Lane) -> None:
     """Until there is no room for the smallest frame that adds something."""
-    size = lane.journal.settings.payload_bytes_max // 8
+    size = lane.journal.limits.payload_bytes_max // 8
     while size:
         try:
             say(lane, facts.TopicConfigured("t", {"any": "." * size}))
@@ -366,10 +367,10 @@ async def test_a_replay_at_any_later_time_gives_the_same_state(world: World) -> 
         world.clock.ahead_ms += DAY_MS
         await begin(broker, "open", 60_000)
         await elapse(CHECK_MS / 1000 + EXPIRATION_MS / 1000)
-        left = image.take(state_of(broker))
+        left = whole(state_of(broker))
     for jump_ms in (0, *JUMPS_MS):
         world.clock.ahead_ms += jump_ms
-        assert image.take(world.reopened().lane.state) == left
+        assert whole(world.reopened().lane.state) == left
 
 
 # What is shown

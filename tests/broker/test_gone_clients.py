@@ -10,7 +10,7 @@ from semel.broker.connection import Connection
 from semel.errors import NONE, MemberIdRequired
 from semel.groups.commands import Command, ForgetIds, Ticket
 from semel.groups.deciding import Decided
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.testing import Broker
 from semel.types import GroupId
 from semel.wire.messages.heartbeat import HeartbeatRequest

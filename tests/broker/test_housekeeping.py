@@ -9,7 +9,7 @@ from semel.broker.broker import Broker
 from semel.broker.housekeeping import ROUND_MS
 from semel.broker.server import Server
 from semel.errors import NONE
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.types import GroupId
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from support.handled import CONFIG, call, opened, started
 from support.inside import state_of

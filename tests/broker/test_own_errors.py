@@ -12,7 +12,7 @@ from semel.broker import dispatch
 from semel.broker.answer import Answer
 from semel.broker.server import Server
 from semel.errors import JournalFailed
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.lane import frame
 from semel.lane.duties import Duties
 from semel.records.records import Record, encode_batch

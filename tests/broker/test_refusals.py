@@ -6,7 +6,7 @@ from typing import Any
 
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.wire.messages.alter_configs import AlterConfigsRequest
 from semel.wire.messages.alter_configs import AlterConfigsResource as ReplacedResource
 from semel.wire.messages.create_partitions import (

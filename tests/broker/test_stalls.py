@@ -11,7 +11,7 @@ from semel.broker.connection import Connection
 from semel.broker.inbox import SCRATCH_SIZE
 from semel.broker.server import Server
 from semel.errors import NONE, UnknownMemberId
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.lane.clock import WATCHED_MS
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker as BrokerProcess

@@ -9,7 +9,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker
 from semel.broker.dispatch import route
 from semel.errors import UnknownTopicOrPartition
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

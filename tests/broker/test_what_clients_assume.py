@@ -4,7 +4,7 @@ from random import Random
 
 from kafka import KafkaConsumer, KafkaProducer
 
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.records.batch import read_header
 from semel.records.records import Record, encode_batch
 from semel.testing import Broker

@@ -5,7 +5,7 @@ from dataclasses import replace
 from random import Random
 
 from semel.broker.broker import Broker
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.types import TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from support.handled import CONFIG, call, opened, started
@@ -25,7 +25,7 @@ class WatchedDevice(MemoryDevice):
         lane = broker.controller
         number = lane.state.hosted[place.topic][place.partition].number
         ((position, _), *_) = lane.journal.index.locations(number, offset, offset + 1, 1)
-        self.broken = lane.journal.segments.locate(position)[1] + 1
+        self.broken = broker.journals[0].segments.locate(position)[1] + 1
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         self.reads += 1

@@ -9,7 +9,7 @@ import contextlib
 from random import Random
 
 from semel.errors import JournalFull
-from semel.journal.memory import Killed, MemoryDevice
+from semel.journal.file.memory import Killed, MemoryDevice
 from support import seeded_loop
 from support.journal_world import Remembering, payload_of, stored_batches
 
@@ -23,7 +23,8 @@ class History:
         self.appended: list[bytes] = []
         self.written_count = 0
         self.durable_count = 0
-        self.failed = False
+        self.in_doubt = False
+        """Acknowledged bytes may be missing, and no durable frame says so."""
 
     def check(self, lane: Remembering, *, power_was_lost: bool) -> None:
         replayed = lane.replayed
@@ -31,13 +32,16 @@ class History:
         assert len(replayed) >= self.durable_count, "a durable frame is gone"
         if not power_was_lost:
             assert len(replayed) >= self.written_count, "a kill took a written frame"
-            assert lane.journal.certain != self.failed, "an I/O error was forgotten or invented"
+        self.in_doubt |= power_was_lost
+        # Without a frame there is nothing to miss.
+        if replayed or not self.in_doubt:
+            doubts = lane.journal.may_miss_acknowledged
+            assert doubts == self.in_doubt, "an I/O error or a power loss was forgotten or invented"
         batches = stored_batches(lane.journal, 0, 0, len(replayed))
         assert [bytes(batch) for batch in batches] == replayed, "a batch is not what was appended"
         # Every open makes durable what it found.
         self.appended = list(replayed)
         self.written_count = self.durable_count = len(replayed)
-        self.failed = False
 
     def note_written(self, count: int) -> None:
         self.written_count = max(self.written_count, count)
@@ -49,11 +53,9 @@ class History:
 async def live(lane: Remembering, device: MemoryDevice, history: History, rng: Random) -> None:
     """Appends and waits until chance ends it; the caller then crashes the device."""
     lane.start()
-    if not lane.journal.certain:
+    if lane.journal.may_miss_acknowledged and rng.random() < 0.9:
         # What the lane concludes from the doubt; until it is durable, the doubt stays.
-        history.failed = True
-        await _append(lane, history, rng, wait=True)
-        history.failed = bool(lane.failures)
+        await _append(lane, history, rng, wait=rng.random() < 0.9)
     for _ in range(rng.choice((0, 3, 30, 120))):
         _maybe_break(device, rng)
         if lane.failures:
@@ -66,7 +68,7 @@ async def live(lane: Remembering, device: MemoryDevice, history: History, rng: R
         if not lane.failures:
             history.note_durable(len(history.appended))
     device.is_full = device.fails_next_sync = device.fails_next_write = False
-    history.failed |= bool(lane.failures)
+    history.in_doubt = bool(lane.failures) or (history.in_doubt and not lane.durable_calls)
 
 
 async def _append(lane: Remembering, history: History, rng: Random, *, wait: bool) -> None:

@@ -2,8 +2,8 @@
 
 from random import Random
 
+from semel.journal.file.memory import MemoryDevice
 from semel.journal.frames import HEADER_SIZE
-from semel.journal.memory import MemoryDevice
 from support import seeded_loop
 from support.journal_world import Remembering
 

@@ -1,12 +1,18 @@
 """Rule 8: a start replays only what follows the newest checkpoint that can be trusted."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
+
 import pytest
 
 from journal.short_lives import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from semel.errors import CorruptJournal
 from semel.journal import names
-from semel.journal.memory import MemoryDevice
-from semel.journal.settings import JournalSettings
+from semel.journal.file.device import Done
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.settings import JournalSettings
+from support import seeded_loop
 from support.journal_world import SEGMENT_BYTES, Remembering, stored_batches
 
 FIRST = names.segment(0)
@@ -37,6 +43,162 @@ def test_a_killed_process_replays_only_from_the_last_roll() -> None:
     per_segment = SEGMENT_BYTES // FRAME_SIZE
     assert after.payloads == before.payloads
     assert after.checkpoint_count >= len(before.payloads) - 2 * per_segment
+
+
+class SlowToSync(MemoryDevice):
+    """Nothing that the journal asks to be synced is, until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.held: list[Callable[[], None]] = []
+
+    def submit_sync(self, files: Sequence[str], folder: bool, on_done: Done) -> None:
+        self.held.append(partial(super().submit_sync, files, folder, on_done))
+
+
+def test_a_checkpoint_waits_until_the_frames_before_it_are_durable() -> None:
+    async def main() -> None:
+        device = SlowToSync()
+        lane = Remembering(device)
+        lane.start()
+        for _ in range(100):
+            lane.append(PAYLOAD)
+        await seeded_loop.elapse(1)
+        assert checkpoints_of(device) == []
+        while device.held:
+            device.held.pop()()
+            await seeded_loop.elapse(1)
+        assert len(checkpoints_of(device)) == 1
+
+    seeded_loop.run(Random(1), main())
+
+
+# Snapshots that take their time.
+
+
+async def roll(lane: Remembering) -> None:
+    """Append until the journal has rolled."""
+    count = len(lane.journal.segments.bases)
+    while len(lane.journal.segments.bases) == count:
+        await lane.durable(lane.append(PAYLOAD))
+
+
+def test_frames_go_on_while_a_snapshot_is_taken_and_are_not_in_it() -> None:
+    async def main() -> None:
+        device = device_of()
+        lane = Remembering(device)
+        lane.payloads_per_piece = 1
+        lane.start()
+        await roll(lane)
+        at_the_mark = len(lane.payloads) - 1
+        more = [lane.append(b"%d" % number) for number in range(20)]
+        await lane.durable(more[-1])
+        assert checkpoints_of(device) == []
+        await seeded_loop.elapse(1)
+        device.kill()
+        after = reopen(device)
+        assert after.checkpoint_count == at_the_mark
+        assert after.payloads == lane.payloads
+
+    seeded_loop.run(Random(1), main())
+
+
+def test_a_roll_that_finds_a_snapshot_under_way_lets_it_end_and_is_next() -> None:
+    async def main() -> None:
+        device = device_of()
+        lane = Remembering(device)
+        lane.payloads_per_piece = 1
+        lane.start()
+        for _ in range(300):
+            lane.append(PAYLOAD)
+        assert len(lane.journal.segments.bases) == 5
+        await seeded_loop.elapse(2)
+        # The first was not given up, and one more was taken for all the rolls behind it.
+        assert checkpoints_of(device) == [lane.journal.segments.bases[1], lane.journal.end]
+        device.kill()
+        assert reopen(device).payloads == lane.payloads
+
+    seeded_loop.run(Random(1), main())
+
+
+def test_what_a_start_has_to_replay_stays_bounded_however_long_the_load_lasts() -> None:
+    """A snapshot gets a turn for each tick of the loop, so that no load can hold it up."""
+
+    async def main() -> None:
+        device = device_of()
+        lane = Remembering(device)
+        lane.payloads_per_piece = 5
+        lane.start()
+        for _ in range(40):
+            await roll(lane)
+        device.kill()
+        after = reopen(device)
+        behind = len(after.payloads) - after.checkpoint_count
+        # Two snapshots of as many pieces, and what was not yet published.
+        assert behind <= 3 * len(after.payloads) // 5
+
+    seeded_loop.run(Random(1), main())
+
+
+def test_a_clean_stop_takes_the_snapshot_to_its_end() -> None:
+    async def main() -> None:
+        device = device_of()
+        lane = Remembering(device)
+        lane.payloads_per_piece = 1
+        lane.start()
+        await roll(lane)
+        lane.append(b"last")
+        await lane.journal.close()
+        after = reopen(device)
+        assert after.checkpoint_count == len(lane.payloads) == len(after.payloads)
+
+    seeded_loop.run(Random(1), main())
+
+
+def test_a_snapshot_that_fails_is_a_warning_and_the_next_is_taken() -> None:
+    async def main() -> None:
+        device = device_of()
+        lane = Remembering(device)
+        lane.start()
+        lane.payloads_per_piece = 0
+        await roll(lane)
+        await seeded_loop.elapse(1)
+        assert len(lane.warnings) == 1
+        assert not lane.failures
+        lane.payloads_per_piece = 10
+        await lane.journal.close()
+        assert reopen(device).checkpoint_count == len(lane.payloads)
+
+    seeded_loop.run(Random(1), main())
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
+def test_a_crash_at_any_moment_of_a_checkpoint_loses_nothing(power: bool) -> None:
+    seen = set()
+    for moment in range(90):
+        device = device_of(moment)
+
+        async def main(device: MemoryDevice = device, moment: int = moment) -> Remembering:
+            lane = Remembering(device)
+            lane.payloads_per_piece = 3
+            lane.start()
+            await roll(lane)
+            for _ in range(moment):
+                await seeded_loop.elapse(0.0005)
+            await lane.durable(lane.append(b"last"))
+            return lane
+
+        lane = seeded_loop.run(Random(moment), main())
+        if power:
+            device.power_loss()
+        else:
+            device.kill()
+        after = reopen(device)
+        assert after.payloads == lane.payloads
+        batches = stored_batches(after.journal, 0, 0, len(after.payloads))
+        assert [bytes(batch) for batch in batches] == lane.payloads
+        seen.add(after.checkpoint_count > 0)
+    assert seen == {False, True}
 
 
 def test_a_published_checkpoint_and_its_indexes_survive_a_power_loss() -> None:

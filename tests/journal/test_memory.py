@@ -3,7 +3,7 @@
 import asyncio
 from random import Random
 
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from support import seeded_loop
 
 

@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
-from journal import test_recovery, test_room
+from journal import test_checkpoints, test_recovery, test_room
 from journal.random_lives import crash_again_and_again
 from semel.errors import CorruptJournal, JournalFull
-from semel.journal import checkpoints, frames, journal, names, note, recovery, segments, walk
-from semel.journal.commit import GroupCommit
-from semel.journal.housekeeping import Housekeeping
-from semel.journal.memory import MemoryDevice
-from semel.journal.memory_file import MemoryFile
+from semel.journal import frames, names
+from semel.journal.file import checkpoints, journal, note, recovery, segments, walk
+from semel.journal.file.commit import GroupCommit
+from semel.journal.file.device import DiskIdentity
+from semel.journal.file.housekeeping import Housekeeping
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.memory_file import MemoryFile
 from support.compiled import plain_python
 
 SEEDS_MAX = 120
@@ -56,7 +58,7 @@ def damage_is_cut_like_a_torn_write(patch: pytest.MonkeyPatch) -> None:
     """No durable position is recorded, and the disk loses a synced byte."""
     patch.setattr(frames.FrameHeader, "durable", 0)
     patch.setattr(note.Note, "durable", 0)
-    patch.setattr(Housekeeping, "publish", lambda self, draft: None)
+    patch.setattr(Housekeeping, "publish", lambda self, checkpoint: None)
     keep = MemoryFile.lose_power
 
     def lose(self: MemoryFile, rng: Any) -> None:
@@ -85,6 +87,19 @@ def doubt_is_forgotten_by_the_next_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(note, "write", forget)
 
 
+def any_disk_is_the_same(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DiskIdentity, "proves_same", lambda self, noted: True)
+
+
+def another_disk_is_noted_before_the_answer(patch: pytest.MonkeyPatch) -> None:
+    write = note.write
+
+    def hasty(device: MemoryDevice, written: note.Note) -> None:
+        write(device, written._replace(identity=device.identity()))
+
+    patch.setattr(note, "write", hasty)
+
+
 def a_rename_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     submit = MemoryDevice.submit_sync
 
@@ -104,20 +119,19 @@ def the_segment_before_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_checkpoint_precedes_its_frames(patch: pytest.MonkeyPatch) -> None:
-    def early(self: journal.Journal, draft: Any, reason: Any = None) -> None:
-        self._checkpoint_position = draft.position
-        self._housekeeping.publish(draft)
+    def early(self: journal.FileJournal, checkpoint: Any) -> None:
+        self._housekeeping.publish(checkpoint)
 
-    patch.setattr(journal.Journal, "_publish_checkpoint", early)
+    patch.setattr(journal.FileJournal, "_publish_when_durable", early)
 
 
 def a_checkpoint_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     """Renamed at once, and the older one removed."""
 
-    def careless(device: MemoryDevice, name: str, content: bytes) -> Any:
+    def careless(device: MemoryDevice, name: str, parts: list[bytes]) -> Any:
         device.create(name)
         yield
-        device.write(name, 0, [content])
+        device.write(name, 0, parts)
 
     patch.setattr(checkpoints, "_write_whole", careless)
     patch.setattr(checkpoints, "decode", _trusting_decode(checkpoints.decode))
@@ -174,7 +188,7 @@ def a_prepared_segment_ends_with_its_process(patch: pytest.MonkeyPatch) -> None:
 
 GONE = "a durable frame is gone"
 GHOST = "a hole, a ghost or altered bytes"
-FORGOTTEN = "an I/O error was forgotten"
+FORGOTTEN = "an I/O error or a power loss was forgotten"
 ALTERED = "a batch is not what was appended"
 LOST = f"{GONE}|{ALTERED}|though the journal was durable"
 
@@ -185,9 +199,10 @@ PLANTS: list[tuple[Plant, str]] = [
     (the_tail_is_not_written_again, LOST),
     (an_io_error_is_not_noted, FORGOTTEN),
     (doubt_is_forgotten_by_the_next_open, FORGOTTEN),
+    (any_disk_is_the_same, FORGOTTEN),
+    (another_disk_is_noted_before_the_answer, FORGOTTEN),
     (a_rename_is_not_synced, LOST),
     (the_segment_before_is_not_synced, LOST),
-    (a_checkpoint_precedes_its_frames, ALTERED),
     (a_checkpoint_is_not_synced, "a torn checkpoint was published"),
     (an_index_is_not_written, "No such file"),
     (a_sync_counts_for_what_is_written_meanwhile, LOST),
@@ -220,6 +235,10 @@ NAMED: list[tuple[Plant, Callable[[], None]]] = [
             test_recovery.test_a_bad_frame_at_the_durable_position_is_cut_and_all_behind_it_wiped_on_disk,
             0,
         ),
+    ),
+    (
+        a_checkpoint_precedes_its_frames,
+        test_checkpoints.test_a_checkpoint_waits_until_the_frames_before_it_are_durable,
     ),
     (
         a_prepared_segment_has_no_lasting_name,

@@ -4,16 +4,16 @@ from random import Random
 
 import pytest
 
-from semel.journal.journal import Journal
-from semel.journal.memory import MemoryDevice
-from semel.journal.segments import GAP_MAX, RUN_SIZE_MAX, Segments
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.segments import GAP_MAX, RUN_SIZE_MAX, Segments
 from support.journal_world import SETTINGS
 
 
 @pytest.fixture
 def segments() -> Segments:
     """With one that is long enough for whatever is asked."""
-    segments = Journal.open(MemoryDevice(Random(1)), SETTINGS).segments
+    segments = FileJournal.open(MemoryDevice(Random(1)), SETTINGS).segments
     segments.limit = 2**40
     return segments
 

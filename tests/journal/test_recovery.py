@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import struct
+from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from journal.short_lives import FRAME_SIZE, PAYLOAD, device_of, live, reopen
 from semel.errors import CorruptJournal
-from semel.journal import names, note
+from semel.journal import names
+from semel.journal.file import note
+from semel.journal.file.memory import Killed, MemoryDevice
 from semel.journal.frames import HEADER_SIZE, head, header_at
-from semel.journal.memory import Killed, MemoryDevice
+from semel.records.checksum import crc32c
 from support import seeded_loop
 from support.journal_world import SEGMENT_BYTES, Remembering
 
@@ -225,7 +229,7 @@ def test_pages_that_a_failed_sync_dropped_are_written_again() -> None:
         seeded_loop.run(Random(seed), main())
         device.kill()
         lane = Remembering(device)
-        assert not lane.journal.certain
+        assert lane.journal.may_miss_acknowledged
         assert len(lane.replayed) == 1
         device.power_loss()
         assert len(reopen(device).replayed) == 1
@@ -234,38 +238,90 @@ def test_pages_that_a_failed_sync_dropped_are_written_again() -> None:
 # Rule 2: the facts that the journal gives.
 
 
-def test_a_kill_leaves_certainty_and_the_same_identity() -> None:
+def test_a_kill_leaves_no_doubt() -> None:
     device = device_of()
-    first = live(device, 3, durable=False).journal
-    second = reopen(device).journal
-    assert second.certain
-    assert second.identity.proves_same(first.identity)
+    live(device, 3, durable=False)
+    assert not reopen(device).journal.may_miss_acknowledged
 
 
-def test_a_power_loss_changes_the_identity() -> None:
+def test_a_power_loss_leaves_doubt() -> None:
     device = device_of()
-    first = live(device, 3, durable=True).journal
+    live(device, 3, durable=True)
     device.power_loss()
-    assert not reopen(device).journal.identity.proves_same(first.identity)
+    assert reopen(device).journal.may_miss_acknowledged
 
 
-def test_doubt_stays_until_a_frame_behind_it_is_durable() -> None:
+def power_loss(device: MemoryDevice) -> None:
+    device.power_loss()
+
+
+def io_error(device: MemoryDevice) -> None:
+    note.mark(device, failed=True)
+
+
+def note_of_0_1(device: MemoryDevice) -> None:
+    """Without an identity, in both of its slots."""
+    for offset in (0, 4096):
+        slot = struct.pack("<8sIQ", b"SEMELNO1", 1, FRAME_SIZE)
+        device.write(names.NOTE, offset, [slot + struct.pack("<I", crc32c(slot))])
+
+
+@pytest.mark.parametrize("harm", [power_loss, io_error, note_of_0_1, forget_note])
+def test_doubt_stays_until_a_frame_behind_it_is_durable(
+    harm: Callable[[MemoryDevice], None],
+) -> None:
     device = device_of()
     live(device, 1, durable=True)
-    note.mark(device, failed=True)
-    assert not reopen(device).journal.certain
-    assert not live(device, 1, durable=False).journal.certain
-    note.mark(device, failed=True)
-    assert not live(device, 1, durable=True).journal.certain
-    assert reopen(device).journal.certain
+    harm(device)
+    for _ in range(2):
+        assert reopen(device).journal.may_miss_acknowledged
+        assert live(device, 0, durable=False, close=True).journal.may_miss_acknowledged
+    assert live(device, 1, durable=True).journal.may_miss_acknowledged
+    assert not reopen(device).journal.may_miss_acknowledged
 
 
-def test_a_journal_without_its_note_is_in_doubt() -> None:
-    device = device_of()
-    live(device, 1, durable=True)
-    forget_note(device)
-    assert not reopen(device).journal.certain
+def test_a_process_that_dies_at_any_step_of_an_open_leaves_the_doubt() -> None:
+    for calls in range(40):
+        device = device_of()
+        live(device, 1, durable=True)
+        device.power_loss()
+        device.calls_left = calls
+        with contextlib.suppress(Killed):
+            Remembering(device)
+        device.kill()
+        assert reopen(device).journal.may_miss_acknowledged
+
+
+def test_a_frame_that_is_only_written_answers_no_doubt() -> None:
+    answered = set()
+    for seed in range(20):
+        device = device_of(seed)
+        live(device, 1, durable=True)
+        device.power_loss()
+        life = live(device, 1, durable=False)
+        is_answered = bool(life.durable_calls)
+        answered.add(is_answered)
+        assert reopen(device).journal.may_miss_acknowledged != is_answered
+    assert False in answered
+
+
+def test_a_torn_note_leaves_the_one_before() -> None:
+    """Whichever of its slots was written last."""
+    for lives in (1, 2):
+        device = device_of()
+        for _ in range(lives):
+            incarnation = live(device, 0, durable=True).journal.incarnation
+        for offset in (0, 4096):
+            device.flip_bit(names.NOTE, offset + 12)
+            found = note.read(device)
+            device.flip_bit(names.NOTE, offset + 12)
+            if lives == 1:
+                # The other slot was never written.
+                assert (found is None) == (offset == 0)
+            else:
+                assert found is not None
+                assert found.note.incarnation == (incarnation if offset == 0 else incarnation - 1)
 
 
 def test_a_new_journal_is_certain() -> None:
-    assert reopen(device_of()).journal.certain
+    assert not reopen(device_of()).journal.may_miss_acknowledged

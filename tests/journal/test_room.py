@@ -9,9 +9,9 @@ import pytest
 
 from semel.errors import ConfigError, JournalFull
 from semel.journal import names
+from semel.journal.file.memory import Killed, MemoryDevice
+from semel.journal.file.settings import JournalSettings
 from semel.journal.frames import HEADER_SIZE
-from semel.journal.memory import Killed, MemoryDevice
-from semel.journal.settings import JournalSettings
 from support import seeded_loop
 from support.journal_world import Remembering, stored_batches
 

@@ -9,9 +9,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from semel.journal.file import FileDevice
-from semel.journal.journal import Journal
-from semel.journal.settings import JournalSettings
+from semel.journal.file.disk import FileDevice
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.settings import JournalSettings
 
 SETTINGS = JournalSettings(segment_bytes=256 * 1024)
 
@@ -27,7 +27,7 @@ def number_of(payload: bytes) -> int:
 
 
 async def append_for_ever(folder: Path) -> None:
-    journal = Journal.open(FileDevice(folder), SETTINGS)
+    journal = FileJournal.open(FileDevice(folder), SETTINGS)
     number = int(journal.checkpoint or b"0")
     for position, stored in journal.replay():
         assert number_of(bytes(stored)) == number
@@ -41,7 +41,9 @@ async def append_for_ever(folder: Path) -> None:
         os.write(2, repr(failure).encode())
         os._exit(3)
 
-    journal.start(asyncio.get_running_loop(), lambda position: None, lambda: b"%d" % number, die)
+    journal.start(
+        asyncio.get_running_loop(), lambda position: None, lambda: iter([b"%d" % number]), die
+    )
     os.write(1, b"s %d\n" % number)
     while True:
         payload = payload_of(number)

@@ -9,10 +9,10 @@ import pytest
 from semel.broker.config import BrokerConfig
 from semel.groups.records import GenerationRecorded, size_alone
 from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.settings import JournalSettings
 from semel.journal.frames import HEADER_SIZE
-from semel.journal.journal import Journal
-from semel.journal.memory import MemoryDevice
-from semel.journal.settings import JournalSettings
 from semel.lane import frame
 from semel.lane.claims import Claim, kept_size
 from semel.lane.commands import LaneSettings
@@ -67,7 +67,7 @@ class StoppedClock:
 
 @pytest.fixture(scope="module")
 def lane() -> Lane:
-    journal = Journal.open(MemoryDevice(Random(1)), SETTINGS)
+    journal = FileJournal.open(MemoryDevice(Random(1)), SETTINGS)
     randomness = SeededRandomness(Random(1))
     lane = Lane(journal, LaneSettings(GroupSettings()), StoppedClock(), randomness)
 
@@ -157,7 +157,7 @@ def test_the_smallest_segments_keep_room_for_what_the_groups_do_unasked() -> Non
 
 def test_who_claims_less_leaves_what_others_may_claim() -> None:
     owed = 12_345
-    ordinary, ending, promised = (kept_size(claim, owed, SETTINGS) for claim in Claim)
+    ordinary, ending, promised = (kept_size(claim, owed, SETTINGS.limits) for claim in Claim)
     assert ordinary == SETTINGS.headroom + owed
     assert owed < ending < ordinary
     assert promised == 0

@@ -12,9 +12,9 @@ import pytest
 
 from semel.errors import NONE
 from semel.groups.settings import GroupSettings
-from semel.journal.file import FileDevice
-from semel.journal.journal import Journal
-from semel.journal.settings import JournalSettings
+from semel.journal.file.disk import FileDevice
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.settings import JournalSettings
 from semel.lane.commands import LaneSettings
 from semel.lane.lane import Lane
 from semel.records.records import Record, encode_batch
@@ -74,7 +74,7 @@ class StoppedClocks:
 def test_its_times_are_counted_on(folder: Path, wall_ms: int, is_idle: bool) -> None:
     """A wrong clock forgets nothing early."""
     device = FileDevice(folder, synced=False)
-    journal = Journal.open(device, JournalSettings(segment_bytes=1_500_000))
+    journal = FileJournal.open(device, JournalSettings(segment_bytes=1_500_000))
     settings = LaneSettings(GroupSettings())
     lane = Lane(journal, settings, StoppedClocks(wall_ms), SystemRandomness())
     before_ms = lane.clock.now_ms() - DAY_MS

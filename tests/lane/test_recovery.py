@@ -11,8 +11,8 @@ from semel.broker.broker import Broker
 from semel.errors import CorruptJournal
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
-from semel.journal.memory import MemoryDevice
-from semel.lane import image
+from semel.journal.file.memory import MemoryDevice
+from semel.lane import snapshot
 from semel.lane.state import LaneState
 from semel.records.records import Record, encode_batch
 from semel.transactions.store import Transactions
@@ -46,6 +46,7 @@ from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 from support.handled import call, opened, started
 from support.inside import journal_of, state_of
 from support.journal_world import stored_batches
+from support.lane_state import whole
 from support.raw_client import produce_request
 from support.seeded_loop import run
 
@@ -180,7 +181,7 @@ def left_by(broker: Broker) -> Left:
         )
         for partition in state_of(broker).partitions.values()
     }
-    return Left(image.take(state_of(broker)), contents)
+    return Left(whole(state_of(broker)), contents)
 
 
 async def live(device: MemoryDevice, rng: Random, steps: int, checkpoint_at: int = -1) -> Left:
@@ -223,37 +224,47 @@ def test_a_checkpoint_holds_the_whole_state(seed: int) -> None:
 
     taken = run(rng, scenario()).state
     state = empty_state()
-    image.restore(taken, state)
-    assert image.take(state) == taken
+    snapshot.restore(taken, state)
+    assert whole(state) == taken
 
 
 def empty_state() -> LaneState:
     return LaneState(Groups(GroupSettings()), Transactions())
 
 
-def test_a_checkpoint_of_an_earlier_format_is_read_and_one_of_a_later_is_not() -> None:
-    rng = Random(1)
-
-    async def taken() -> list[object]:
-        broker = opened(MemoryDevice(rng), rng)
-        async with started(broker):
-            topics = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
-            await call(broker, "create_topics", 7, topics)
-            fields = msgspec.msgpack.decode(image.take(state_of(broker)))
-            assert isinstance(fields, list)
-            return fields
-
-    number, *rest = run(rng, taken())
-    assert number == image.FORMAT
-    for earlier in range(1, image.FORMAT):
-        state = empty_state()
-        image.restore(msgspec.msgpack.encode([earlier, *rest]), state)
-        assert [topic.name for topic in state.catalogue] == ["t"]
-    with pytest.raises(CorruptJournal, match=f"format {image.FORMAT + 1}"):
-        image.restore(msgspec.msgpack.encode([image.FORMAT + 1, *rest]), empty_state())
+PRODUCER_3 = [9, 1, 1_000, [[0, 4, 10, 77]], None, [0, 10]]
+PARTITION_3 = [5, 2, 15, [[0, 0], [1, 7]], [[[9, 10]], b""], [PRODUCER_3]]
+LANE_3: list[object] = [1, None, b"cluster", 6, 10, [["t", b"t" * 16, {}, [PARTITION_3]]], {}, {}]
 
 
-@pytest.mark.parametrize("damaged", [b"", b"\x00", b"\xc1", b"no image at all"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
+    times = [[1_500, 1_600], 100] if number == 3 else []
+    state = empty_state()
+    snapshot.restore(msgspec.msgpack.encode([number, *LANE_3, *times]), state)
+    assert (state.term, state.cluster_id) == (1, b"cluster")
+    assert (state.next_partition_number, state.next_producer_id) == (6, 10)
+    (partition,) = state.hosted["t"].values()
+    assert (partition.number, partition.log_start_offset, partition.log_end_offset) == (5, 2, 15)
+    assert partition.term_starts == [(0, 0), (1, 7)]
+    assert partition.transactions.first_open_offset() == 10
+    producer = partition.producers[9]
+    assert (producer.epoch, producer.active_at_ms, producer.restart) == (1, 1_000, None)
+    assert (producer.taken, producer.transaction_start) == (((0, 4, 10, 77),), (0, 10))
+    if number == 3:
+        assert state.last_moment is not None
+        assert (state.last_moment.now_ms, state.last_moment.wall_ms) == (1_500, 1_600)
+    else:
+        assert state.last_moment is None
+
+
+def test_a_checkpoint_of_a_later_format_is_not_read() -> None:
+    for stored in (msgspec.msgpack.encode([5, *LANE_3]), b"\x05" + bytes(20)):
+        with pytest.raises(CorruptJournal, match="format 5"):
+            snapshot.restore(stored, empty_state())
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\x00", b"\xc1", b"no snapshot at all"])
 def test_a_damaged_checkpoint_is_refused(damaged: bytes) -> None:
     with pytest.raises(CorruptJournal, match="checkpoint"):
-        image.restore(damaged, empty_state())
+        snapshot.restore(damaged, empty_state())

@@ -2,11 +2,14 @@
 
 from random import Random
 
+import msgspec
+
 from semel.groups.settings import GroupSettings
-from semel.journal.device import UNKNOWN, DiskIdentity
-from semel.journal.journal import Journal
-from semel.journal.memory import MemoryDevice
-from semel.journal.settings import JournalSettings
+from semel.journal.file import note
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.note import Note
+from semel.journal.file.settings import JournalSettings
 from semel.lane import facts
 from semel.lane.commands import LaneSettings
 from semel.lane.lane import Lane
@@ -14,9 +17,8 @@ from semel.lane.topics import CreateTopic
 from semel.lane.transactions import Transact
 from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
-from semel.types import Term, TopicPartition, TransactionalId
+from semel.types import TopicPartition, TransactionalId
 from support.handled import LoopClock, SeededRandomness
-from support.inside import say
 from support.seeded_loop import run
 
 OPEN_COUNT = 400
@@ -29,7 +31,7 @@ def _fail(error: BaseException) -> None:
 
 
 async def _start(device: MemoryDevice) -> Lane:
-    journal = Journal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES))
+    journal = FileJournal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES))
     settings = LaneSettings(GroupSettings())
     lane = Lane(journal, settings, LoopClock(), SeededRandomness(Random(2)))
     await lane.start(_fail)
@@ -76,17 +78,27 @@ def test_however_many_transactions_are_open_one_frame_ends_them_and_raises_the_t
     run(Random(1), live())
 
 
-def test_a_term_that_rose_under_no_known_disk_rises_again() -> None:
-    """As a process left it that died between several frames of one rise."""
+def test_the_first_start_after_an_upgrade_raises_the_term_once() -> None:
+    """What version 0.1 has noted does not say where the journal was."""
 
     async def live() -> None:
         device = MemoryDevice(Random(1))
         lane = await _start(device)
-        term = Term(lane.state.term + 1)
-        unproven = DiskIdentity(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
-        say(lane, facts.Opened(term, unproven))
-        await lane.until_durable()
-        device.kill()
-        assert (await _start(device)).state.term == term + 1
+        term = lane.state.term
+        await _open_transactions(lane)
+        await lane.journal.close()
+        note.write(device, Note(1, lane.journal.durable))
+
+        for _ in range(3):
+            upgraded = await _start(device)
+            assert upgraded.state.term == term + 1
+            assert upgraded.state.transactions.open() == ()
+            device.kill()
 
     run(Random(1), live())
+
+
+def test_what_version_0_1_said_of_the_disk_is_read_over() -> None:
+    identity = {"boot_id": "b", "device": "d", "inode": "i", "mount": "m"}
+    stored = msgspec.msgpack.encode(["Opened", 7, identity])
+    assert facts.decode(stored) == facts.Opened(7)

@@ -38,17 +38,17 @@ class Partition:
         if original is not None:
             return original
         base_offset = Offset(self.end)
-        self.producer.took(
+        self.producer = self.producer.took(
             ProducerEpoch(epoch),
             TakenBatch(Sequence(first), last, base_offset, fingerprint),
             1,
-            is_transactional=in_transaction,
+            in_transaction,
         )
         self.end += count
         return base_offset
 
     def mark(self, *, committed: bool, epoch: int = EPOCH) -> None:
-        self.producer.ended(ProducerEpoch(epoch), 2, committed=committed)
+        self.producer = self.producer.ended(ProducerEpoch(epoch), 2, committed=committed)
         self.end += 1
 
 

@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.log.image import PartitionTransactionsImage
+from semel.log.snapshot import PartitionTransactionsSnapshot
 from semel.log.transactions import AbortedTransaction, PartitionTransactions
 from semel.types import Offset, ProducerId
 
@@ -171,11 +171,11 @@ def test_a_checkpoint_holds_all_of_it(steps: list[tuple[int, str, bool]]) -> Non
     for producer, kind, _ in steps:
         log.append(producer, kind)
     end = at(len(log.entries))
-    image = msgspec.msgpack.encode(log.transactions.image())
+    stored = msgspec.msgpack.encode(log.transactions.snapshot())
     restored = PartitionTransactions()
-    restored.restore(msgspec.msgpack.decode(image, type=PartitionTransactionsImage), end)
+    restored.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsSnapshot), end)
     assert restored.last_stable_offset == log.stable(end)
-    assert restored.image() == log.transactions.image()
+    assert restored.snapshot() == log.transactions.snapshot()
     again = Log()
     again.entries, again.transactions = log.entries, restored
     for producer in range(5):
@@ -188,7 +188,7 @@ def test_a_checkpoint_that_lists_aborted_transactions_one_by_one_is_read() -> No
     rows = [(7, 0, 2, 3), (8, 4, 9, 10)]
     stored = msgspec.msgpack.encode(([(9, 10)], rows))
     restored = PartitionTransactions()
-    restored.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsImage), at(11))
+    restored.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsSnapshot), at(11))
     listed = restored.aborted.overlapping(at(0), at(11))
     assert [tuple(one) for one in listed] == [(7, 0), (8, 4)]
     assert restored.last_stable_offset == 10

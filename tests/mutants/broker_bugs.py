@@ -9,11 +9,12 @@ import pytest
 from semel.broker.answer import NOTHING, Answer
 from semel.broker.handlers import offset_fetch, produce
 from semel.broker.server import Server
-from semel.journal import frames, recovery, walk
-from semel.journal.commit import GroupCommit
-from semel.journal.device import DiskIdentity
-from semel.journal.journal import Journal
-from semel.journal.segments import Segments
+from semel.journal import frames
+from semel.journal.file import note, recovery, walk
+from semel.journal.file.commit import GroupCommit
+from semel.journal.file.device import DiskIdentity
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.segments import Segments
 from semel.lane import facts, frame, group_commands, opening
 from semel.lane.commands import Decided
 from semel.lane.lane import Lane
@@ -102,13 +103,7 @@ def any_boot_is_the_same_boot(patch: Patch) -> None:
 
 
 def an_io_error_leaves_no_doubt(patch: Patch) -> None:
-    start = Lane.start
-
-    async def trusting(self: Lane, *arguments: Any) -> None:
-        self.journal.certain = True
-        await start(self, *arguments)
-
-    patch.setattr(Lane, "start", trusting)
+    patch.setattr(note.LastNote, "failed", False)
 
 
 def the_term_rises_at_every_start(patch: Patch) -> None:
@@ -160,11 +155,10 @@ def room_is_not_reserved(patch: Patch) -> None:
 
 
 def a_checkpoint_precedes_its_frames(patch: Patch) -> None:
-    def early(self: Journal, draft: Any, reason: Any = None) -> None:
-        self._checkpoint_position = draft.position
-        self._housekeeping.publish(draft)
+    def early(self: FileJournal, checkpoint: Any) -> None:
+        self._housekeeping.publish(checkpoint)
 
-    patch.setattr(Journal, "_publish_checkpoint", early)
+    patch.setattr(FileJournal, "_publish_when_durable", early)
 
 
 # Rule 9: what lasts is in frames
@@ -217,7 +211,7 @@ def retries_are_stored_again(patch: Patch) -> None:
 def producers_are_forgotten_by_a_restart(patch: Patch) -> None:
     recover = opening.recover
 
-    def forgetful(state: LaneState, journal: Journal) -> None:
+    def forgetful(state: LaneState, journal: FileJournal) -> None:
         recover(state, journal)
         for partition in state.partitions.values():
             partition.producers.clear()

@@ -7,8 +7,8 @@ import pytest
 
 from broker import test_full_disk, test_large_deletions, test_wide_transactions
 from semel.errors import JournalFull
-from semel.journal.segments import Segments
-from semel.journal.settings import JournalSettings
+from semel.journal.file.segments import Segments
+from semel.journal.seam import Limits
 from semel.lane import lane
 from semel.lane import transactions as lane_transactions
 from semel.lane.claims import Claim, kept_size
@@ -21,25 +21,23 @@ Kill = Callable[[], None]
 
 
 def nothing_is_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lane, "kept_size", lambda claim, owed_size, settings: 0)
+    patch.setattr(lane, "kept_size", lambda claim, owed_size, limits: 0)
 
 
 def what_is_owed_is_not_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(
-        lane, "kept_size", lambda claim, owed_size, settings: kept_size(claim, 0, settings)
-    )
+    patch.setattr(lane, "kept_size", lambda claim, owed_size, limits: kept_size(claim, 0, limits))
 
 
 def what_ends_something_leaves_no_opening(patch: pytest.MonkeyPatch) -> None:
-    def greedy(claim: Claim, owed_size: int, settings: JournalSettings) -> int:
-        return owed_size if claim is Claim.ENDING else kept_size(claim, owed_size, settings)
+    def greedy(claim: Claim, owed_size: int, limits: Limits) -> int:
+        return owed_size if claim is Claim.ENDING else kept_size(claim, owed_size, limits)
 
     patch.setattr(lane, "kept_size", greedy)
 
 
 def who_begins_something_uses_the_headroom(patch: pytest.MonkeyPatch) -> None:
-    def greedy(claim: Claim, owed_size: int, settings: JournalSettings) -> int:
-        return kept_size(claim if claim is Claim.OWED else Claim.ENDING, owed_size, settings)
+    def greedy(claim: Claim, owed_size: int, limits: Limits) -> int:
+        return kept_size(claim if claim is Claim.OWED else Claim.ENDING, owed_size, limits)
 
     patch.setattr(lane, "kept_size", greedy)
 
@@ -49,7 +47,7 @@ def every_opening_is_written(patch: pytest.MonkeyPatch) -> None:
 
     async def talkative(self: Lane, *arguments: Any) -> None:
         await start(self, *arguments)
-        self.submit(BeginTerm(self.journal.identity))
+        self.submit(BeginTerm())
 
     patch.setattr(Lane, "start", talkative)
 

@@ -10,7 +10,7 @@ from typing import NoReturn, Self
 
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
-from semel.journal.file import FileDevice
+from semel.journal.file.disk import FileDevice
 from semel.world import SystemClock
 from support.handled import SeededRandomness
 

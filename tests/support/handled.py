@@ -12,7 +12,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
-from semel.journal.memory import MemoryDevice
+from semel.journal.file.memory import MemoryDevice
 from semel.lane.lane import Mark
 from support.raw_client import BY_MODULE
 from support.seeded_loop import run

@@ -1,7 +1,7 @@
 """What tests of the broker may look at that nobody else may: a lane's state and its journal."""
 
 from semel.broker.broker import Broker
-from semel.journal.journal import Journal
+from semel.journal.file.journal import FileJournal
 from semel.lane.claims import Claim
 from semel.lane.facts import AnyFact
 from semel.lane.frame import Frame
@@ -13,8 +13,8 @@ def state_of(broker: Broker) -> LaneState:
     return broker.controller.state
 
 
-def journal_of(broker: Broker) -> Journal:
-    return broker.controller.journal
+def journal_of(broker: Broker) -> FileJournal:
+    return broker.journals[0]
 
 
 def say(lane: Lane, fact: AnyFact, claim: Claim = Claim.ORDINARY) -> None:

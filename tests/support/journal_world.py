@@ -1,12 +1,12 @@
 """A lane that only remembers: drives a journal through crashes and holds it to what it promised."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
-from semel.journal.device import Device
-from semel.journal.journal import Journal
-from semel.journal.settings import JournalSettings
+from semel.journal.file.device import Device
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.settings import JournalSettings
 from semel.types import Position
 
 SEGMENT_BYTES = 8192
@@ -18,11 +18,12 @@ class Remembering:
     """The state is the list of payloads; a checkpoint holds all of them."""
 
     def __init__(self, device: Device, settings: JournalSettings = SETTINGS) -> None:
-        self.journal = Journal.open(device, settings)
+        self.journal = FileJournal.open(device, settings)
         self.failures: list[BaseException] = []
         self.warnings: list[str] = []
         self._events: list[asyncio.Event] = []
         self.durable_calls: list[Position] = []
+        self.payloads_per_piece = 100
         stored = self.journal.checkpoint
         self.checkpoint_count = 0 if not stored else stored.count(SEPARATOR)
         self.payloads = stored.split(SEPARATOR)[:-1] if stored else []
@@ -34,10 +35,18 @@ class Remembering:
         self.journal.start(
             asyncio.get_running_loop(),
             self.durable_calls.append,
-            lambda: b"".join(payload + SEPARATOR for payload in self.payloads),
+            self._snapshot,
             self._fail,
             self.warnings.append,
         )
+
+    def _snapshot(self) -> Iterator[bytes]:
+        return self._pieces([payload + SEPARATOR for payload in self.payloads])
+
+    def _pieces(self, stored: list[bytes]) -> Iterator[bytes]:
+        count = self.payloads_per_piece
+        for start in range(0, len(stored), count):
+            yield b"".join(stored[start : start + count])
 
     def append(self, payload: bytes, *, kept_size: int | None = None) -> Position:
         """Returns the position to wait for. The headroom is kept, unless something else is."""
@@ -87,7 +96,7 @@ def payload_of(rng: Random, number: int, size_max: int = 900) -> bytes:
 
 
 def stored_batches(
-    journal: Journal, partition: int, from_offset: int, below_offset: int
+    journal: FileJournal, partition: int, from_offset: int, below_offset: int
 ) -> list[memoryview]:
     """Whole stored batches from the one that holds `from_offset`, each beginning below the end."""
     if from_offset >= below_offset:

@@ -103,7 +103,7 @@ class Partition:
         taken = TakenBatch(
             Sequence(batch.first_sequence), last, self.end, fingerprint(batch.records)
         )
-        producer.took(batch.producer_epoch, taken, 0, is_transactional=True)
+        self.producers[batch.producer_id] = producer.took(batch.producer_epoch, taken, 0, True)
         self.transactions.wrote(batch.producer_id, self.end)
         self.entries.append(Entry(self.end, batch.producer_id, batch.records))
         self.end = Offset(self.end + len(batch.records))
@@ -111,7 +111,9 @@ class Partition:
     def mark(self, markers: Markers) -> None:
         producer_id = markers.producer_id
         if producer_id in self.producers:
-            self.producers[producer_id].ended(markers.producer_epoch, 0, committed=markers.commit)
+            self.producers[producer_id] = self.producers[producer_id].ended(
+                markers.producer_epoch, 0, committed=markers.commit
+            )
         self.transactions.ended(producer_id, self.end, committed=markers.commit)
         self.entries.append(Entry(self.end, producer_id, None, not markers.commit))
         self.end = Offset(self.end + 1)

@@ -21,9 +21,9 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.groups.settings import GroupSettings
-from semel.journal.device import Device
-from semel.journal.journal import Journal
-from semel.journal.settings import JournalSettings
+from semel.journal.file.device import Device
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.settings import JournalSettings
 from semel.lane.commands import ExpirySettings, LaneSettings
 from semel.lane.lane import Lane, Mark
 from semel.lane.topics import CreateInternalTopic, DeleteTopic, HostPartitions
@@ -75,6 +75,8 @@ class Broker:
         self._lane_count = len(devices)
         self.deadlines_changed = asyncio.Event()
         """Set when a step has brought a deadline before the next look at them."""
+        self.journals: dict[int, FileJournal] = {}
+        """Of these lanes."""
         self.lanes: dict[int, Lane] = {}
         """Those that this broker leads, by their numbers."""
         for number, device in enumerate(devices):
@@ -92,8 +94,9 @@ class Broker:
         self._server: Server | None = None
 
     def _open(self, number: int, device: Device) -> Lane:
+        journal = self.journals[number] = FileJournal.open(device, self._journal_settings)
         return Lane(
-            Journal.open(device, self._journal_settings),
+            journal,
             lane_settings(self.config),
             self._clock,
             self._randomness,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
-from semel.journal.journal import Journal
+from semel.journal.seam import Journal
 from semel.lane.lane import Lane, Mark
 from semel.types import Buffer, Position
 

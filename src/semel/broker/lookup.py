@@ -9,7 +9,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from semel.broker.turns import BATCHES_AT_ONCE, Turns
-from semel.journal.journal import Journal
+from semel.journal.seam import Journal
 from semel.lane.producing import Incoming
 from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch

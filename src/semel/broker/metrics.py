@@ -70,7 +70,7 @@ class Collector:
 
         broker = self._broker
         metrics, lanes = broker.metrics, broker.led_lanes
-        journals = [lane.journal for lane in lanes]
+        journals = list(broker.journals.values())
 
         requests = CounterMetricFamily("semel_requests", "Requests by API.", labels=["api"])
         for key, count in sorted(metrics.requests.items()):

@@ -9,7 +9,7 @@ Laws
   later one, unless its ticket is forgotten first.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from semel.errors import (
     NONE,
@@ -46,7 +46,7 @@ from semel.groups.commands import (
     Ticket,
 )
 from semel.groups.deciding import Decided, Deciding, SessionRenewed, answered
-from semel.groups.lasting import GroupsSnapshot, LastingGroups
+from semel.groups.lasting import GroupsSnapshot, LastingGroup, LastingGroups
 from semel.groups.membership import Membership, State
 from semel.groups.records import GroupRecord
 from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
@@ -208,6 +208,20 @@ class Groups:
     def adopt(self, decided: Decided) -> None:
         """Its records, if it has any, are in the journal and applied."""
         self._volatile.adopt(decided)
+
+    @property
+    def lasting(self) -> Mapping[GroupId, LastingGroup]:
+        """All groups. What lasts of one is `recorded`, `recorded_ms` and `offsets`."""
+        return self._lasting.by_id
+
+    @property
+    def order(self) -> int:
+        """Of the last offset that was committed."""
+        return self._lasting.order
+
+    def before_change(self, tell: Callable[[LastingGroup], None] | None) -> None:
+        """From now on `tell` is told of a group before what lasts of it changes."""
+        self._lasting.before_change = tell
 
     def restore(self, snapshot: GroupsSnapshot) -> None:
         self._lasting.restore(snapshot)

@@ -122,10 +122,33 @@ class LastingGroup:
         self.offsets = Offsets()
 
 
+class CapturedGroup(NamedTuple):
+    """What lasts of a group, whatever changes later: its offsets are values."""
+
+    recorded: GenerationRecorded | None
+    recorded_ms: int
+    committed: dict[TopicPartition, StoredOffset]
+    pending: dict[ProducerId, dict[TopicPartition, StoredOffset]]
+
+    def offsets(self) -> Iterator[OffsetInSnapshot]:
+        for producer_id, offsets in ((NO_PRODUCER_ID, self.committed), *self.pending.items()):
+            for record, order, stored_ms in offsets.values():
+                yield OffsetInSnapshot(record, order, producer_id, stored_ms)
+
+
+def captured_group(group: LastingGroup) -> CapturedGroup:
+    offsets = group.offsets
+    pending = {producer_id: stored.copy() for producer_id, stored in offsets.pending.items()}
+    return CapturedGroup(group.recorded, group.recorded_ms, offsets.committed.copy(), pending)
+
+
 class LastingGroups:
     def __init__(self) -> None:
         self.by_id: dict[GroupId, LastingGroup] = {}
-        self._order = 0
+        self.order = 0
+        """Of the last offset that was committed."""
+        self.before_change: Callable[[LastingGroup], None] | None = None
+        """Told of a group before it changes."""
         self._pending_in: dict[ProducerId, set[GroupId]] = {}
 
     def apply(
@@ -133,46 +156,35 @@ class LastingGroups:
     ) -> None:
         match record:
             case OffsetCommitted():
-                self._order += 1
-                self._store(StoredOffset(record, self._order, now_ms), producer_id)
+                self.order += 1
+                self._store(StoredOffset(record, self.order, now_ms), producer_id)
             case OffsetForgotten(group_id=group_id):
-                group = self.by_id.get(group_id)
+                group = self._changing(group_id)
                 if group is not None:
                     group.offsets.forget(record.topic_partition)
                     self._drop_if_nothing_is_left(group)
             case GenerationRecorded():
                 self._record(record, now_ms)
             case GroupForgotten(group_id=group_id):
-                group = self.by_id.get(group_id)
+                group = self._changing(group_id)
                 if group is not None:
                     group.recorded = None
                     self._drop_if_nothing_is_left(group)
 
     def apply_marker(self, producer_id: ProducerId, committed: bool) -> None:
         for group_id in self._pending_in.pop(producer_id, ()):
-            group = self.by_id.get(group_id)
+            group = self._changing(group_id)
             if group is not None:
                 group.offsets.apply_marker(producer_id, committed)
                 self._drop_if_nothing_is_left(group)
 
     def snapshot(self) -> GroupsSnapshot:
-        groups = self.by_id.values()
-        offsets = [
-            OffsetInSnapshot(record, order, stored_ms=stored_ms)
-            for group in groups
-            for record, order, stored_ms in group.offsets.committed.values()
-        ]
-        offsets += [
-            OffsetInSnapshot(record, order, producer_id, stored_ms)
-            for group in groups
-            for producer_id, pending in group.offsets.pending.items()
-            for record, order, stored_ms in pending.values()
-        ]
+        groups = [captured_group(group) for group in self.by_id.values()]
         recorded = [(group.recorded, group.recorded_ms) for group in groups if group.recorded]
         return GroupsSnapshot(
             tuple(generation for generation, _ in recorded),
-            tuple(offsets),
-            self._order,
+            tuple(offset for group in groups for offset in group.offsets()),
+            self.order,
             tuple(recorded_ms for _, recorded_ms in recorded),
         )
 
@@ -189,12 +201,18 @@ class LastingGroups:
             if stored_ms is None:
                 stored_ms = each.record.commit_timestamp_ms
             self._store(StoredOffset(each.record, each.order, stored_ms), each.producer_id)
-        self._order = snapshot.order
+        self.order = snapshot.order
 
     def _group(self, group_id: GroupId) -> LastingGroup:
-        group = self.by_id.get(group_id)
+        group = self._changing(group_id)
         if group is None:
             group = self.by_id[group_id] = LastingGroup(group_id)
+        return group
+
+    def _changing(self, group_id: GroupId) -> LastingGroup | None:
+        group = self.by_id.get(group_id)
+        if group is not None and self.before_change is not None:
+            self.before_change(group)
         return group
 
     def _drop_if_nothing_is_left(self, group: LastingGroup) -> None:

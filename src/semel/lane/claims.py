@@ -8,7 +8,7 @@ that is owed, and for the next process to open the journal.
 
 import enum
 
-from semel.journal.settings import JournalSettings
+from semel.journal.seam import Limits
 
 
 class Claim(enum.Enum):
@@ -21,9 +21,9 @@ class Claim(enum.Enum):
     """The end of an open transaction, and opening. All there is may be used."""
 
 
-def kept_size(claim: Claim, owed_size: int, settings: JournalSettings) -> int:
+def kept_size(claim: Claim, owed_size: int, limits: Limits) -> int:
     """Bytes of frames that must fit behind a step, if `owed_size` bytes are owed then."""
     if claim is Claim.OWED:
         return 0
-    own = settings.headroom if claim is Claim.ORDINARY else settings.opening_bytes
+    own = limits.headroom if claim is Claim.ORDINARY else limits.opening_bytes
     return own + owed_size

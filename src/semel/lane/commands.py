@@ -9,6 +9,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from semel.groups.deciding import Decided as GroupsDecided
 from semel.groups.settings import GroupSettings
+from semel.journal.seam import Limits
 from semel.lane import facts
 from semel.lane.catalogue import TOPIC_ID_SIZE
 from semel.lane.claims import Claim
@@ -45,9 +46,7 @@ class Environment(NamedTuple):
 
     settings: LaneSettings
     randomness: Randomness
-    segment_bytes: int
-    payload_bytes_max: int
-    """Of a frame that begins or adds something."""
+    limits: Limits
     lane_count: int = 1
 
 

@@ -91,4 +91,4 @@ class Duties:
 
     def _look_for_room(self, now_ms: int) -> None:
         """A disk that was full may have room again, and nobody may be writing."""
-        self._lane.journal.segments.prepare()
+        self._lane.journal.look_for_room()

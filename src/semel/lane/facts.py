@@ -6,18 +6,18 @@ changes, when it is new and when it is replayed.
 
 import msgspec
 
-from semel.journal.device import DiskIdentity
-
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pass
 
 
 class Opened(Fact, frozen=True):
-    """A process has opened the journal; what it appends from here on belongs to `term`."""
+    """A process has opened the journal; what it appends from here on belongs to `term`.
+
+    Up to version 0.2 the disk was named as well, which is the journal's own to know.
+    """
 
     term: int
-    identity: DiskIdentity
 
 
 class ClusterNamed(Fact, frozen=True):

@@ -13,10 +13,9 @@ from collections.abc import Callable
 
 from semel.errors import FrameTooLarge, JournalFull
 from semel.groups.coordinator import Groups
-from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
-from semel.journal.journal import Journal
+from semel.journal.seam import Journal
 from semel.lane import frame as frames
-from semel.lane import image
+from semel.lane import snapshot
 from semel.lane.claims import Claim, kept_size
 from semel.lane.clock import LaneClock
 from semel.lane.commands import Command, Environment, LaneSettings, R
@@ -62,14 +61,8 @@ class Lane:
     ) -> None:
         self.number = number
         self.journal = journal
-        self._journal_settings = journal.settings
-        self.environment = Environment(
-            settings,
-            randomness,
-            journal.settings.segment_bytes,
-            journal.settings.payload_bytes_max,
-            lane_count,
-        )
+        self._limits = journal.limits
+        self.environment = Environment(settings, randomness, journal.limits, lane_count)
         self._growing: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
         self.state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
@@ -86,25 +79,20 @@ class Lane:
     ) -> None:
         """Say in the journal who has opened it, and return when that is durable.
 
-        The term rises unless it is certain that every acknowledged byte is still there: a killed
-        process loses nothing, since the kernel has the bytes; a power loss may lose some. If it
-        stays, the journal says all there is to say already, and a disk on which there is no byte
-        left can be opened as often as one likes.
+        The term rises unless the journal is certain that every acknowledged byte is still there.
+        If it stays, the journal says all there is to say already, and a disk on which there is no
+        byte left can be opened as often as one likes.
         """
         journal = self.journal
         journal.start(
             asyncio.get_running_loop(),
             self._on_durable,
-            lambda: image.take(self.state),
+            lambda: snapshot.take(self.state),
             on_failure,
             on_warning,
         )
-        identity = self.state.identity
-        is_certain = (
-            journal.certain and identity is not None and journal.identity.proves_same(identity)
-        )
-        if not is_certain:
-            self.submit(BeginTerm(journal.identity))
+        if journal.may_miss_acknowledged or self.state.term < 0:
+            self.submit(BeginTerm())
             await self.until_durable()
         self.clock.look()
         at = self.clock.moment()
@@ -160,13 +148,14 @@ class Lane:
     def make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
         """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
         journal = self.journal
-        if claim is Claim.ORDINARY and size > self.environment.payload_bytes_max:
+        limits = self._limits
+        if claim is Claim.ORDINARY and size > limits.payload_bytes_max:
             raise FrameTooLarge(
-                f"a frame of {size} bytes, more than the {self.environment.payload_bytes_max} "
-                f"that journal.segment.bytes={self.environment.segment_bytes} allows"
+                f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
+                f"that {limits.setting} allows"
             )
         owed_size = self.state.transactions.owed_size + owed_change
-        journal.reserve(size, kept_size(claim, owed_size, self._journal_settings))
+        journal.reserve(size, kept_size(claim, owed_size, limits))
 
     def _found_no_room(self, frame: Frame) -> None:
         for batch in frame.batches:
@@ -183,9 +172,8 @@ class Lane:
     def room(self, claim: Claim) -> int:
         """Bytes of batches and facts that a frame may surely have now."""
         journal = self.journal
-        kept = kept_size(claim, self.state.transactions.owed_size, journal.settings)
-        left = journal.segments.room(journal.end, kept)
-        return max(0, left - FRAME_HEADER_SIZE - frames.HEAD_SIZE)
+        kept = kept_size(claim, self.state.transactions.owed_size, self._limits)
+        return max(0, journal.room(kept) - frames.HEAD_SIZE)
 
     def note_jump(self) -> None:
         """Write down where the wall clock is, if it was set ahead since the last frame.

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
-from semel.journal.device import DiskIdentity
-from semel.journal.journal import Journal
-from semel.lane import facts, image
+from semel.journal.seam import Journal
+from semel.lane import facts, snapshot
 from semel.lane.claims import Claim
 from semel.lane.commands import Decided, Environment
 from semel.lane.frame import Frame, decode
@@ -21,7 +20,7 @@ CLUSTER_ID_SIZE = 16
 def recover(state: LaneState, journal: Journal) -> None:
     """The checkpoint, then every frame behind it."""
     if journal.checkpoint is not None:
-        image.restore(journal.checkpoint, state)
+        snapshot.restore(journal.checkpoint, state)
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)
@@ -52,12 +51,10 @@ class BeginTerm(NamedTuple):
     """Open transactions may have lost writes that were acknowledged before they were durable.
     They are aborted in the very frame that raises the term."""
 
-    identity: DiskIdentity
-
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         term = Term(state.term + 1)
         frame = Frame(at)
-        frame.add_fact(facts.Opened(term, self.identity))
+        frame.add_fact(facts.Opened(term))
         if not state.cluster_id:
             named = environment.randomness.token_bytes(CLUSTER_ID_SIZE)
             frame.add_fact(facts.ClusterNamed(named))

@@ -5,13 +5,12 @@ waits. (`Groups` and `Partition` hold volatile things besides; there they say so
 """
 
 from collections.abc import Callable, Iterable
-from typing import assert_never, cast
+from typing import TYPE_CHECKING, assert_never, cast
 
 from semel.errors import CorruptJournal
 from semel.groups import records as group_records
 from semel.groups.coordinator import Groups
 from semel.groups.records import GroupRecord
-from semel.journal.device import DiskIdentity
 from semel.lane import facts
 from semel.lane.catalogue import Catalogue
 from semel.lane.frame import Batch, Frame, Learned
@@ -33,12 +32,14 @@ from semel.types import (
 )
 from semel.world import Moment
 
+if TYPE_CHECKING:
+    from semel.lane.snapshot import Capture
+
 
 class LaneState:
     def __init__(self, groups: Groups, transactions: Transactions, lane_number: int = 0) -> None:
         self.lane_number = lane_number
         self.term = Term(-1)  # No process has opened the journal yet.
-        self.identity: DiskIdentity | None = None
         self.last_moment: Moment | None = None
         """When the last frame was made; None if nothing says so."""
         self.wall_ahead_ms = 0
@@ -59,6 +60,8 @@ class LaneState:
         self.transactions = transactions
         self._coordinated: dict[int, Callable[[Batch, int], None]] = {}
         """Who learns from the batches of a partition of an internal topic."""
+        self.capture: Capture | None = None
+        """A snapshot under way. Law: it is told of a topic or a partition before that changes."""
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """None if it does not lie in this lane, or nowhere."""
@@ -93,6 +96,8 @@ class LaneState:
         partition = self.partitions.get(batch.number)
         if partition is None:
             raise CorruptJournal(f"a batch names partition {batch.number}, which is not there")
+        if self.capture is not None:
+            self.capture.before_partition(partition)
         header = batch.header
         if header.attributes & CONTROL:
             self._apply_marker(partition, batch, now_ms)
@@ -147,33 +152,46 @@ class LaneState:
         match fact:
             case facts.Opened():
                 self.term = Term(fact.term)
-                self.identity = fact.identity
             case facts.ClusterNamed():
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():
                 self.catalogue.apply(fact)
                 self._host_from(fact.name, 0, fact.first_number)
             case facts.PartitionsAdded():
+                self._before_topic(fact.name)
                 first_index = self.catalogue.named(fact.name).partition_count
                 self.catalogue.apply(fact)
                 self._host_from(fact.name, first_index, fact.first_number)
             case facts.PartitionsHosted():
+                self._before_topic(fact.name)
                 self.partition_counts[fact.name] = fact.partition_count
                 self.host(fact.name, fact.indexes, fact.first_number)
             case facts.TopicConfigured():
+                self._before_topic(fact.name)
                 self.catalogue.apply(fact)
             case facts.RecordsDeleted():
                 partition = self.partitions[fact.partition_number]
+                self._before_partition(partition)
                 partition.delete_before(Offset(fact.log_start_offset))
             case facts.ProducerIdTaken():
                 self.next_producer_id = ProducerId(fact.producer_id + 1)
             case facts.ProducersExpired():
                 for partition in self.partitions.values():
+                    self._before_partition(partition)
                     partition.expire_producers(fact.before_ms)
             case facts.TopicDeleted():
                 self._delete_topic(fact)
             case _:
                 assert_never(fact)
+
+    def _before_partition(self, partition: Partition) -> None:
+        """It is about to change."""
+        if self.capture is not None:
+            self.capture.before_partition(partition)
+
+    def _before_topic(self, name: str) -> None:
+        if self.capture is not None:
+            self.capture.before_topic(name)
 
     # Partitions
 
@@ -201,6 +219,7 @@ class LaneState:
         return partition
 
     def _delete_topic(self, fact: facts.TopicDeleted) -> list[Partition]:
+        self._before_topic(fact.name)
         if fact.name in self.catalogue:
             self.catalogue.apply(fact)
         self.partition_counts.pop(fact.name, None)

@@ -126,12 +126,13 @@ def add_transaction(
 
 def _check_width(value: Transaction, owed_size: int, environment: Environment) -> None:
     # The other half is for a batch in the frame by which a partition joins.
-    size_max = environment.payload_bytes_max // 2
+    limits = environment.limits
+    size_max = limits.payload_bytes_max // 2
     if owed_size > size_max:
         raise TransactionTooWide(
             f"the transaction of {value.transactional_id!r} would have {len(value.partitions)} "
             f"partitions and take {owed_size} bytes to be ended at once; "
-            f"journal.segment.bytes={environment.segment_bytes} allows {size_max}"
+            f"{limits.setting} allows {size_max}"
         )
 
 

@@ -112,15 +112,17 @@ class Partition:
     def append(self, header: BatchHeader, fingerprint: int, term: Term, now_ms: int) -> Offset:
         """Take an admitted batch; gives the offset of its first record."""
         base_offset = self._next_offset(term)
+        is_transactional = header.is_transactional
         if header.base_sequence >= 0:
+            producer_id = header.producer_id
             epoch = ProducerEpoch(header.producer_epoch)
-            producer = self.producers.get(header.producer_id)
+            producer = self.producers.get(producer_id)
             if producer is None:
-                producer = self.producers[header.producer_id] = Producer(epoch, now_ms)
-                self.held_up.pop(header.producer_id, None)
+                producer = Producer(epoch, now_ms)
+                self.held_up.pop(producer_id, None)
             taken = taken_batch(header, base_offset, fingerprint)
-            producer.took(epoch, taken, now_ms, is_transactional=header.is_transactional)
-        if header.is_transactional:
+            self.producers[producer_id] = producer.took(epoch, taken, now_ms, is_transactional)
+        if is_transactional:
             self.transactions.wrote(ProducerId(header.producer_id), base_offset)
         self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
         return base_offset
@@ -137,8 +139,8 @@ class Partition:
         offset = self._next_offset(term)
         producer = self.producers.get(producer_id)
         if producer is None:
-            producer = self.producers[producer_id] = Producer(epoch, now_ms)
-        producer.ended(epoch, now_ms, committed=committed)
+            producer = Producer(epoch, now_ms)
+        self.producers[producer_id] = producer.ended(epoch, now_ms, committed=committed)
         self.transactions.ended(producer_id, offset, committed=committed)
         self.log_end_offset = Offset(offset + 1)
         return offset

@@ -43,8 +43,9 @@ class TakenBatch(NamedTuple):
 
 def taken_batch(header: BatchHeader, base_offset: Offset, fingerprint: int) -> TakenBatch:
     # Its own constructor is interpreted, also where all else is compiled.
-    fields = (header.base_sequence, header.last_sequence, base_offset, fingerprint)
-    return tuple.__new__(TakenBatch, fields)
+    first = header.base_sequence
+    last = (first + header.last_offset_delta) % SEQUENCE_COUNT
+    return tuple.__new__(TakenBatch, (first, last, base_offset, fingerprint))
 
 
 class TransactionStart(NamedTuple):
@@ -67,18 +68,29 @@ FROM_ZERO: Final = Restart(Sequence(0), Sequence(0))
 
 
 class Producer:
-    """One producer id, as one partition knows it."""
+    """One producer id, as one partition knows it.
+
+    A value: what happens gives a successor, so that a copy of the partition's dict is a snapshot.
+    Not a tuple, whose fields take longer to read, also where all else is compiled.
+    """
 
     __slots__ = ("active_at_ms", "epoch", "restart", "taken", "transaction_start")
 
-    def __init__(self, epoch: ProducerEpoch, active_at_ms: int) -> None:
-        self.epoch = epoch
-        self.active_at_ms = active_at_ms
-        self.taken: list[TakenBatch] = []
+    def __init__(
+        self,
+        epoch: ProducerEpoch,
+        active_at_ms: int,
+        taken: tuple[TakenBatch, ...] = (),
+        restart: Restart | None = None,
+        transaction_start: TransactionStart | None = None,
+    ) -> None:
+        self.epoch: Final = epoch
+        self.active_at_ms: Final = active_at_ms
+        self.taken: Final = taken
         """Oldest first. If it is empty and there is no `restart`, any first sequence is taken."""
-        self.restart: Restart | None = None
+        self.restart: Final = restart
         """Set by a marker, until the next batch."""
-        self.transaction_start: TransactionStart | None = None
+        self.transaction_start: Final = transaction_start
         """Where the open transaction began in this partition."""
 
     def duplicate_of(
@@ -117,9 +129,8 @@ class Producer:
     def _is_next(self, first: Sequence) -> bool:
         if self.restart is not None:
             return self.restart.allows(first)
-        if not self.taken:
-            return True
-        return first == sequence_after(self.taken[-1].last_sequence)
+        taken = self.taken
+        return not taken or first == (taken[-1].last_sequence + 1) % SEQUENCE_COUNT
 
     def _expected(self) -> str:
         if self.restart is None:
@@ -132,42 +143,39 @@ class Producer:
         epoch: ProducerEpoch,
         batch: TakenBatch,
         now_ms: int,
-        *,
-        is_transactional: bool = False,
-    ) -> None:
+        is_transactional: bool,
+    ) -> "Producer":
         """Remember a batch that is now in the log."""
         taken = self.taken
-        if epoch != self.epoch:
-            self._move_to(epoch)
-        elif len(taken) == BATCHES_REMEMBERED:
-            del taken[0]
-        taken.append(batch)
-        self.restart = None
-        self.active_at_ms = now_ms
-        if is_transactional and self.transaction_start is None:
-            start = (batch.first_sequence, batch.base_offset)
-            self.transaction_start = tuple.__new__(TransactionStart, start)
-
-    def ended(self, epoch: ProducerEpoch, now_ms: int, *, committed: bool) -> None:
-        """A marker is now in the log; one of a newer epoch fences the writes of the older."""
         start = self.transaction_start
-        self.transaction_start = None
-        self.active_at_ms = now_ms
+        if epoch != self.epoch:
+            taken = (batch,)
+            start = None
+        elif len(taken) < BATCHES_REMEMBERED:
+            taken = (*taken, batch)
+        else:
+            # Each by its name, which is half as dear as a slice.
+            _, second, third, fourth, fifth = taken
+            taken = (second, third, fourth, fifth, batch)
+        if is_transactional and start is None:
+            start = tuple.__new__(TransactionStart, (batch.first_sequence, batch.base_offset))
+        return Producer(epoch, now_ms, taken, None, start)
+
+    def ended(self, epoch: ProducerEpoch, now_ms: int, *, committed: bool) -> "Producer":
+        """A marker is now in the log; one of a newer epoch fences the writes of the older."""
+        taken = self.taken
+        restart = self.restart
+        start = self.transaction_start
         if epoch > self.epoch:
-            self._move_to(epoch)
-            self.restart = FROM_ZERO
-        elif start is not None and not committed:
-            self._roll_back(start)
-
-    def _move_to(self, epoch: ProducerEpoch) -> None:
-        self.epoch = epoch
-        self.taken.clear()
-        self.transaction_start = None
-
-    def _roll_back(self, start: TransactionStart) -> None:
-        behind = sequence_after(self.taken[-1].last_sequence)
-        self.taken = [batch for batch in self.taken if batch.base_offset < start.offset]
-        self.restart = Restart(start.sequence, behind)
+            taken = ()
+            restart = FROM_ZERO
+        else:
+            epoch = self.epoch
+            if start is not None and not committed:
+                # The batches of this transaction alone are forgotten.
+                restart = Restart(start.sequence, sequence_after(taken[-1].last_sequence))
+                taken = tuple(batch for batch in taken if batch.base_offset < start.offset)
+        return Producer(epoch, now_ms, taken, restart)
 
     def may_expire(self, before_ms: int) -> bool:
         """Silent since then; but an open transaction keeps its producer known."""

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 from typing import NamedTuple
 
-from semel.log.image import PartitionTransactionsImage
+from semel.log.snapshot import PartitionTransactionsSnapshot
 from semel.types import Offset, ProducerId
 
 
@@ -67,17 +67,17 @@ class PartitionTransactions:
         self.last_stable_offset = bound
         return bound
 
-    def image(self) -> PartitionTransactionsImage:
-        return PartitionTransactionsImage(list(self._open.items()), self.aborted.encode())
+    def snapshot(self) -> PartitionTransactionsSnapshot:
+        return PartitionTransactionsSnapshot(list(self._open.items()), self.aborted.encode())
 
-    def restore(self, image: PartitionTransactionsImage, high_watermark: Offset) -> None:
-        self._open = {ProducerId(producer): Offset(first) for producer, first in image.open}
+    def restore(self, stored: PartitionTransactionsSnapshot, high_watermark: Offset) -> None:
+        self._open = {ProducerId(producer): Offset(first) for producer, first in stored.open}
         self._ended = []
         self.aborted = AbortedIndex()
-        if isinstance(image.aborted, bytes):
-            self.aborted.restore(image.aborted)
+        if isinstance(stored.aborted, bytes):
+            self.aborted.restore(stored.aborted)
         else:
-            for producer_id, first, marker, floor in image.aborted:
+            for producer_id, first, marker, floor in stored.aborted:
                 self.aborted.add(
                     ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor)
                 )

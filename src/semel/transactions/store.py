@@ -114,10 +114,8 @@ class Transactions:
                 yield transactional_id
 
     def snapshot(self) -> TransactionsSnapshot:
-        return TransactionsSnapshot(
-            tuple(self._by_id.values()),
-            tuple(self._changed_ms[transactional_id] for transactional_id in self._by_id),
-        )
+        # Both dicts have the same ids in the same order.
+        return TransactionsSnapshot(tuple(self._by_id.values()), tuple(self._changed_ms.values()))
 
     def restore(self, snapshot: TransactionsSnapshot) -> None:
         self._by_id.clear()

@@ -19,8 +19,8 @@ from semel.errors import (
     StorageError,
     UnsupportedForMessageFormat,
 )
-from semel.journal.journal import Journal
 from semel.journal.sealed import Location
+from semel.journal.seam import Journal
 from semel.log.partition import Partition, check_leader_epoch
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader

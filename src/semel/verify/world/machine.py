@@ -10,8 +10,8 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.errors import JournalFailed
 from semel.journal import names
-from semel.journal.device import Done
-from semel.journal.memory import Killed, MemoryDevice
+from semel.journal.file.device import Done
+from semel.journal.file.memory import Killed, MemoryDevice
 from semel.verify.history import Cause, Complaint, Died, History, OpenFailed
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.network import Network
@@ -284,7 +284,7 @@ class Machine:
             self.request_count += sum(self.broker.metrics.requests.values())
             self.duplicate_count += self.broker.metrics.batches_duplicate
             self.segment_count = max(
-                self.segment_count, len(self.broker.controller.journal.segments.bases)
+                self.segment_count, len(self.broker.journals[0].segments.bases)
             )
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:

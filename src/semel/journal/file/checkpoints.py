@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from semel.journal import names, sealed
-from semel.journal.device import Device, Job
+from semel.journal.file.device import Device, Job
 from semel.records.checksum import crc32c
 
 KEPT_COUNT = 2
@@ -30,11 +30,11 @@ class Checkpoint(NamedTuple):
     """The sealed segments before the position; each has an index file."""
     opened: bytes
     """The batch index of the segment that holds the position, up to there."""
-    state: bytes
-    """The lane's."""
+    state: list[bytes]
+    """The lane's, in pieces."""
 
 
-def encode(checkpoint: Checkpoint) -> bytes:
+def encode(checkpoint: Checkpoint) -> list[bytes]:
     header = _HEADER.pack(
         _MAGIC,
         checkpoint.checksum,
@@ -42,11 +42,14 @@ def encode(checkpoint: Checkpoint) -> bytes:
         checkpoint.position,
         len(checkpoint.sealed_bases),
         len(checkpoint.opened),
-        len(checkpoint.state),
+        sum(map(len, checkpoint.state)),
     )
     bases = struct.pack(f"<{len(checkpoint.sealed_bases)}Q", *checkpoint.sealed_bases)
-    body = b"".join((header, bases, checkpoint.opened, checkpoint.state))
-    return body + _CHECKSUM.pack(crc32c(body))
+    parts = [header, bases, checkpoint.opened, *checkpoint.state]
+    checksum = 0
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    return [*parts, _CHECKSUM.pack(checksum)]
 
 
 def decode(stored: bytes) -> Checkpoint | None:
@@ -70,7 +73,7 @@ def decode(stored: bytes) -> Checkpoint | None:
         incarnation=incarnation,
         sealed_bases=array("q", struct.unpack_from(f"<{base_count}Q", body, _HEADER.size)),
         opened=bytes(body[opened_start:state_start]),
-        state=bytes(body[state_start:]),
+        state=[bytes(body[state_start:])],
     )
 
 
@@ -96,33 +99,32 @@ def has_indexes(device: Device, checkpoint: Checkpoint, open_base: int) -> bool:
 
 def write_indexes(device: Device, indexes: Sequence[tuple[int, bytes]]) -> Job:
     for base, content in indexes:
-        yield from _write_whole(device, names.index(base), content)
+        yield from _write_whole(device, names.index(base), [content])
     device.sync_folder()
 
 
 def publish(
     device: Device,
     indexes: Sequence[tuple[int, bytes]],
-    position: int,
-    content: bytes,
+    checkpoint: Checkpoint,
     older: Sequence[int],
 ) -> Job:
     """The job that makes a checkpoint lasting, and then removes the older ones."""
     yield from write_indexes(device, indexes)
     yield
-    yield from _write_whole(device, names.checkpoint(position), content)
+    yield from _write_whole(device, names.checkpoint(checkpoint.position), encode(checkpoint))
     device.sync_folder()
     for old in older:
         yield
         device.remove(names.checkpoint(old))
 
 
-def _write_whole(device: Device, name: str, content: bytes) -> Job:
+def _write_whole(device: Device, name: str, parts: list[bytes]) -> Job:
     temporary = name + names.TEMPORARY
     try:
         device.create(temporary)
         yield
-        device.write(temporary, 0, [content])
+        device.write(temporary, 0, parts)
         yield
         device.sync(temporary)
         yield

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple, NoReturn
 
 from semel.errors import JournalFull
 from semel.journal import names
-from semel.journal.allocation import allocate
-from semel.journal.device import Device, Job, JobHandle
-from semel.journal.settings import JournalSettings
+from semel.journal.file.allocation import allocate
+from semel.journal.file.device import Device, Job, JobHandle
+from semel.journal.file.settings import JournalSettings
 from semel.types import Buffer
 
 GAP_MAX: Final = 16 * 1024

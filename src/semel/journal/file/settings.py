@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from semel.errors import ConfigError
 from semel.journal.frames import HEADER_SIZE
+from semel.journal.seam import Limits
 
 MIB = 1 << 20
 SEGMENT_BYTES_MIN = 4096
@@ -56,3 +57,12 @@ class JournalSettings:
         object.__setattr__(self, "payload_bytes_max", payload_bytes_max)
         smallest = min(max(2 * headroom, SEGMENT_BYTES_MIN), self.segment_bytes)
         object.__setattr__(self, "smallest_segment_bytes", smallest)
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            self.payload_bytes_max,
+            f"journal.segment.bytes={self.segment_bytes}",
+            self.headroom,
+            self.opening_bytes,
+        )

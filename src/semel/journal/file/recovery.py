@@ -9,14 +9,15 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
-from semel.journal import checkpoints, names, note
-from semel.journal.allocation import FULL, allocate
-from semel.journal.checkpoints import Checkpoint
-from semel.journal.device import Device
-from semel.journal.note import Note
+from semel.journal import names
+from semel.journal.file import checkpoints, note
+from semel.journal.file.allocation import FULL, allocate
+from semel.journal.file.checkpoints import Checkpoint
+from semel.journal.file.device import Device
+from semel.journal.file.note import Note
+from semel.journal.file.settings import JournalSettings
+from semel.journal.file.walk import BLOCK_SIZE, Walk, search_behind
 from semel.journal.sealed import SealedIndex
-from semel.journal.settings import JournalSettings
-from semel.journal.walk import BLOCK_SIZE, Walk, search_behind
 from semel.types import Position
 
 
@@ -30,10 +31,9 @@ class Recovered(NamedTuple):
     end: Position
     checksum: int
     """That of the last frame."""
-    incarnation: int
-    """Of the process that opens now: above all that came before."""
-    certain: bool
-    """The last process did not end on an I/O error."""
+    note: Note
+    """What was noted now. Its incarnation is above all that came before."""
+    may_miss_acknowledged: bool
     start: "StartingPoint"
 
 
@@ -89,22 +89,26 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     for position in start.rejected:
         device.remove(names.checkpoint(position))
     incarnation = 1 + max(walk.incarnation, behind.incarnation, noted.incarnation)
-    certain = walk.end == 0 if last is None else not last.failed
+    here = device.identity()
+    if last is None:
+        may_miss_acknowledged = walk.end > 0
+    else:
+        is_here = last.note.identity is not None and here.proves_same(last.note.identity)
+        may_miss_acknowledged = last.failed or not is_here
+    # Until a frame that answers the doubt is durable, the next open must share it.
+    new_note = Note(incarnation, walk.end, noted.identity if may_miss_acknowledged else here)
     note.make(device)
-    if not certain:
-        # Until a frame that answers the doubt is durable, the next open must share it.
-        note.mark(device, failed=True)
     # The note says that all of it is durable, and so is written when the names of the files are.
     device.sync_folder()
-    note.write(device, Note(incarnation, walk.end))
+    note.write(device, new_note)
     return Recovered(
         bases,
         limit,
         prepared_size,
         Position(walk.end),
         walk.previous,
-        incarnation,
-        certain,
+        new_note,
+        may_miss_acknowledged,
         start,
     )
 

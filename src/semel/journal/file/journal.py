@@ -1,47 +1,50 @@
-"""The journal: one totally ordered sequence of frames, which is all that a crash leaves of a lane.
+"""The journal in files of one folder: frames in segments, an index beside each, two checkpoints.
 
-`append` fixes the order at once. A crash loses a suffix of what was not yet durable, and
-nothing else: `when_durable` tells when a position can no longer be lost, `when_written` when a
-killed process can no longer lose it.
+Written means that the kernel has it, durable that it was synced.
 """
 
 import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal, JournalFailed
-from semel.journal import checkpoints, names, note
-from semel.journal.checkpoints import Checkpoint
-from semel.journal.commit import GroupCommit, SyncReason
-from semel.journal.device import Device, DiskIdentity
+from semel.journal import names
+from semel.journal.file import note
+from semel.journal.file.checkpoints import Checkpoint
+from semel.journal.file.commit import GroupCommit, SyncReason
+from semel.journal.file.device import Device
+from semel.journal.file.housekeeping import Housekeeping
+from semel.journal.file.recovery import Recovered, recover
+from semel.journal.file.segments import Segments
+from semel.journal.file.settings import JournalSettings
+from semel.journal.file.walk import Walk
 from semel.journal.frames import HEADER_SIZE, head
-from semel.journal.housekeeping import Draft, Housekeeping
 from semel.journal.index import BatchIndex
-from semel.journal.note import Note
-from semel.journal.recovery import Recovered, recover
-from semel.journal.segments import Segments
-from semel.journal.settings import JournalSettings
 from semel.journal.tail import Tail
-from semel.journal.walk import Walk
 from semel.types import Buffer, Position
 
+PIECE_REST_S: Final = 0.001
+"""Between two pieces of a snapshot, each of which takes about as long."""
 
-class Journal:
+
+class Taking(NamedTuple):
+    """A checkpoint whose snapshot is being taken."""
+
+    checkpoint: Checkpoint
+    pieces: Iterator[bytes]
+
+
+class FileJournal:
     def __init__(self, device: Device, settings: JournalSettings, found: Recovered) -> None:
         self.end = found.end
         self.frames_appended = 0
         self.bytes_appended = 0
-        self.identity: DiskIdentity = device.identity()
-        self.certain = found.certain
-        """False if the last process ended on an I/O error: acknowledged bytes may be missing.
-
-        It says nothing of a reboot or another disk; for that, compare `identity` with the one
-        noted in the journal. It stays False over restarts until the first frame behind it is
-        durable, which must hold what the lane concludes from it.
-        """
-        self.incarnation = found.incarnation
+        self.may_miss_acknowledged = found.may_miss_acknowledged
+        self.incarnation = found.note.incarnation
         self.settings = settings
+        self.limits = settings.limits
         self.segments = Segments(device, settings, found.bases, found.limit, found.prepared_size)
         self.index = BatchIndex(device.map)
         self._device = device
@@ -52,23 +55,29 @@ class Journal:
         )
         self._commit.sync_counts[SyncReason.OPEN] = 1
         self._commit.turn_to(names.segment(self.segments.base), self.segments.base, renamed=False)
-        self._snapshot: Callable[[], bytes] | None = None
+        self._snapshot: Callable[[], Iterator[bytes]] | None = None
+        self._taking: Taking | None = None
+        self._is_marked_again = False
+        """A mark was passed while a snapshot was under way: the next follows it at once."""
+        self._when_taken: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._housekeeping = Housekeeping(device, self.index, found.start.positions)
         checkpoint = found.start.checkpoint
-        self.checkpoint = None if checkpoint is None else checkpoint.state
+        self.checkpoint = None if checkpoint is None else b"".join(checkpoint.state)
         self._checkpoint_position = 0 if checkpoint is None else checkpoint.position
+        self._taken_position = self._checkpoint_position
         self._checkpoint_checksum = 0 if checkpoint is None else checkpoint.checksum
         self._replayed = False
         self._sealed_in_replay = False
-        self._in_doubt = not found.certain
+        self._note = found.note
+        self._in_doubt = found.may_miss_acknowledged
         self._tell_failure: Callable[[BaseException], None]
         self._answers: list[asyncio.Event] = []
         if checkpoint is not None and found.start.opened is not None:
             self.index.restore(checkpoint.sealed_bases, found.start.opened)
 
     @classmethod
-    def open(cls, device: Device, settings: JournalSettings) -> "Journal":
+    def open(cls, device: Device, settings: JournalSettings) -> "FileJournal":
         """Takes the folder, recovers what is there and makes it durable. Blocking.
 
         Raises FolderInUse, CorruptJournal, and JournalFailed if the device refuses.
@@ -105,14 +114,15 @@ class Journal:
         self,
         loop: asyncio.AbstractEventLoop,
         on_durable: Callable[[Position], None],
-        snapshot: Callable[[], bytes],
+        snapshot: Callable[[], Iterator[bytes]],
         on_failure: Callable[[BaseException], None],
         on_warning: Callable[[str], None] | None = None,
     ) -> None:
         """From here on frames may be appended. Warnings are logged unless someone takes them.
 
-        `snapshot` gives the lane's state as of all frames appended so far. It is called here, when
-        room is reserved that opens a new segment, and at the close.
+        `snapshot` gives the lane's state as of all frames appended so far, piece by piece, whatever
+        is appended before the last is taken. It is called here, when room is reserved that opens a
+        new segment, when a checkpoint is asked for, and at the close.
         """
         assert self._replayed or self.end == self._checkpoint_position
         self._loop = loop
@@ -126,7 +136,7 @@ class Journal:
         self._commit.start(loop, on_durable, self._on_failure)
         self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
         if self._sealed_in_replay:
-            self._publish_checkpoint(self._draft())
+            self._mark()
 
     @property
     def written(self) -> Position:
@@ -169,6 +179,10 @@ class Journal:
         if self.end + frame_size > segments.limit:
             self._roll()
 
+    def room(self, kept_size: int) -> int:
+        """Bytes of payload that surely fit now and leave room for frames of `kept_size` bytes."""
+        return max(0, self.segments.room(self.end, kept_size) - HEADER_SIZE)
+
     def append(self, parts: list[Buffer], size: int) -> Position:
         """Fixes the order; returns where the payload begins. `end` is then what to wait for."""
         if self._commit.failure is not None:
@@ -190,10 +204,17 @@ class Journal:
         return Position(position + HEADER_SIZE)
 
     def _clear_doubt(self) -> None:
+        """The lane's answer is durable, so that whoever finds the journal here need not doubt."""
         try:
+            self._note = self._note._replace(identity=self._device.identity())
+            self._write_note()
             note.mark(self._device, failed=False)
         except OSError as error:
             self._commit.fail(error, "noting that the journal is whole")
+
+    def _write_note(self) -> None:
+        self._note = self._note._replace(durable=self._commit.durable)
+        note.write(self._device, self._note)
 
     def fail(self, error: Exception, deed: str) -> None:
         """Nothing is written any more, as after a failed write."""
@@ -275,13 +296,22 @@ class Journal:
         self._device.submit_read(name, offset, size, on_done)
         return await answer
 
+    def look_for_room(self) -> None:
+        self.segments.prepare()
+
     async def checkpoint_now(self) -> None:
         """The next start replays only what is appended after this. A failure is only a warning."""
-        assert self._loop is not None
-        if self.end > self._checkpoint_position and self._commit.failure is None:
-            self._publish_checkpoint(self._draft(), SyncReason.CHECKPOINT)
-            await self._wait(lambda done: self._commit.when_durable(self.end, done))
-            await self._wait(self._housekeeping.when_idle)
+        end = self.end
+        while self._taken_position < end and self._commit.failure is None:
+            if self._taking is None:
+                self._mark()
+            await self._wait(self._when_taken.append)
+        await self._wait(
+            lambda done: self._commit.when_durable(
+                self._taken_position, done, SyncReason.CHECKPOINT
+            )
+        )
+        await self._wait(self._housekeeping.when_idle)
 
     async def close(self) -> None:
         """Makes all of it durable, leaves a checkpoint and gives the folder free."""
@@ -298,7 +328,7 @@ class Journal:
         await self._wait(self._housekeeping.when_idle)
         self.segments.settle()
         if self._commit.failure is None:
-            note.write(self._device, Note(self.incarnation, self._commit.durable))
+            self._write_note()
 
     async def _wait(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Until it calls back, or the journal has failed and never will."""
@@ -322,28 +352,69 @@ class Journal:
             raise self._commit.failure from error
         self.index.seal(base, boundary)
         self._commit.turn_to(name, boundary, renamed=True)
-        draft = self._draft()
         self._commit.when_durable(
             boundary, lambda: self._housekeeping.trim_later(base, boundary), SyncReason.ROLL
         )
-        self._publish_checkpoint(draft, SyncReason.ROLL)
+        self._mark()
 
-    def _draft(self) -> Draft:
+    # Checkpoints.
+
+    def _mark(self) -> None:
+        """Begin a checkpoint of the state as it is now. Law: one at a time, and never in a step."""
+        if self._taking is not None:
+            self._is_marked_again = True
+            return
         assert self._snapshot is not None
         bases = self.segments.bases
+        self._is_marked_again = False
         checkpoint = Checkpoint(
             position=self.end,
             checksum=self._checksum,
             incarnation=self.incarnation,
             sealed_bases=bases[:-1],
             opened=self.index.encode_open(bases[-1], self.end),
-            state=self._snapshot(),
+            state=[],
         )
-        return Draft(self.end, checkpoints.encode(checkpoint))
+        self._checkpoint_position = self.end
+        self._taking = Taking(checkpoint, self._snapshot())
+        self._plan_piece()
 
-    def _publish_checkpoint(self, draft: Draft, reason: SyncReason = SyncReason.CHECKPOINT) -> None:
-        self._checkpoint_position = draft.position
-        self._commit.when_durable(draft.position, lambda: self._housekeeping.publish(draft), reason)
+    def _plan_piece(self) -> None:
+        """Others have their turn before the next piece, and as much time unless it is urgent."""
+        assert self._loop is not None
+        if self._is_marked_again or self._when_taken:
+            self._loop.call_soon(self._take_piece)
+        else:
+            self._loop.call_later(PIECE_REST_S, self._take_piece)
+
+    def _take_piece(self) -> None:
+        taking = self._taking
+        assert taking is not None
+        if self._commit.failure is not None:
+            return
+        try:
+            taking.checkpoint.state.append(next(taking.pieces))
+        except StopIteration:
+            self._publish_when_durable(taking.checkpoint)
+        except Exception as error:  # noqa: BLE001 - every frame is still there to be replayed.
+            self._housekeeping.warn(error)
+        else:
+            self._plan_piece()
+            return
+        self._taking = None
+        self._taken_position = taking.checkpoint.position
+        if self._is_marked_again:
+            self._mark()
+        waiting, self._when_taken = self._when_taken, []
+        for callback in waiting:
+            callback()
+
+    def _publish_when_durable(self, checkpoint: Checkpoint) -> None:
+        self._commit.when_durable(
+            checkpoint.position,
+            lambda: self._housekeeping.publish(checkpoint),
+            SyncReason.CHECKPOINT,
+        )
 
     def _seal_replayed(self) -> None:
         place = self.index.sealed_count

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from semel.errors import FolderInUse
-from semel.journal.device import DiskIdentity, Done, DoneReading, Job
-from semel.journal.memory_file import MemoryFile
+from semel.journal.file.device import DiskIdentity, Done, DoneReading, Job
+from semel.journal.file.memory_file import MemoryFile
 from semel.types import Buffer
 
 DELAY_S_MEAN = 0.001

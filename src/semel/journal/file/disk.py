@@ -16,7 +16,7 @@ from pathlib import Path
 
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal import names
-from semel.journal.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job
+from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job
 from semel.types import Buffer
 
 IOV_MAX = 1024
@@ -326,7 +326,7 @@ def _write_all(descriptor: int, offset: int, parts: Sequence[Buffer]) -> None:
         size = sum(map(len, group))
         count = os.pwritev(descriptor, group, offset)
         if count != size:
-            raise OSError(errno.EIO, f"{count} of {size} bytes were written at {offset}")
+            raise OSError(errno.ENOSPC, f"{count} of {size} bytes were written at {offset}")
         offset += size
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from semel.errors import JournalFailed
-from semel.journal.device import Device
+from semel.journal.file.device import Device
 from semel.types import Buffer, Position
 
 

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from typing import Final
 
-from semel.journal.device import Device
-from semel.journal.settings import JournalSettings
+from semel.journal.file.device import Device
+from semel.journal.file.settings import JournalSettings
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 

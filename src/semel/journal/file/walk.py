@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from semel.journal import names
-from semel.journal.device import Device
+from semel.journal.file.device import Device
 from semel.journal.frames import (
     HEADER_SIZE,
     MAGIC,

@@ -3,7 +3,7 @@
 import msgspec
 
 
-class PartitionTransactionsImage(msgspec.Struct, frozen=True, array_like=True):
+class PartitionTransactionsSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """All that lasts: whatever it holds is durable when it is read again."""
 
     open: list[tuple[int, int]]

@@ -6,19 +6,12 @@ the next checkpoint does it all.
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
-from semel.journal import checkpoints, names
-from semel.journal.checkpoints import KEPT_COUNT
-from semel.journal.device import Device, Job, JobHandle
+from semel.journal import names
+from semel.journal.file import checkpoints
+from semel.journal.file.checkpoints import KEPT_COUNT, Checkpoint
+from semel.journal.file.device import Device, Job, JobHandle
 from semel.journal.index import BatchIndex
-
-
-class Draft(NamedTuple):
-    """A checkpoint to publish; everything before its position is durable."""
-
-    position: int
-    content: bytes
 
 
 class Housekeeping:
@@ -29,7 +22,7 @@ class Housekeeping:
         self._positions = list(positions)
         """Of the checkpoints on the device."""
         self._untrimmed: list[tuple[str, int]] = []
-        self._waiting: Draft | None = None
+        self._waiting: Checkpoint | None = None
         self._job: JobHandle | None = None
         self._when_idle: list[Callable[[], None]] = []
 
@@ -37,11 +30,11 @@ class Housekeeping:
         """The segment is sealed and durable, with unused room behind `end`."""
         self._untrimmed.append((names.segment(base), end - base))
 
-    def publish(self, draft: Draft) -> None:
-        """One at a time; a newer draft replaces one that waits, for it holds all of it."""
-        self._waiting = draft
+    def publish(self, checkpoint: Checkpoint) -> None:
+        """Everything before it is durable. One at a time; a newer one replaces one that waits."""
+        self._waiting = checkpoint
         if self._job is None:
-            self._start(draft)
+            self._start(checkpoint)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """At once, or when all that was asked for is done or has failed."""
@@ -57,25 +50,25 @@ class Housekeeping:
             for _ in checkpoints.write_indexes(self._device, unpublished):
                 pass
         except OSError as error:
-            self._warn(error)
+            self.warn(error)
         else:
             self._published(unpublished)
 
-    def _start(self, draft: Draft) -> None:
+    def _start(self, checkpoint: Checkpoint) -> None:
         self._waiting = None
-        indexes = [entry for entry in self._index.unpublished() if entry[0] < draft.position]
+        indexes = [entry for entry in self._index.unpublished() if entry[0] < checkpoint.position]
         trims, self._untrimmed = self._untrimmed, []
-        kept = [position for position in self._positions if position != draft.position]
+        kept = [position for position in self._positions if position != checkpoint.position]
         older = kept[: max(len(kept) - (KEPT_COUNT - 1), 0)]
 
         def on_done(error: Exception | None) -> None:
             self._job = None
             if error is None:
                 self._published(indexes)
-                self._positions = [*kept[len(older) :], draft.position]
+                self._positions = [*kept[len(older) :], checkpoint.position]
             else:
                 self._untrimmed = [*trims, *self._untrimmed]
-                self._warn(error)
+                self.warn(error)
             if self._waiting is not None:
                 self._start(self._waiting)
             else:
@@ -83,14 +76,14 @@ class Housekeeping:
                 for callback in idle:
                     callback()
 
-        job = _run(self._device, trims, indexes, draft, older)
+        job = _run(self._device, trims, indexes, checkpoint, older)
         self._job = self._device.submit(job, on_done)
 
     def _published(self, indexes: Sequence[tuple[int, bytes]]) -> None:
         for base, _ in indexes:
             self._index.published(base)
 
-    def _warn(self, error: Exception) -> None:
+    def warn(self, error: Exception) -> None:
         self.on_warning(f"no checkpoint, so the next start replays more: {error}")
 
 
@@ -104,10 +97,10 @@ def _run(
     device: Device,
     trims: Sequence[tuple[str, int]],
     indexes: Sequence[tuple[int, bytes]],
-    draft: Draft,
+    checkpoint: Checkpoint,
     older: Sequence[int],
 ) -> Job:
     for name, size in trims:
         device.truncate(name, size)
         yield
-    yield from checkpoints.publish(device, indexes, draft.position, draft.content, older)
+    yield from checkpoints.publish(device, indexes, checkpoint, older)

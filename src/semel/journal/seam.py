@@ -1,0 +1,123 @@
+"""The journal: one totally ordered sequence of frames, which is all that a crash leaves of a lane.
+
+`append` fixes the order at once. A crash loses a suffix of what was not yet durable, and nothing
+else. A journal is opened by the driver that keeps it, each in its own way; what the lane then sees
+is the same (docs/decisions/0014-the-journals-seam.md).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from semel.errors import JournalFailed
+from semel.journal.index import BatchIndex
+from semel.types import Buffer, Position
+
+
+class Limits(NamedTuple):
+    """What a driver can take, and what it wants left where room is short."""
+
+    payload_bytes_max: int
+    """The largest payload of a frame."""
+    setting: str
+    """By which its user could have larger ones."""
+    headroom: int = 0
+    """Bytes kept for ends and opens where room can run out."""
+    opening_bytes: int = 0
+    """The part of the headroom that only opening the journal may use."""
+
+
+class Journal(Protocol):
+    end: Position
+    """Behind the last frame: what to wait for, once something is appended."""
+    index: BatchIndex
+    """Where batches lie. Whoever appends or replays a frame adds its batches."""
+    limits: Limits
+    frames_appended: int
+    bytes_appended: int
+
+    # What opening has found.
+
+    may_miss_acknowledged: bool
+    """Bytes that were written, and acknowledged as such, may be missing.
+
+    It stays so over restarts until the first frame behind the doubt is durable, which must hold
+    what the lane concludes from it.
+    """
+    checkpoint: bytes | None
+    """The lane's state at the newest checkpoint, until the start."""
+
+    def replay(self) -> Iterator[tuple[Position, memoryview]]:
+        """The payload of each frame behind the checkpoint, and where its first byte stands.
+
+        Its batches must be added to `index` before the next is asked for. Once, before `start`.
+        """
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_durable: Callable[[Position], None],
+        snapshot: Callable[[], Iterator[bytes]],
+        on_failure: Callable[[BaseException], None],
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        """From here on frames may be appended. Warnings are logged unless someone takes them.
+
+        `on_durable` is called before those who wait for that position. `snapshot` gives the lane's
+        state as of all frames appended so far, piece by piece, whatever is appended before the last
+        is taken; the next is asked for when that is over. After `on_failure`, called once, nothing
+        is called back any more: who still waits, waits in vain.
+        """
+
+    # Running.
+
+    @property
+    def written(self) -> Position: ...
+
+    @property
+    def durable(self) -> Position: ...
+
+    @property
+    def failure(self) -> JournalFailed | None: ...
+
+    def reserve(self, size: int, kept_size: int) -> None:
+        """Raises JournalFull unless a payload of this size can be appended now.
+
+        Frames of `kept_size` bytes must fit behind it. Before the lane decides anything: a
+        checkpoint may be taken here, which holds nothing of the frame to come.
+        """
+
+    def room(self, kept_size: int) -> int:
+        """Bytes of payload that surely fit now and leave room for frames of `kept_size` bytes."""
+
+    def append(self, parts: list[Buffer], size: int) -> Position:
+        """Fixes the order; returns where the payload begins."""
+
+    def when_written(self, position: Position, callback: Callable[[], None]) -> None:
+        """Once a killed process can no longer lose it; at once if that is so already."""
+
+    def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
+        """Once a power loss can no longer take it; at once if that is so already."""
+
+    def read_now(self, places: list[tuple[int, int]]) -> list[memoryview] | None:
+        """As `read_all`, if nothing of it has to be waited for; else None."""
+
+    async def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
+        """The bytes at these positions, which rise, in these sizes; each lies within a frame."""
+
+    async def read(self, position: Position, size: int) -> Buffer:
+        """Bytes of one frame that is written."""
+
+    async def checkpoint_now(self) -> None:
+        """The next start replays only what is appended after this. A failure is only a warning."""
+
+    def look_for_room(self) -> None:
+        """It may have come back where it was short, and nobody may be writing."""
+
+    # Ending.
+
+    def fail(self, error: Exception, deed: str) -> None:
+        """Nothing is written any more, as after a failed write."""
+
+    async def close(self) -> None:
+        """Makes all of it durable, leaves a checkpoint and lets others have the journal."""

@@ -1,0 +1,523 @@
+"""The lane's state as bytes: a checkpoint, from which start-up replays only what follows.
+
+It is given in pieces, between which the lane goes on. At the mark only the dicts are copied that
+say what is there. Each thing in them is captured when its turn comes, or before. Law: whatever a
+frame behind the mark is about to change is captured first. So all pieces together are the state at
+the mark.
+
+    format 1 | { size 4 | piece }*
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from semel.errors import CorruptJournal
+from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
+from semel.groups.records import GenerationRecorded
+from semel.lane.catalogue import Topic
+from semel.lane.state import LaneState
+from semel.log.partition import Partition, TermStart
+from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
+from semel.log.snapshot import PartitionTransactionsSnapshot
+from semel.transactions.snapshot import TransactionsSnapshot
+from semel.types import Offset, ProducerEpoch, ProducerId, Term
+from semel.world import Moment
+
+FORMAT: Final = 4
+FORMATS_OF_ONE_PIECE: Final = (1, 2, 3)
+
+ITEMS_PER_PIECE: Final = 400
+"""Partitions, producers, offsets and so on: less than a millisecond of work."""
+
+NUMBERS_PER_PIECE: Final = 5_000
+"""Of a topic's partitions, which cost much less."""
+
+_SIZE: Final = struct.Struct("<I")
+_ONE_PIECE_MIN: Final = 0x80
+"""The first byte of a list in MessagePack; numbers of formats are lower."""
+
+Key = TypeVar("Key")
+Thing = TypeVar("Thing")
+Captured = TypeVar("Captured")
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Without garbage tracking: these are many, live for a moment and hold no cycle."""
+
+
+class ProducerSnapshot(_Stored, frozen=True):
+    producer_id: int
+    epoch: int
+    active_at_ms: int
+    taken: tuple[TakenBatch, ...]
+    restart: Restart | None
+    transaction_start: TransactionStart | None
+
+
+class PartitionSnapshot(_Stored, frozen=True):
+    number: int
+    log_start_offset: int
+    log_end_offset: int
+    term_starts: list[TermStart]
+    transactions: PartitionTransactionsSnapshot
+    producers: list[ProducerSnapshot]
+    """Those that fit into the piece; the others follow in pieces of their own."""
+
+
+class TopicSnapshot(_Stored, frozen=True):
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    partition_numbers: list[int]
+    """Of the partitions that lie in this lane, as many as fit into the piece; the others follow
+    under the same name."""
+    indexes: list[int] | None = None
+    """Of these in the topic; None: all there are, in their order."""
+    partition_count: int | None = None
+    """With those that lie in other lanes; None: there are none."""
+    first_lane: int = 0
+    lane_count: int = 1
+
+
+class LanePiece(_Stored, frozen=True, tag="lane"):
+    """What is not a collection. The first piece."""
+
+    term: int
+    cluster_id: bytes
+    next_partition_number: int
+    next_producer_id: int
+    last_moment: tuple[int, int] | None
+    """Of the last frame, the lane's time and the wall clock."""
+    wall_ahead_ms: int | None
+    """None if the last frame says it."""
+
+
+class TopicsPiece(_Stored, frozen=True, tag="topics"):
+    topics: list[TopicSnapshot]
+
+
+class PartitionsPiece(_Stored, frozen=True, tag="partitions"):
+    partitions: list[PartitionSnapshot]
+
+
+class ProducersPiece(_Stored, frozen=True, tag="producers"):
+    partition_number: int
+    producers: list[ProducerSnapshot]
+
+
+class GroupsPiece(_Stored, frozen=True, tag="groups"):
+    groups: GroupsSnapshot
+
+
+class TransactionsPiece(_Stored, frozen=True, tag="transactions"):
+    transactions: TransactionsSnapshot
+
+
+Piece = LanePiece | TopicsPiece | PartitionsPiece | ProducersPiece | GroupsPiece | TransactionsPiece
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Piece).decode
+
+
+# Taking one.
+
+
+def take(state: LaneState) -> Iterator[bytes]:
+    """The state as of now, whatever is applied to it before the last piece is taken."""
+    return Capture(state).pieces()
+
+
+class CapturedTopic(NamedTuple):
+    name: str
+    topic: Topic | None
+    """None in a lane that has some of its partitions, and not the catalogue."""
+    config: dict[str, str]
+    partition_count: int
+    partitions: list[Partition]
+
+
+class CapturedPartition(NamedTuple):
+    number: int
+    log_start_offset: int
+    log_end_offset: int
+    term_starts: list[TermStart]
+    transactions: PartitionTransactionsSnapshot
+    producers: dict[int, Producer]
+
+
+class Things(Generic[Key, Thing, Captured]):
+    """Those of one kind that were there at the mark."""
+
+    def __init__(self, there: Mapping[Key, Thing], capture: Callable[[Thing], Captured]) -> None:
+        self._there = dict(there)
+        self._capture = capture
+        self._done: set[Key] = set()
+        self._early: list[Captured] = []
+
+    def before_change(self, key: Key, thing: Thing) -> None:
+        """Another of the same name may have been made since."""
+        if key not in self._done and self._there.get(key) is thing:
+            self._done.add(key)
+            self._early.append(self._capture(thing))
+
+    def __iter__(self) -> Iterator[Captured]:
+        """Each once, as it was at the mark."""
+        for key, thing in self._there.items():
+            while self._early:
+                yield self._early.pop()
+            if key not in self._done:
+                self._done.add(key)
+                yield self._capture(thing)
+        yield from self._early
+
+
+class Capture:
+    """A snapshot under way. It must be told before anything that it holds is changed."""
+
+    def __init__(self, state: LaneState) -> None:
+        assert state.capture is None, "one snapshot at a time"
+        state.capture = self
+        state.groups.before_change(self.before_group)
+        self._state = state
+        last = state.last_moment
+        self._lane = LanePiece(
+            state.term,
+            state.cluster_id,
+            state.next_partition_number,
+            state.next_producer_id,
+            None if last is None else (last.now_ms, last.wall_ms),
+            state.wall_ahead_ms,
+        )
+        self._topics = Things({name: name for name in state.partition_counts}, self._topic)
+        self._partitions = Things(state.partitions, _captured_partition)
+        self._groups = Things(state.groups.lasting, captured_group)
+        self._group_order = state.groups.order
+        # Values need no capture.
+        self._transactions = state.transactions.snapshot()
+
+    def _topic(self, name: str) -> CapturedTopic:
+        state = self._state
+        topic = state.catalogue.get(name)
+        return CapturedTopic(
+            name,
+            topic,
+            {} if topic is None else topic.config,
+            state.partition_counts[name],
+            list(state.hosted.get(name, {}).values()),
+        )
+
+    def before_topic(self, name: str) -> None:
+        self._topics.before_change(name, name)
+
+    def before_partition(self, partition: Partition) -> None:
+        self._partitions.before_change(partition.number, partition)
+
+    def before_group(self, group: LastingGroup) -> None:
+        self._groups.before_change(group.group_id, group)
+
+    def pieces(self) -> Iterator[bytes]:
+        try:
+            yield bytes([FORMAT]) + _framed(self._lane)
+            yield from self._topic_pieces()
+            yield from self._partition_pieces()
+            yield from self._group_pieces()
+            yield from self._transaction_pieces()
+        finally:
+            self._state.capture = None
+            self._state.groups.before_change(None)
+
+    def _topic_pieces(self) -> Iterator[bytes]:
+        gathered: list[TopicSnapshot] = []
+        for captured in self._topics:
+            partitions = captured.partitions
+            for start in range(0, max(1, len(partitions)), NUMBERS_PER_PIECE):
+                some = partitions[start : start + NUMBERS_PER_PIECE]
+                numbers = [partition.number for partition in some]
+                gathered.append(_topic_row(captured, some, numbers))
+                if len(gathered) == ITEMS_PER_PIECE or len(numbers) == NUMBERS_PER_PIECE:
+                    yield _framed(TopicsPiece(gathered))
+                    gathered = []
+        yield _framed(TopicsPiece(gathered))
+
+    def _partition_pieces(self) -> Iterator[bytes]:
+        gathered: list[PartitionSnapshot] = []
+        left = ITEMS_PER_PIECE
+        for captured in self._partitions:
+            rows = _producer_rows(captured.producers)
+            some = list(islice(rows, left))
+            gathered.append(
+                PartitionSnapshot(
+                    captured.number,
+                    captured.log_start_offset,
+                    captured.log_end_offset,
+                    captured.term_starts,
+                    captured.transactions,
+                    some,
+                )
+            )
+            left -= 1 + len(some)
+            if left <= 0:
+                yield _framed(PartitionsPiece(gathered))
+                gathered, left = [], ITEMS_PER_PIECE
+                while some := list(islice(rows, ITEMS_PER_PIECE)):
+                    yield _framed(ProducersPiece(captured.number, some))
+        yield _framed(PartitionsPiece(gathered))
+
+    def _group_pieces(self) -> Iterator[bytes]:
+        generations: list[GenerationRecorded] = []
+        generations_ms: list[int] = []
+        offsets: list[OffsetInSnapshot] = []
+        left = ITEMS_PER_PIECE
+
+        def gathered() -> bytes:
+            groups = GroupsSnapshot(
+                tuple(generations), tuple(offsets), self._group_order, tuple(generations_ms)
+            )
+            for column in (generations, generations_ms, offsets):
+                column.clear()
+            return _framed(GroupsPiece(groups))
+
+        for group in self._groups:
+            if group.recorded is not None:
+                generations.append(group.recorded)
+                generations_ms.append(group.recorded_ms)
+            left -= 1
+            rows = group.offsets()
+            while True:
+                some = list(islice(rows, max(left, 0)))
+                offsets += some
+                left -= len(some)
+                if left > 0:
+                    break
+                yield gathered()
+                left = ITEMS_PER_PIECE
+        yield gathered()
+
+    def _transaction_pieces(self) -> Iterator[bytes]:
+        values, changed_ms = self._transactions.values, self._transactions.changed_ms
+        assert changed_ms is not None
+        for start in range(0, len(values), ITEMS_PER_PIECE):
+            some = slice(start, start + ITEMS_PER_PIECE)
+            yield _framed(TransactionsPiece(TransactionsSnapshot(values[some], changed_ms[some])))
+
+
+def _framed(piece: Piece) -> bytes:
+    encoded = _encode(piece)
+    return _SIZE.pack(len(encoded)) + encoded
+
+
+def _topic_row(
+    captured: CapturedTopic, partitions: list[Partition], numbers: list[int]
+) -> TopicSnapshot:
+    topic = captured.topic
+    if topic is not None and topic.lane_count == 1:
+        return TopicSnapshot(captured.name, topic.topic_id, captured.config, numbers)
+    return TopicSnapshot(
+        captured.name,
+        b"" if topic is None else topic.topic_id,
+        captured.config,
+        numbers,
+        [partition.topic_partition.partition for partition in partitions],
+        captured.partition_count,
+        0 if topic is None else topic.first_lane,
+        1 if topic is None else topic.lane_count,
+    )
+
+
+def _captured_partition(partition: Partition) -> CapturedPartition:
+    return CapturedPartition(
+        partition.number,
+        partition.log_start_offset,
+        partition.log_end_offset,
+        partition.term_starts.copy(),
+        partition.transactions.snapshot(),
+        partition.producers.copy(),
+    )
+
+
+def _producer_rows(producers: dict[int, Producer]) -> Iterator[ProducerSnapshot]:
+    for producer_id, producer in producers.items():
+        yield ProducerSnapshot(
+            producer_id,
+            producer.epoch,
+            producer.active_at_ms,
+            producer.taken,
+            producer.restart,
+            producer.transaction_start,
+        )
+
+
+# Restoring one.
+
+
+def restore(stored: bytes, state: LaneState) -> None:
+    """Give a state that nothing was applied to yet what the snapshot holds."""
+    try:
+        is_one = bool(stored) and stored[0] >= _ONE_PIECE_MIN
+        _restore(_pieces_of_one(stored) if is_one else _pieces(stored), state)
+    except (msgspec.MsgspecError, struct.error) as error:
+        raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
+
+
+def _pieces(stored: bytes) -> Iterator[Piece]:
+    if stored[:1] != bytes([FORMAT]):
+        raise _unknown_format(stored[0] if stored else 0)
+    view = memoryview(stored)
+    at = 1
+    while at < len(view):
+        (size,) = _SIZE.unpack_from(view, at)
+        at += _SIZE.size
+        piece: Piece = _decode(view[at : at + size])
+        yield piece
+        at += size
+
+
+def _restore(found: Iterator[Piece], state: LaneState) -> None:
+    pieces = list(found)
+    if not pieces or not isinstance(pieces[0], LanePiece):
+        raise CorruptJournal("the checkpoint cannot be read: it lacks its first piece")
+    _restore_lane(pieces[0], state)
+    _restore_topics([piece for piece in pieces if isinstance(piece, TopicsPiece)], state)
+    state.next_partition_number = pieces[0].next_partition_number
+    for piece in pieces:
+        if isinstance(piece, PartitionsPiece):
+            for partition in piece.partitions:
+                _restore_partition(state.partitions[partition.number], partition)
+        elif isinstance(piece, ProducersPiece):
+            _restore_producers(state.partitions[piece.partition_number], piece.producers)
+    groups = [piece.groups for piece in pieces if isinstance(piece, GroupsPiece)]
+    state.groups.restore(_groups_of(groups))
+    values = [piece.transactions for piece in pieces if isinstance(piece, TransactionsPiece)]
+    state.transactions.restore(_transactions_of(values))
+
+
+def _restore_topics(pieces: list[TopicsPiece], state: LaneState) -> None:
+    topics: dict[str, TopicSnapshot] = {}
+    for piece in pieces:
+        for topic in piece.topics:
+            known = topics.setdefault(topic.name, topic)
+            if known is not topic:
+                known.partition_numbers.extend(topic.partition_numbers)
+                if known.indexes is not None:
+                    known.indexes.extend(topic.indexes or ())
+    # Some were captured before their turn; numbers rise as partitions are made.
+    for topic in sorted(topics.values(), key=lambda topic: topic.partition_numbers):
+        numbers = topic.partition_numbers
+        count = len(numbers) if topic.partition_count is None else topic.partition_count
+        indexes = range(len(numbers)) if topic.indexes is None else topic.indexes
+        state.partition_counts[topic.name] = count
+        if topic.topic_id:
+            lanes = (topic.first_lane, topic.lane_count)
+            state.catalogue.add(Topic(topic.name, topic.topic_id, topic.config, count, *lanes))
+        for index, number in zip(indexes, numbers, strict=True):
+            state.host_one(topic.name, index, number)
+    state.partitions = dict(sorted(state.partitions.items()))
+
+
+def _restore_lane(lane: LanePiece, state: LaneState) -> None:
+    state.term = Term(lane.term)
+    state.cluster_id = lane.cluster_id
+    state.next_producer_id = ProducerId(lane.next_producer_id)
+    if lane.last_moment is not None:
+        state.passed(Moment(*lane.last_moment))
+    if lane.wall_ahead_ms is not None:
+        state.wall_ahead_ms = lane.wall_ahead_ms
+
+
+def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:
+    partition.log_start_offset = Offset(stored.log_start_offset)
+    partition.log_end_offset = Offset(stored.log_end_offset)
+    partition.term_starts = stored.term_starts
+    partition.transactions.restore(stored.transactions, partition.log_end_offset)
+    _restore_producers(partition, stored.producers)
+
+
+def _restore_producers(partition: Partition, stored: list[ProducerSnapshot]) -> None:
+    for each in stored:
+        partition.producers[each.producer_id] = Producer(
+            ProducerEpoch(each.epoch),
+            each.active_at_ms,
+            each.taken,
+            each.restart,
+            each.transaction_start,
+        )
+
+
+def _groups_of(pieces: list[GroupsSnapshot]) -> GroupsSnapshot:
+    if len(pieces) == 1:
+        return pieces[0]
+    return GroupsSnapshot(
+        tuple(generation for piece in pieces for generation in piece.generations),
+        tuple(offset for piece in pieces for offset in piece.offsets),
+        max((piece.order for piece in pieces), default=0),
+        tuple(ms for piece in pieces for ms in piece.generations_ms or ()),
+    )
+
+
+def _transactions_of(pieces: list[TransactionsSnapshot]) -> TransactionsSnapshot:
+    if len(pieces) == 1:
+        return pieces[0]
+    return TransactionsSnapshot(
+        tuple(value for piece in pieces for value in piece.values),
+        tuple(ms for piece in pieces for ms in piece.changed_ms or ()),
+    )
+
+
+# Up to format 3 all of it was one value.
+
+
+class _Topic3(_Stored, frozen=True):
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    partitions: list[PartitionSnapshot]
+
+
+class _Lane3(_Stored, frozen=True):
+    format: int
+    term: int
+    disk: msgspec.Raw
+    """The journal knows by itself where it is."""
+    cluster_id: bytes
+    next_partition_number: int
+    next_producer_id: int
+    topics: list[_Topic3]
+    groups: GroupsSnapshot
+    transactions: TransactionsSnapshot
+    last_moment: tuple[int, int] | None = None
+    """Not there up to format 2."""
+    wall_ahead_ms: int | None = None
+
+
+_decode_3 = msgspec.msgpack.Decoder(_Lane3).decode
+
+
+def _pieces_of_one(stored: bytes) -> Iterator[Piece]:
+    read: _Lane3 = _decode_3(stored)
+    if read.format not in FORMATS_OF_ONE_PIECE:
+        raise _unknown_format(read.format)
+    yield LanePiece(
+        read.term,
+        read.cluster_id,
+        read.next_partition_number,
+        read.next_producer_id,
+        read.last_moment,
+        read.wall_ahead_ms,
+    )
+    for topic in read.topics:
+        numbers = [partition.number for partition in topic.partitions]
+        yield TopicsPiece([TopicSnapshot(topic.name, topic.topic_id, topic.config, numbers)])
+        yield PartitionsPiece(topic.partitions)
+    yield GroupsPiece(read.groups)
+    yield TransactionsPiece(read.transactions)
+
+
+def _unknown_format(number: int) -> CorruptJournal:
+    known = ", ".join(map(str, FORMATS_OF_ONE_PIECE))
+    return CorruptJournal(
+        f"the checkpoint has format {number}, this Semel reads {known} and {FORMAT}"
+    )

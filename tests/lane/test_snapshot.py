@@ -1,0 +1,218 @@
+"""A snapshot is the state at its mark, whatever is applied while it is taken."""
+
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from lane.test_recovery import Workload, empty_state
+from semel.groups.commands import CommitOffsets, OffsetToCommit
+from semel.groups.settings import GroupSettings
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.settings import JournalSettings
+from semel.lane import facts, snapshot
+from semel.lane.claims import Claim
+from semel.lane.commands import LaneSettings
+from semel.lane.frame import Frame
+from semel.lane.group_commands import CommitOffsetsInTransaction
+from semel.lane.lane import Lane
+from semel.lane.producing import TakeProducerId
+from semel.lane.topics import ConfigureTopic, CreateTopic, DeleteTopic, GrowTopic
+from semel.lane.transactions import Transact
+from semel.log.partition import Partition
+from semel.log.producers import Producer
+from semel.records import batch as record_batch
+from semel.records.records import Record, encode_batch
+from semel.transactions.commands import End, InitProducer, WriteOffsets, WriteRecords
+from semel.transactions.dialect import Dialect
+from semel.types import GroupId, MemberId, TopicPartition, TransactionalId
+from support.handled import LoopClock, SeededRandomness, opened, started
+from support.inside import say, state_of
+from support.lane_state import whole
+from support.seeded_loop import run
+
+
+def restored(stored: bytes) -> list[str]:
+    """All that is in a state which was made of these bytes, in whatever order it was captured."""
+    state = empty_state()
+    snapshot.restore(stored, state)
+    groups, transactions = state.groups.snapshot(), state.transactions.snapshot()
+    assert groups.generations_ms is not None
+    assert transactions.changed_ms is not None
+    found: list[object] = [
+        (state.term, state.cluster_id, state.next_partition_number, state.next_producer_id),
+        (state.last_moment and (state.last_moment.now_ms, state.last_moment.wall_ms)),
+        (state.wall_ahead_ms, groups.order),
+        *((each.name, each.topic_id, each.config) for each in state.catalogue),
+        *(_fields(each) for each in state.partitions.values()),
+        *zip(groups.generations, groups.generations_ms, strict=True),
+        *groups.offsets,
+        *(sorted(value.partitions) for value in transactions.values),
+        *(replace(value, partitions=frozenset()) for value in transactions.values),
+        *transactions.changed_ms,
+    ]
+    return sorted(map(repr, found))
+
+
+def _fields(partition: Partition) -> object:
+    return (
+        partition.topic_partition,
+        partition.number,
+        partition.log_start_offset,
+        partition.log_end_offset,
+        partition.term_starts,
+        partition.transactions.snapshot(),
+        [
+            (producer_id, [getattr(producer, field) for field in Producer.__slots__])
+            for producer_id, producer in partition.producers.items()
+        ],
+    )
+
+
+@pytest.fixture(params=[1, 3, 400])
+def items_per_piece(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "ITEMS_PER_PIECE", request.param)
+    monkeypatch.setattr(snapshot, "NUMBERS_PER_PIECE", request.param)
+
+
+@pytest.mark.usefixtures("items_per_piece")
+@pytest.mark.parametrize("seed", range(8))
+def test_requests_of_every_kind_between_two_pieces_change_none_of_them(seed: int) -> None:
+    rng = Random(f"snapshot {seed}")
+
+    async def scenario() -> None:
+        broker = opened(MemoryDevice(Random(seed)), rng)
+        state = state_of(broker)
+        async with started(broker):
+            workload = Workload(broker, rng)
+            for _ in range(60):
+                await workload.step()
+            expected = restored(whole(state))
+            taken = []
+            for piece in snapshot.take(state):
+                taken.append(piece)
+                for _ in range(rng.choice((0, 0, 1, 4))):
+                    await workload.step()
+            assert restored(b"".join(taken)) == expected
+            assert state.capture is None
+
+    run(rng, scenario())
+
+
+# One by one.
+
+NAME, GROUP = TransactionalId("id"), GroupId("g")
+
+
+class World:
+    """Topics `t` and `u`, a transaction open in both, with an offset that is pending in it."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        for topic in ("t", "u"):
+            lane.submit(CreateTopic(topic, 2, {}))
+        given = lane.submit(Transact(NAME, InitProducer(NAME, 60_000)))
+        self.producer = (given.producer_id, given.producer_epoch)
+        partitions = frozenset({TopicPartition("t", 0), TopicPartition("u", 1)})
+        writing = WriteRecords(*self.producer, partitions, Dialect.TV2)
+        lane.submit(Transact(NAME, writing))
+        self.produce("t", 0)
+        self.produce("u", 1)
+        self.commit_offset()
+        self.produce("t", 1, producer_id=-1)
+
+    def produce(self, topic: str, index: int, producer_id: int | None = None) -> None:
+        own, epoch = self.producer
+        partition = self.lane.state.hosted[topic][index]
+        known = partition.producers.get(own)
+        sequence = 0 if known is None else known.taken[-1].last_sequence + 1
+        records = [Record(b"k", b"v")]
+        if producer_id is None:
+            encoded = encode_batch(
+                records,
+                producer_id=own,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+        else:
+            encoded = encode_batch(records)
+        batch = memoryview(encoded)
+        header = record_batch.read(batch)
+        frame = Frame(self.lane.clock.moment())
+        term, end = self.lane.state.term, partition.log_end_offset
+        frame.add_batch(partition.number, end, term, header, header.checksum, batch)
+        self.lane.append(frame, Claim.ORDINARY)
+
+    def commit_offset(self, offset: int = 1) -> None:
+        member = MemberId("")
+        offsets = (OffsetToCommit("t", 0, offset),)
+        asked = CommitOffsets(GROUP, -1, member, None, offsets, in_transaction=True)
+        joining = WriteOffsets(*self.producer, 0, Dialect.TV2)
+        self.lane.submit(CommitOffsetsInTransaction(NAME, joining, asked))
+
+    def end(self, commit: bool) -> None:
+        self.lane.submit(Transact(NAME, End(*self.producer, commit, Dialect.TV2)))
+
+    def make_again(self, topic: str) -> None:
+        self.lane.submit(DeleteTopic(topic))
+        self.lane.submit(CreateTopic(topic, 1, {}))
+        self.produce(topic, 0, producer_id=-1)
+
+    def say(self, fact: facts.AnyFact) -> None:
+        say(self.lane, fact)
+
+
+CHANGES: dict[str, Callable[[World], object]] = {
+    "a batch of the transaction": lambda world: world.produce("t", 0),
+    "a batch of no producer": lambda world: world.produce("t", 1, producer_id=-1),
+    "an offset": lambda world: world.commit_offset(7),
+    "a commit": lambda world: world.end(True),
+    "an abort": lambda world: world.end(False),
+    "records deleted": lambda world: world.say(facts.RecordsDeleted(0, 1)),
+    "producers expired": lambda world: world.say(facts.ProducersExpired(2**60)),
+    "a producer id": lambda world: world.lane.submit(TakeProducerId()),
+    "a new topic": lambda world: world.lane.submit(CreateTopic("v", 3, {"retention.ms": "1"})),
+    "more partitions": lambda world: world.lane.submit(GrowTopic("t", 4)),
+    "a setting": lambda world: world.lane.submit(ConfigureTopic("t", {"retention.ms": "2"})),
+    "a topic deleted": lambda world: world.lane.submit(DeleteTopic("t")),
+    "a topic deleted and made again": lambda world: world.make_again("t"),
+    "a term": lambda world: world.say(facts.Opened(9)),
+}
+
+
+def pieces_while(world: World, change: Callable[[World], object], before: int) -> bytes:
+    """The snapshot, if the change comes when so many pieces are taken."""
+    taken: list[bytes] = []
+    pieces: Iterator[bytes] = snapshot.take(world.lane.state)
+    for piece in pieces:
+        if len(taken) == before:
+            change(world)
+        taken.append(piece)
+    return b"".join(taken)
+
+
+@pytest.mark.usefixtures("items_per_piece")
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_is_about_to_change_is_captured_first(name: str) -> None:
+    change = CHANGES[name]
+
+    async def scenario() -> None:
+        for before in (0, 1, 2, 5, 10, 30):
+            device = MemoryDevice(Random(1))
+            journal = FileJournal.open(device, JournalSettings(segment_bytes=2**20))
+            settings = LaneSettings(GroupSettings(), 2, transactions_partition_count=2)
+            lane = Lane(journal, settings, LoopClock(), SeededRandomness(Random(2)))
+            await lane.start(_fail)
+            world = World(lane)
+            at_the_mark = restored(whole(lane.state))
+            assert restored(pieces_while(world, change, before)) == at_the_mark
+            device.kill()
+
+    run(Random(1), scenario())
+
+
+def _fail(error: BaseException) -> None:
+    raise error
