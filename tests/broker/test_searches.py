@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from broker.watched_device import WatchedDevice, with_topic
-from semel.broker import lookup
 from semel.broker.broker import Broker
-from semel.broker.turns import BATCHES_AT_ONCE
 from semel.errors import NONE, OutOfOrderSequence, StorageError
+from semel.lane import old_retries
+from semel.lane.stored_batches import BATCHES_AT_ONCE
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import TopicPartition
@@ -179,7 +179,7 @@ def test_however_many_search_one_turn_of_the_loop_reads_a_few_batches() -> None:
 def test_an_old_retry_that_is_repeated_is_searched_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lookup, "BATCHES_MAX", 50)
+    monkeypatch.setattr(old_retries, "BATCHES_MAX", 50)
 
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
         batch = await filled(broker, 100)
@@ -205,7 +205,7 @@ def test_an_old_retry_that_is_repeated_is_searched_for_once(
 
 
 def test_only_the_latest_answers_to_old_retries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "ANSWERS_KEPT_MAX", 10)
+    monkeypatch.setattr(old_retries, "ANSWERS_KEPT_MAX", 10)
 
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
         batch = await filled(broker, 50)

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
 from semel.journal.frames import HEADER_SIZE
+from semel.journal.index import BatchIndex
 from support.journal_world import Remembering, stored_batches
 
 SEGMENT_BYTES = 64 * 1024
@@ -325,9 +326,16 @@ def test_a_full_disk_refuses_writes_serves_reads_and_takes_writes_again(small_di
 
 def test_a_checkpoint_that_finds_no_room_leaves_none_of_it_behind(small_disk: Path) -> None:
     device = FileDevice(small_disk)
+    index = BatchIndex(device.read)
+    index.seal(0, 50)
+
+    def opened() -> Generator[None, None, bytes]:
+        yield
+        return b""
+
     large = Checkpoint(100, 0, 1, [0], b"", [bytes(400 * 1024)])
     with pytest.raises(OSError, match="written") as refused:
-        for _ in checkpoints.publish(device, [(0, b"index")], large, []):
+        for _ in checkpoints.publish(device, index.unpublished(), large, opened(), []):
             pass
     assert refused.value.errno == errno.ENOSPC
     assert device.names() == [names.index(0)]

@@ -1,19 +1,67 @@
 """The batch index against a plain list of all batches, over many sealed segments."""
 
 import struct
+from array import array
+from collections.abc import Callable, Generator
+from copy import deepcopy
 from random import Random
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
 from semel.errors import CorruptJournal
+from semel.journal import directory, names, sealed
 from semel.journal import index as index_module
-from semel.journal import names, sealed
 from semel.journal.index import BatchIndex
-from semel.journal.sealed import Location, SealedIndex
+from semel.journal.index_files import read_index
+from semel.journal.pages import PAGE_SIZE, NotLoaded, Pages
+from semel.journal.rows import Location
+from semel.log.transactions import Aborted
 from semel.records.checksum import crc32c
+from semel.types import Offset, ProducerId
 
 Batch = tuple[int, int, int, int]
 """Base offset, position, size, timestamp."""
+Result = TypeVar("Result")
+Encoding = Generator[None, None, bytes]
+
+
+def nothing(name: str, offset: int, size: int) -> bytes:
+    return b""
+
+
+def finished(steps: Generator[None, None, Result]) -> Result:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stopped:
+            found: Result = stopped.value
+            return found
+
+
+def _given(content: bytes) -> Encoding:
+    """It is encoded already."""
+    yield
+    return content
+
+
+class Oracle:
+    """All there is, as lists."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[Batch]] = {}
+        self.aborted: dict[int, list[Aborted]] = {}
+        self.base = 0
+        self.position = 0
+        self.sealed_bases: list[int] = []
+        self.dropped: set[int] = set()
+
+
+class Mark(NamedTuple):
+    """A checkpoint in the making."""
+
+    encoding: Encoding
+    oracle: Oracle
 
 
 class World:
@@ -22,48 +70,129 @@ class World:
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
         self.files: dict[str, bytes] = {}
-        self.load_count = 0
-        self.index = BatchIndex(self.load)
-        self.batches: dict[int, list[Batch]] = {}
-        self.base = 0
-        self.position = 0
-        self.sealed_bases: list[int] = []
+        self.is_cold = False
+        self.read_count = 0
+        self.index = BatchIndex(self.read_now)
+        self.oracle = Oracle()
+        self.mark: Mark | None = None
 
-    def load(self, name: str) -> memoryview:
-        self.load_count += 1
-        return memoryview(self.files[name])
+    def read_now(self, name: str, offset: int, size: int) -> bytes | None:
+        if self.is_cold:
+            return None
+        self.read_count += 1
+        return self.files[name][offset : offset + size]
+
+    def ask(self, question: Callable[..., Result], *arguments: Any) -> Result:
+        """As often as it takes, with the bytes that it misses."""
+        while True:
+            try:
+                return question(*arguments)
+            except NotLoaded as missing:
+                stored = self.files[missing.name]
+                missing.keep(stored[missing.offset : missing.offset + missing.size])
+
+    @property
+    def batches(self) -> dict[int, list[Batch]]:
+        return self.oracle.batches
 
     def add(self, partition: int) -> None:
-        known = self.batches.setdefault(partition, [])
-        base_offset = known[-1][0] + self.rng.randint(1, 5) if known else self.rng.choice((0, 7))
-        size = self.rng.randint(61, 300)
-        self.position += self.rng.choice((0, 36, 5000))
-        batch = (base_offset, self.position, size, self.rng.randint(0, 1000) + self.position)
+        oracle, rng = self.oracle, self.rng
+        known = oracle.batches.setdefault(partition, [])
+        base_offset = known[-1][0] + rng.randint(1, 5) if known else rng.choice((0, 7))
+        size = rng.randint(61, 300)
+        oracle.position += rng.choice((0, 36, 5000))
+        batch = (base_offset, oracle.position, size, rng.randint(0, 1000) + oracle.position)
         known.append(batch)
         self.index.add(partition, *batch)
-        self.position += size
+        oracle.position += size
+        if rng.random() < 0.3:
+            self.abort(partition, base_offset)
+
+    def abort(self, partition: int, marker_offset: int) -> None:
+        """The batch was the marker of a transaction, which may have begun in any segment."""
+        known = self.oracle.aborted.setdefault(partition, [])
+        floor_before = known[-1].floor if known else 0
+        first = self.rng.randint(min(floor_before, marker_offset), marker_offset)
+        floor = self.rng.choice((floor_before, marker_offset + 1))
+        aborted = Aborted(
+            ProducerId(self.rng.randrange(3)), Offset(first), Offset(marker_offset), Offset(floor)
+        )
+        known.append(aborted)
+        self.index.add_aborted(partition, aborted)
 
     def seal(self) -> None:
-        self.position += 10
-        self.index.seal(self.base, self.position)
-        self.sealed_bases.append(self.base)
-        self.base = self.position
+        oracle = self.oracle
+        oracle.position += 10
+        self.index.seal(oracle.base, oracle.position)
+        oracle.sealed_bases.append(oracle.base)
+        oracle.base = oracle.position
 
     def publish(self) -> None:
-        for base, content in self.index.unpublished():
-            self.files[names.index(base)] = content
-            self.index.published(base)
+        for each in self.index.unpublished():
+            self.files[names.index(each.base)] = finished(each.encode())
+            self.index.published(each.base)
+
+    def encode_a_part(self) -> None:
+        """And leave it, as a job does that fails."""
+        for each in self.index.unpublished():
+            steps = each.encode()
+            for _ in range(self.rng.randint(0, 8)):
+                if next(steps, steps) is steps:
+                    break
+
+    def set_mark(self) -> None:
+        encoding = self.index.encode_open(self.oracle.base, self.oracle.position)
+        self.mark = Mark(encoding, deepcopy(self.oracle))
+
+    def encode_more_of_mark(self) -> None:
+        """A job may have taken some steps when more is added."""
+        assert self.mark is not None
+        try:
+            next(self.mark.encoding)
+        except StopIteration as stopped:
+            content: bytes = stopped.value
+            self.mark = Mark(_given(content), self.mark.oracle)
 
     def reopen(self) -> None:
         """As a start from a checkpoint taken now."""
+        self.set_mark()
+        self.reopen_at_mark()
+
+    def reopen_at_mark(self) -> None:
+        """All behind the mark is lost."""
+        assert self.mark is not None
         self.publish()
-        opened = self.index.encode_open(self.base, self.position)
-        self.index = BatchIndex(self.load)
-        self.index.restore(self.sealed_bases, SealedIndex(memoryview(opened), "opened"))
+        encoding, oracle = self.mark
+        opened = finished(encoding)
+        self.index = BatchIndex(self.read_now)
+        self.index.restore(oracle.sealed_bases, read_index(opened, "opened"))
+        self.oracle, self.mark = oracle, None
 
     def drop(self, partition: int) -> None:
         self.index.drop(partition)
-        self.batches.pop(partition, None)
+        self.oracle.batches.pop(partition, None)
+        self.oracle.aborted.pop(partition, None)
+        self.oracle.dropped.add(partition)
+
+    def do_something(self, partition: int) -> None:
+        choices: list[tuple[float, Callable[[], None]]] = [
+            (0.05, self.seal),
+            (0.03, self.publish),
+            (0.01, self.reopen),
+            (0.015, self.encode_a_part),
+            (0.02, self.set_mark),
+        ]
+        if self.mark is not None:
+            choices += [(0.01, self.reopen_at_mark), (0.03, self.encode_more_of_mark)]
+        if partition not in self.oracle.dropped:
+            choices += [
+                (0.005, lambda: self.drop(partition)),
+                (0.45, lambda: self.add(partition)),
+                (0.4, lambda: self.check(partition)),
+            ]
+        weights, acts = zip(*choices, strict=True)
+        (act,) = self.rng.choices(acts, weights)
+        act()
 
     def check(self, partition: int) -> None:
         index, known = self.index, self.batches.get(partition, [])
@@ -72,59 +201,85 @@ class World:
         assert index.timestamp_max(partition) == newest
         self.check_offset(partition, self.rng.randint(0, known[-1][0] + 5) if known else 3)
         self.check_time(partition, self.rng.randint(0, newest + 5) if newest else 3)
+        self.check_aborted(partition)
 
     def check_offset(self, partition: int, offset: int) -> None:
         known = self.batches.get(partition, [])
         before = [batch for batch in known if batch[0] <= offset]
         found = before[-1] if before else known[0] if known else None
-        assert self.index.find(partition, offset) == (Location(*found[:3]) if found else None)
-        rest = known[known.index(found) :] if found else []
-        spans = self.index.spans(partition, offset)
-        listed = [
-            (span.base_offsets[row], span.positions[row], span.sizes[row])
-            for span in spans
-            for row in range(span.first, span.stop)
-        ]
-        assert listed == [batch[:3] for batch in rest]
+        expected = Location(*found[:3]) if found else None
+        assert self.ask(self.index.find, partition, offset) == expected
+        rest = [Location(*batch[:3]) for batch in (known[known.index(found) :] if found else [])]
+        assert self.ask(self.index.batches, partition, offset, 2**60, 2**60) == rest
+        assert self.ask(self.index.batches, partition, offset, 2**60, 3) == rest[:3]
+        listed = self.ask(self.index.locations, partition, offset, 2**60, 2**60)
+        assert listed == [each[1:] for each in rest]
 
     def check_time(self, partition: int, timestamp_ms: int) -> None:
         known = self.batches.get(partition, [])
         found = next((batch for batch in known if batch[3] >= timestamp_ms), None)
         expected = Location(*found[:3]) if found else None
-        assert self.index.first_at_or_after(partition, timestamp_ms) == expected
+        assert self.ask(self.index.first_at_or_after, partition, timestamp_ms) == expected
+
+    def check_aborted(self, partition: int) -> None:
+        known = self.batches.get(partition, [])
+        start = self.rng.randint(0, known[-1][0] + 5) if known else 3
+        end = start + self.rng.choice((1, 10, 10_000))
+        overlapping = []
+        for aborted in self.oracle.aborted.get(partition, []):
+            if aborted.marker_offset >= start:
+                if aborted.first_offset < end:
+                    overlapping.append((aborted.first_offset, aborted.producer_id))
+                if aborted.floor >= end:
+                    break
+        found = self.ask(self.index.aborted, partition, start, end)
+        assert [(each.first_offset, each.producer_id) for each in found] == sorted(overlapping)
 
 
+@pytest.mark.parametrize("is_cold", [False, True])
 @pytest.mark.parametrize("seed", range(40))
 def test_any_lookup_agrees_with_a_list_of_all_batches(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_module, "MAPS_MAX", 3)
+    monkeypatch.setattr(index_module, "INDEXES_MAX", 3)
+    monkeypatch.setattr(index_module, "ROWS_CUT_MAX", 2)
+    monkeypatch.setattr(sealed, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(directory, "SLOTS_AT_ONCE", 1)
     world = World(seed)
+    world.is_cold = is_cold
     partition_count = world.rng.choice((1, 3, 12))
-    dropped: set[int] = set()
-    for _ in range(400):
+    for _ in range(500):
         # Some partitions are seldom written, so that most segments have nothing of them.
         partition = min(world.rng.randrange(partition_count), world.rng.randrange(partition_count))
-        chance = world.rng.random()
-        if chance < 0.05:
-            world.seal()
-        elif chance < 0.08:
-            world.publish()
-        elif chance < 0.09:
-            world.reopen()
-        elif chance < 0.095:
-            world.drop(partition)
-            dropped.add(partition)
-        elif chance < 0.6 and partition not in dropped:
-            world.add(partition)
-        elif partition not in dropped:
-            world.check(partition)
+        world.do_something(partition)
     for partition in range(partition_count):
-        if partition not in dropped:
+        if partition not in world.oracle.dropped:
             world.check(partition)
 
 
-def test_the_oldest_batch_is_found_among_many_segments_with_few_loads() -> None:
+def test_sealing_encodes_nothing() -> None:
+    """Law: it takes as long with many partitions as with few."""
+    world = World(1)
+    for partition in range(50):
+        world.add(partition)
+    rows = world.index._open
+    world.seal()
+    (unpublished,) = world.index.unpublished()
+    assert unpublished.rows is rows
+    assert unpublished.directory is None
+    assert not world.index._open
+
+
+def test_an_index_is_encoded_in_steps_of_a_few_partitions() -> None:
+    world = World(1)
+    for partition in range(20 * sealed.PARTITIONS_AT_ONCE):
+        world.add(partition)
+    world.seal()
+    (unpublished,) = world.index.unpublished()
+    assert sum(1 for _ in unpublished.encode()) >= 40
+
+
+def test_the_oldest_batch_is_found_among_many_segments_with_few_reads() -> None:
     world = World(1)
     world.add(1)
     for _ in range(1000):
@@ -132,40 +287,80 @@ def test_the_oldest_batch_is_found_among_many_segments_with_few_loads() -> None:
         world.seal()
     world.add(1)
     world.reopen()
-    world.load_count = 0
+    world.read_count = 0
     world.check_offset(1, world.batches[1][0][0])
-    # Halving a thousand takes ten; finding the way to the next batch takes ten more.
-    assert world.load_count <= 30
+    # Halving a thousand takes ten; finding the way to the next batch takes ten more. Each has a
+    # header, checksums and one page.
+    assert world.read_count <= 30 * 3
 
 
-def test_restoring_loads_no_sealed_index() -> None:
+def test_restoring_reads_no_sealed_index() -> None:
     world = World(1)
     for _ in range(50):
         world.add(0)
         world.seal()
-    world.load_count = 0
+    world.publish()
+    world.read_count = 0
     world.reopen()
     assert world.index.bytes_of(0) > 0
-    assert world.load_count == 0
+    assert world.read_count == 0
 
 
-def test_nothing_of_a_published_segment_stays_in_memory_beyond_the_bounded_maps() -> None:
+def test_nothing_of_a_published_segment_stays_in_memory_but_bounded_pages() -> None:
     world = World(1)
-    for _ in range(2 * index_module.MAPS_MAX):
+    for _ in range(index_module.INDEXES_MAX + 20):
         world.add(0)
         world.seal()
         world.publish()
         world.check(0)
-    for offset in range(0, world.batches[0][-1][0], 10):
+    for offset in range(0, world.batches[0][-1][0], 50):
         world.check_offset(0, offset)
     assert not world.index.unpublished()
-    assert len(world.index._maps) <= index_module.MAPS_MAX
-    rows = world.index._partitions[0]
-    assert len(rows.base_offsets) == 0
+    assert len(world.index._files) <= index_module.INDEXES_MAX
+    assert not world.index._open
+
+
+def test_pages_are_held_up_to_a_bound_those_used_last() -> None:
+    reads: list[int] = []
+
+    def read_now(name: str, offset: int, size: int) -> bytes:
+        reads.append(offset)
+        return bytes(size)
+
+    pages = Pages(read_now, bytes_max=3 * PAGE_SIZE)
+    for number in (0, 1, 2, 0, 3, 0, 2, 1):
+        pages.get("its name", number * PAGE_SIZE, PAGE_SIZE, lambda stored: None)
+    assert [offset // PAGE_SIZE for offset in reads] == [0, 1, 2, 3, 1]
+
+
+def test_one_search_among_large_columns_reads_a_few_pages() -> None:
+    world = World(1)
+    for row in range(20_000):
+        world.index.add(row % 2, row, row, 1, row)
+    world.oracle.position = 20_000
+    world.seal()
+    world.publish()
+    whole = len(world.files[names.index(0)])
+    sizes: list[int] = []
+    read_now = world.read_now
+
+    def counted(name: str, offset: int, size: int) -> bytes | None:
+        sizes.append(size)
+        return read_now(name, offset, size)
+
+    world.index = BatchIndex(counted)
+    world.index.restore([0], read_index(empty_index(), "opened"))
+    world.index._before = finished(index_module.directory_of(world.index._before))
+    assert world.index.find(1, 10_001) == Location(10_001, 10_001, 1)
+    assert sum(sizes) < whole / 3
+
+
+def empty_index() -> bytes:
+    return finished(BatchIndex(nothing).encode_open(0, 0))
 
 
 def test_locations_give_one_batch_at_least_and_then_what_fits() -> None:
-    index = BatchIndex(lambda name: memoryview(b""))
+    index = BatchIndex(nothing)
     for row in range(10):
         index.add(5, 10 * row, 1000 * row, 100, row)
     everything = [(1000 * row, 100) for row in range(10)]
@@ -179,7 +374,7 @@ def test_locations_give_one_batch_at_least_and_then_what_fits() -> None:
 
 
 def test_a_batch_stamped_with_an_older_time_does_not_hide_the_one_before_it() -> None:
-    index = BatchIndex(lambda name: memoryview(b""))
+    index = BatchIndex(nothing)
     for row, timestamp_ms in enumerate((100, 50, 120)):
         index.add(0, row, row, 1, timestamp_ms)
     assert index.first_at_or_after(0, 60) == Location(0, 0, 1)
@@ -187,26 +382,30 @@ def test_a_batch_stamped_with_an_older_time_does_not_hide_the_one_before_it() ->
     assert index.first_at_or_after(0, 121) is None
 
 
+def three_partitions() -> bytes:
+    world = World(3)
+    for partition in range(3):
+        for _ in range(3):
+            world.add(partition)
+        world.abort(partition, world.batches[partition][-1][0])
+    return finished(world.index.encode_open(0, world.oracle.position))
+
+
 @pytest.mark.parametrize("cut", [0, 10, 47, 60])
 def test_an_index_cut_short_is_refused(cut: int) -> None:
-    world = World(1)
-    world.add(0)
-    content = sealed.encode(world.index._partitions, 0, 1000)
     with pytest.raises(CorruptJournal, match="its name"):
-        SealedIndex(memoryview(content[:cut]), "its name")
+        read_index(three_partitions()[:cut], "its name")
 
 
-def three_partitions() -> bytes:
-    world = World(1)
-    for partition in range(3):
-        world.add(partition)
-    return sealed.encode(world.index._partitions, 0, 1000)
+Read = list[tuple[int, list[int], list[int], int]]
 
 
-def read_wholly(content: bytes) -> list[tuple[int, list[int], list[int]]]:
-    index = SealedIndex(memoryview(content), "its name")
-    found = [(partition, index.rows(partition)) for partition in index.partitions()]
-    return [(partition, [*rows.base_offsets], [*rows.sizes]) for partition, rows in found]
+def read_wholly(content: bytes) -> Read:
+    _, found = read_index(content, "its name").restored()
+    return [
+        (partition, [*rows.base_offsets], [*rows.sizes], rows.earlier_byte_count)
+        for partition, rows in found.items()
+    ]
 
 
 def test_any_flipped_bit_in_an_index_is_seen_when_it_is_read() -> None:
@@ -218,24 +417,83 @@ def test_any_flipped_bit_in_an_index_is_seen_when_it_is_read() -> None:
             read_wholly(bytes(flipped))
 
 
-def test_damage_in_the_rows_of_one_partition_does_not_hide_the_others() -> None:
-    content = bytearray(three_partitions())
+def test_damage_to_a_block_hides_nothing_of_the_directory_nor_what_lies_in_other_pages() -> None:
+    index = BatchIndex(nothing)
+    for row in range(3 * PAGE_SIZE):
+        index.add(row % 2, row, row, 1, row)
+    content = bytearray(finished(index.encode_open(0, 3 * PAGE_SIZE)))
     content[-1] ^= 1
-    index = SealedIndex(memoryview(content), "its name")
-    assert index.rows(0).base_offsets
+    damaged = read_index(bytes(content), "its name")
+    entries = [damaged.entry(partition) for partition in (0, 1)]
+    first, last = map(damaged.stretch, entries)
+    assert first is not None
+    assert last is not None
+    assert first.location(0) == Location(0, 0, 1)
     with pytest.raises(CorruptJournal):
-        index.rows(2)
+        last.location(last.stop - 1)
+    assert damaged.last_offset(entries[1]) == 3 * PAGE_SIZE - 1
 
 
-def test_an_index_of_the_first_format_is_read() -> None:
-    """One checksum over all of it, and none for each partition."""
-    content = three_partitions()
-    header = struct.Struct("=8sIIQQQ")
-    magic, _, partition_count, *others = header.unpack_from(content)
-    body = content[sealed.HEADER_SIZE :]
-    body = body[: 8 * 8 * partition_count] + body[9 * 8 * partition_count :]
-    head = header.pack(magic, 1, partition_count, *others) + struct.pack("=I", crc32c(body))
-    older = head + struct.pack("=I", crc32c(head)) + body
-    assert read_wholly(older) == read_wholly(content)
-    with pytest.raises(CorruptJournal):
-        read_wholly(older[:-1] + bytes([older[-1] ^ 1]))
+def of_format(format_: int) -> tuple[bytes, Read]:
+    """As older versions wrote it, and what it holds."""
+    rows = {1: [(0, 100, 61), (4, 300, 70)], 5: [(7, 200, 99)]}
+    directory = [array("q") for _ in range(8)]
+    checksums = array("q")
+    first = 0
+    for partition, known in rows.items():
+        fields = (partition, first, len(known), *known[-1], sum(row[2] for row in known), 9)
+        for column, field in zip(directory, fields, strict=True):
+            column.append(field)
+        first += len(known)
+        columns = (*(array("q", [row[kind] for row in known]) for kind in (0, 1)),)
+        times, sizes = array("q", [9] * len(known)), array("i", [row[2] for row in known])
+        checksums.append(crc32c(b"".join((*map(bytes, columns), bytes(times), bytes(sizes)))))
+    every = [row for known in rows.values() for row in known]
+    summary = b"".join(map(bytes, directory)) + (bytes(checksums) if format_ == 2 else b"")
+    body = b"".join(
+        (
+            *(bytes(array("q", [row[kind] for row in every])) for kind in (0, 1)),
+            bytes(array("q", [9] * len(every))),
+            bytes(array("i", [row[2] for row in every])),
+        )
+    )
+    head = struct.pack("=8sIIQQQ", b"SEMELIX1", format_, len(rows), len(every), 0, 1000)
+    head += struct.pack("=I", crc32c(summary + body if format_ == 1 else summary))
+    content = head + struct.pack("=I", crc32c(head)) + summary + body
+    found = [
+        (partition, [row[0] for row in known], [row[2] for row in known], 0)
+        for partition, known in rows.items()
+    ]
+    return content, found
+
+
+@pytest.mark.parametrize("format_", [1, 2])
+def test_an_index_of_an_older_format_is_read(format_: int) -> None:
+    content, expected = of_format(format_)
+    assert read_wholly(content) == expected
+    for offset in range(len(content)):
+        flipped = bytearray(content)
+        flipped[offset] ^= 1
+        with pytest.raises(CorruptJournal, match="its name"):
+            read_wholly(bytes(flipped))
+
+
+@pytest.mark.parametrize("format_", [1, 2])
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_segments_of_an_older_format_lie_before_those_of_today(format_: int, is_cold: bool) -> None:
+    world = World(1)
+    world.is_cold = is_cold
+    world.files[names.index(0)], _ = of_format(format_)
+    world.index.restore([0], read_index(world.files[names.index(0)], "opened"))
+    world.index._open = {}
+    world.oracle.base = world.oracle.position = 1000
+    world.oracle.sealed_bases = [0]
+    world.batches[1] = [(0, 100, 61, 9), (4, 300, 70, 9)]
+    world.batches[5] = [(7, 200, 99, 9)]
+    for _ in range(30):
+        for partition in (1, 5, 6):
+            world.add(partition)
+            world.check(partition)
+        if world.rng.random() < 0.3:
+            world.seal()
+            world.reopen()

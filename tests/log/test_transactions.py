@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semel.log.snapshot import PartitionTransactionsSnapshot
-from semel.log.transactions import AbortedTransaction, PartitionTransactions
+from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction, PartitionTransactions
 from semel.types import Offset, ProducerId
 
 A, B, C = ProducerId(1), ProducerId(2), ProducerId(3)
@@ -62,40 +62,41 @@ def test_a_transaction_that_is_not_durable_at_all_does_not_matter() -> None:
 def test_a_marker_without_data_touches_neither_the_bound_nor_the_index() -> None:
     transactions = PartitionTransactions()
     transactions.wrote(A, at(0))
-    transactions.ended(B, at(1), committed=False)
+    assert transactions.ended(B, at(1), committed=False) is None
     assert transactions.settle(at(2)) == 0
-    assert len(transactions.aborted) == 0
     assert transactions.first_offset(A) == 0
 
 
 def test_committed_transactions_are_not_listed() -> None:
     transactions = PartitionTransactions()
     transactions.wrote(A, at(0))
-    transactions.ended(A, at(1), committed=True)
-    assert transactions.aborted.overlapping(at(0), at(10)) == []
+    assert transactions.ended(A, at(1), committed=True) is None
 
 
 def test_aborted_ones_begun_before_the_range_are_listed_and_all_by_first_offset() -> None:
     transactions = PartitionTransactions()
     transactions.wrote(A, at(0))
     transactions.wrote(B, at(2))
-    transactions.ended(B, at(4), committed=False)
-    transactions.ended(A, at(6), committed=False)
+    aborted = AbortedIndex()
+    for producer, offset in ((B, 4), (A, 6)):
+        ended = transactions.ended(producer, at(offset), committed=False)
+        assert ended is not None
+        aborted.add(ended)
     both = [AbortedTransaction(A, at(0)), AbortedTransaction(B, at(2))]
-    assert transactions.aborted.overlapping(at(3), at(5)) == both
-    assert transactions.aborted.overlapping(at(5), at(6)) == both[:1]
-    assert transactions.aborted.overlapping(at(7), at(9)) == []
-    assert transactions.aborted.overlapping(at(0), at(2)) == both[:1]
+    assert aborted.overlapping(at(3), at(5)) == both
+    assert aborted.overlapping(at(5), at(6)) == both[:1]
+    assert aborted.overlapping(at(7), at(9)) == []
+    assert aborted.overlapping(at(0), at(2)) == both[:1]
 
 
 def test_what_ended_before_the_log_starts_is_forgotten() -> None:
-    transactions = PartitionTransactions()
+    aborted = AbortedIndex()
     for number in range(10):
-        transactions.wrote(A, at(2 * number))
-        transactions.ended(A, at(2 * number + 1), committed=False)
-    transactions.aborted.forget_before(at(7))
-    assert len(transactions.aborted) == 7
-    assert transactions.aborted.overlapping(at(0), at(8)) == [AbortedTransaction(A, at(6))]
+        marker = 2 * number + 1
+        aborted.add(Aborted(A, at(2 * number), at(marker), at(marker + 1)))
+    aborted.forget_before(at(7))
+    assert len(aborted) == 7
+    assert aborted.overlapping(at(0), at(8)) == [AbortedTransaction(A, at(6))]
 
 
 class Log:
@@ -103,6 +104,7 @@ class Log:
 
     def __init__(self) -> None:
         self.transactions = PartitionTransactions()
+        self.listed = AbortedIndex()
         self.entries: list[tuple[int, str]] = []
 
     def spans(self) -> list[tuple[int, int, int | None, bool]]:
@@ -123,7 +125,11 @@ class Log:
         if kind == "data":
             self.transactions.wrote(ProducerId(producer), offset)
         elif kind != "plain":
-            self.transactions.ended(ProducerId(producer), offset, committed=kind == "commit")
+            ended = self.transactions.ended(
+                ProducerId(producer), offset, committed=kind == "commit"
+            )
+            if ended is not None:
+                self.listed.add(ended)
 
     def stable(self, high_watermark: int) -> int:
         bounds = [
@@ -161,7 +167,7 @@ def test_any_log_agrees_with_reading_all_of_it(
             stable = log.transactions.last_stable_offset
     for start in range(len(log.entries)):
         end = data.draw(st.integers(start, len(log.entries)))
-        listed = log.transactions.aborted.overlapping(at(start), at(end))
+        listed = log.listed.overlapping(at(start), at(end))
         assert [tuple(one) for one in listed] == log.aborted(start, end)
 
 
@@ -177,10 +183,10 @@ def test_a_checkpoint_holds_all_of_it(steps: list[tuple[int, str, bool]]) -> Non
     assert restored.last_stable_offset == log.stable(end)
     assert restored.snapshot() == log.transactions.snapshot()
     again = Log()
-    again.entries, again.transactions = log.entries, restored
+    again.entries, again.transactions, again.listed = log.entries, restored, log.listed
     for producer in range(5):
         again.append(producer, "abort")
-    listed = restored.aborted.overlapping(at(0), at(len(again.entries)))
+    listed = again.listed.overlapping(at(0), at(len(again.entries)))
     assert [tuple(one) for one in listed] == again.aborted(0, len(again.entries))
 
 
@@ -189,6 +195,11 @@ def test_a_checkpoint_that_lists_aborted_transactions_one_by_one_is_read() -> No
     stored = msgspec.msgpack.encode(([(9, 10)], rows))
     restored = PartitionTransactions()
     restored.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsSnapshot), at(11))
-    listed = restored.aborted.overlapping(at(0), at(11))
+    listed = restored.aborted_before.overlapping(at(0), at(11))
     assert [tuple(one) for one in listed] == [(7, 0), (8, 4)]
     assert restored.last_stable_offset == 10
+    # It is carried on by the next checkpoint, for no index file has them.
+    stored = msgspec.msgpack.encode(restored.snapshot())
+    again = PartitionTransactions()
+    again.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsSnapshot), at(11))
+    assert again.aborted_before.overlapping(at(0), at(11)) == listed

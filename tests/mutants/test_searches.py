@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker import test_searches
-from semel.broker.turns import Turns
+from semel.lane.stored_batches import StoredBatches
 from support.compiled import plain_python
 
 
@@ -13,9 +13,9 @@ from support.compiled import plain_python
 def test_searches_that_all_take_a_step_at_once_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def at_once(turns: Turns) -> None:
+    async def at_once(batches: StoredBatches) -> None:
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(Turns, "next", at_once)
+    monkeypatch.setattr(StoredBatches, "pause", at_once)
     with pytest.raises(AssertionError):
         test_searches.test_however_many_search_one_turn_of_the_loop_reads_a_few_batches()

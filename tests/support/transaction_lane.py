@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from semel.errors import RequestError
 from semel.log.producers import Producer, SequenceReused, TakenBatch, check_unknown
-from semel.log.transactions import PartitionTransactions
+from semel.log.transactions import AbortedIndex, PartitionTransactions
 from semel.transactions import dialect as dialects
 from semel.transactions.commands import (
     Abort,
@@ -94,6 +94,7 @@ class Partition:
         self.end = Offset(0)
         self.producers: dict[ProducerId, Producer] = {}
         self.transactions = PartitionTransactions()
+        self.aborted = AbortedIndex()
 
     def append(self, batch: Produce) -> None:
         last = Sequence(batch.first_sequence + len(batch.records) - 1)
@@ -114,14 +115,16 @@ class Partition:
             self.producers[producer_id] = self.producers[producer_id].ended(
                 markers.producer_epoch, 0, committed=markers.commit
             )
-        self.transactions.ended(producer_id, self.end, committed=markers.commit)
+        aborted = self.transactions.ended(producer_id, self.end, committed=markers.commit)
+        if aborted is not None:
+            self.aborted.add(aborted)
         self.entries.append(Entry(self.end, producer_id, None, not markers.commit))
         self.end = Offset(self.end + 1)
 
     def read_committed(self, start: Offset) -> list[str]:
         """What a client shows its user, by the algorithm of clients."""
         end = self.transactions.last_stable_offset
-        listed = self.transactions.aborted.overlapping(start, end)
+        listed = self.aborted.overlapping(start, end)
         aborting: set[ProducerId] = set()
         shown: list[str] = []
         for entry in self.entries:

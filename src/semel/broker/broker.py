@@ -10,10 +10,8 @@ from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
 from semel.broker.housekeeping import Housekeeping
-from semel.broker.lookup import Lookup
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
-from semel.broker.turns import Turns
 from semel.errors import (
     NotController,
     NotCoordinator,
@@ -87,8 +85,6 @@ class Broker:
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
         self.late_requests = LateRequests()
-        self.turns = Turns()
-        self.lookup = Lookup(self.lanes[CONTROLLER].journal, self.turns)
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
@@ -134,10 +130,6 @@ class Broker:
         return Connection(self._server)
 
     # Lanes
-
-    @property
-    def lane(self) -> Lane:
-        return self.controller
 
     @property
     def controller(self) -> Lane:

@@ -1,38 +1,142 @@
 """Where each partition's batches lie: in memory for the open segment, in files for the others.
 
-Nothing is kept in memory per batch of a sealed segment: its index is mapped when it is asked, and
-few maps stay open. A sealed index whose file is not written yet is held as the bytes it will have.
+Of the open segment, the partitions written in it have rows, which are kept until the index file of
+the segment is written. Where all the others stand is told by the directory of the segment before.
+So sealing a segment moves nothing, however many partitions there are; its file is encoded in small
+steps beside other work.
+
+Nothing is kept in memory per batch of a segment whose file is written, but pages of index files
+that lookups have used. A lookup raises NotLoaded if it needs a page that only the disk has.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Final
 
 from semel.journal import names, sealed
-from semel.journal.sealed import NO_ENTRY, Location, Rows, SealedIndex
+from semel.journal.directory import NO_SLOT, Directory
+from semel.journal.index_files import AnySealedIndex, open_index
+from semel.journal.pages import Pages, ReadNow
+from semel.journal.rows import Location, Rows, Standing
+from semel.journal.sealed import NO_ENTRY, Numbers, SegmentIndex, Stretch
+from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction, in_order
 
-MAPS_MAX: Final = 32
+INDEXES_MAX: Final = 128
+"""Sealed indexes whose checksums are kept at hand."""
+
+ROWS_CUT_MAX: Final = 512
+"""Rows that are taken out of pages at once."""
 
 
-class Span(NamedTuple):
-    """Rows of one partition that follow each other in one segment, from `first` below `stop`."""
+class UnpublishedIndex:
+    """A sealed segment whose index file is not there yet."""
 
-    base_offsets: Sequence[int]
-    positions: Sequence[int]
-    sizes: Sequence[int]
-    first: int
-    stop: int
+    def __init__(
+        self,
+        base: int,
+        end: int,
+        rows: dict[int, Rows],
+        dropped: Sequence[int],
+        before: "UnpublishedIndex | Directory",
+    ) -> None:
+        self.base = base
+        self.end = end
+        self.rows = rows
+        self.dropped = dropped
+        self.before = before
+        """Where the partitions stood that have no rows here."""
+        self.directory: Directory | None = None
+        """Where all stood at the end, once that is encoded."""
+
+    def encode(self) -> Generator[None, None, bytes]:
+        before = yield from directory_of(self.before)
+        self.directory, content = yield from sealed.encode(
+            before, self.rows, frozenset(self.dropped), self.base, self.end
+        )
+        return content
+
+    def newest(self, partition: int) -> Rows | tuple[Directory, int]:
+        """Where it is told how far the partition had come; NO_SLOT if it had no batch."""
+        index: UnpublishedIndex | Directory = self
+        while isinstance(index, UnpublishedIndex):
+            rows = index.rows.get(partition)
+            if rows is not None:
+                return rows
+            index = index.before
+        return index, index.slot(partition)
+
+    def standing(self, partition: int) -> Standing | None:
+        newest = self.newest(partition)
+        if isinstance(newest, Rows):
+            return newest.standing()
+        return newest[0].standing(partition)
+
+    # An entry is the partition's number.
+
+    def entry(self, partition: int) -> int:
+        newest = self.newest(partition)
+        is_known = isinstance(newest, Rows) or newest[1] != NO_SLOT
+        return partition if is_known else NO_ENTRY
+
+    def last_offset(self, entry: int) -> int:
+        return self.last(entry).base_offset
+
+    def last(self, entry: int) -> Location:
+        newest = self.newest(entry)
+        return newest.last() if isinstance(newest, Rows) else newest[0].last(newest[1])
+
+    def timestamp_max(self, entry: int) -> int:
+        newest = self.newest(entry)
+        if isinstance(newest, Rows):
+            return newest.timestamp_max
+        return newest[0].timestamp_maxima[newest[1]]
+
+    def aborted_count(self, entry: int) -> int:
+        newest = self.newest(entry)
+        if isinstance(newest, Rows):
+            return newest.aborted_count()
+        return newest[0].aborted_counts[newest[1]]
+
+    def stretch(self, entry: int) -> Stretch | None:
+        rows = self.rows.get(entry)
+        return None if rows is None else stretch_of(rows)
+
+    def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
+        rows = self.rows.get(entry)
+        if rows is not None and rows.aborted is not None:
+            yield rows.aborted
+
+
+def stretch_of(rows: Rows) -> Stretch:
+    return Stretch(
+        rows.base_offsets, rows.positions, rows.timestamps, rows.sizes, 0, len(rows.base_offsets)
+    )
+
+
+def directory_of(index: UnpublishedIndex | Directory) -> Generator[None, None, Directory]:
+    if isinstance(index, UnpublishedIndex):
+        if index.directory is None:
+            yield from index.encode()
+        assert index.directory is not None
+        return index.directory
+    return index
 
 
 class BatchIndex:
-    def __init__(self, load: Callable[[str], memoryview]) -> None:
-        self._load = load
-        self._partitions: dict[int, Rows] = {}
+    def __init__(self, read_now: ReadNow) -> None:
+        self._open: dict[int, Rows] = {}
+        """By partition, of those that have been written in the open segment."""
+        self._dropped: list[int] = []
+        """Partitions deleted in the open segment. What is encoded as of a point before that still
+        has them: the deletion itself may yet be lost."""
+        self._before: UnpublishedIndex | Directory = Directory()
+        """Where all others stand."""
         self._sealed_bases = array("q")
-        self._maps: OrderedDict[int, SealedIndex] = OrderedDict()
-        self._unpublished: dict[int, bytes] = {}
+        self._unpublished: dict[int, UnpublishedIndex] = {}
+        self._pages = Pages(read_now)
+        self._files: OrderedDict[int, AnySealedIndex] = OrderedDict()
         self._place_last = 0
         """The sealed segment that was found last: who reads many partitions is often in one."""
 
@@ -41,54 +145,64 @@ class BatchIndex:
     def add(
         self, partition: int, base_offset: int, position: int, size: int, max_timestamp: int
     ) -> None:
-        rows = self._partitions.get(partition)
+        rows = self._open.get(partition)
         if rows is None:
-            rows = self._partitions[partition] = Rows()
-        # The running maximum rises, so that a time is found by halving.
+            rows = self._open[partition] = Rows(self._before.standing(partition))
         if max_timestamp < rows.timestamp_max:
             max_timestamp = rows.timestamp_max
         else:
             rows.timestamp_max = max_timestamp
         rows.timestamps.append(max_timestamp)
         rows.base_offsets.append(base_offset)
-        rows.positions.append(position)
         rows.sizes.append(size)
+        # Last, since rows before a position may be counted by a thread.
+        rows.positions.append(position)
+
+    def add_aborted(self, partition: int, aborted: Aborted) -> None:
+        """What the batch that was added last to this partition has ended."""
+        rows = self._open[partition]
+        if rows.aborted is None:
+            rows.aborted = AbortedIndex()
+        rows.aborted.add(aborted)
 
     def drop(self, partition: int) -> None:
-        """The partition is deleted; its handle is never used again."""
-        self._partitions.pop(partition, None)
+        """The partition is deleted; its number is never used again."""
+        self._dropped.append(partition)
 
     # Lookups.
 
     def bytes_of(self, partition: int) -> int:
-        rows = self._partitions.get(partition)
-        return 0 if rows is None else rows.byte_count()
+        standing = self._standing(partition)
+        return 0 if standing is None else standing.byte_count
 
     def timestamp_max(self, partition: int) -> int | None:
-        rows = self._partitions.get(partition)
-        return None if rows is None else rows.timestamp_max
+        rows = self._open.get(partition)
+        if rows is not None:
+            return rows.timestamp_max
+        standing = self._before.standing(partition)
+        return None if standing is None else standing.timestamp_max
 
     def find(self, partition: int, offset: int) -> Location | None:
         """The batch that holds this offset: the last to begin at or before it, else the first."""
         for span in self.spans(partition, offset):
-            row = span.first
-            return Location(span.base_offsets[row], span.positions[row], span.sizes[row])
+            return span.location(span.first)
         return None
 
     def first_at_or_after(self, partition: int, timestamp_ms: int) -> Location | None:
         """The first batch whose newest record is as young as this."""
-        rows = self._partitions.get(partition)
-        if rows is None or rows.timestamp_max < timestamp_ms:
+        youngest_ms = self.timestamp_max(partition)
+        if youngest_ms is None or youngest_ms < timestamp_ms:
             return None
         place = self._first_sealed(
-            partition, lambda index, entry: index.timestamp_maxima[entry] >= timestamp_ms
+            partition, lambda index, entry: index.timestamp_max(entry) >= timestamp_ms
         )
         if place is None:
-            row = bisect_left(rows.timestamps, timestamp_ms)
-            return Location(rows.base_offsets[row], rows.positions[row], rows.sizes[row])
-        index = self._sealed(place)
-        row = bisect_left(index.timestamps, timestamp_ms, *index.rows_of(index.entry(partition)))
-        return Location(index.base_offsets[row], index.positions[row], index.sizes[row])
+            stretch: Stretch | None = stretch_of(self._open[partition])
+        else:
+            index = self._sealed(place)
+            stretch = index.stretch(index.entry(partition))
+        assert stretch is not None, "where the maximum has risen there are rows"
+        return stretch.location(stretch.row_of_time(timestamp_ms))
 
     def locations(
         self, partition: int, from_offset: int, below_offset: int, size_max: int
@@ -98,68 +212,131 @@ class BatchIndex:
         At least one if there is any, and then as many as fit into `size_max` bytes.
         """
         found: list[tuple[int, int]] = []
-        left = size_max
-        for base_offsets, positions, sizes, first, stop in self.spans(partition, from_offset):
+        rows = self._open.get(partition)
+        if rows is not None:
+            first = bisect_right(rows.base_offsets, from_offset) - 1
+            if first >= 0:
+                # Most readers are here.
+                stop = bisect_left(rows.base_offsets, below_offset, first)
+                _fill(found, rows.positions, rows.sizes, first, stop, size_max)
+                return found
+        for base_offsets, positions, _, sizes, first, stop in self.spans(partition, from_offset):
             below = bisect_left(base_offsets, below_offset, first, stop)
-            for row in range(first, below):
-                size = sizes[row]
-                if size > left and found:
-                    return found
-                left -= size
-                found.append((positions[row], size))
-            if below < stop:
+            size_max = _fill(found, positions, sizes, first, below, size_max)
+            if below < stop or size_max < 0:
                 break
         return found
 
-    def spans(self, partition: int, offset: int) -> Iterator[Span]:
-        """All batches from the one that `find` gives."""
-        rows = self._partitions.get(partition)
+    def batches(
+        self, partition: int, from_offset: int, below_offset: int, count_max: int
+    ) -> list[Location]:
+        """The first batches from `find` on that begin below the bound."""
+        found: list[Location] = []
+        for span in self.spans(partition, from_offset):
+            for row in range(span.first, span.stop):
+                if len(found) == count_max or span.base_offsets[row] >= below_offset:
+                    return found
+                found.append(span.location(row))
+        return found
+
+    def aborted(self, partition: int, start: int, end: int) -> list[AbortedTransaction]:
+        """Those with a record or marker in [start, end), also if begun before; by first offset."""
+        found: list[AbortedTransaction] = []
+        rows = self._open.get(partition)
+        if rows is None or rows.base_offsets[0] > start:
+            standing = None if rows is not None else self._before.standing(partition)
+            earlier_count = standing.aborted_count if standing is not None else 0
+            if rows is not None:
+                earlier_count = rows.earlier_aborted_count
+            if earlier_count and self._gather_sealed(partition, start, end, found):
+                return in_order(found)
+        if rows is not None and rows.aborted is not None:
+            rows.aborted.gather(start, end, found)
+        return in_order(found)
+
+    def _gather_sealed(
+        self, partition: int, start: int, end: int, found: list[AbortedTransaction]
+    ) -> bool:
+        """True if none that was aborted later can overlap."""
+        place = self._first_sealed(
+            partition, lambda index, entry: index.last_offset(entry) >= start
+        )
+        if place is None:
+            return False
+        count = 0
+        if place:
+            earlier = self._sealed(place - 1)
+            entry = earlier.entry(partition)
+            count = 0 if entry == NO_ENTRY else earlier.aborted_count(entry)
+        # From one segment that has any to the next: there may be very many without.
+        while (place := self._first_with_more_aborted(partition, count)) is not None:
+            index = self._sealed(place)
+            entry = index.entry(partition)
+            for piece in index.aborted_from(entry, start):
+                if piece.gather(start, end, found):
+                    return True
+            count = index.aborted_count(entry)
+        return False
+
+    def _first_with_more_aborted(self, partition: int, count: int) -> int | None:
+        return self._first_sealed(
+            partition, lambda index, entry: index.aborted_count(entry) > count
+        )
+
+    def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
+        """All batches from the one that `find` gives. Their times are left out."""
+        rows = self._open.get(partition)
         if rows is None:
+            yield from self._sealed_spans(partition, offset)
             return
-        first = bisect_right(rows.base_offsets, offset) - 1
+        opened = stretch_of(rows)
+        first = opened.row_of(offset)
         if first < 0:
             yield from self._sealed_spans(partition, offset)
             first = 0
-        if first < len(rows.base_offsets):
-            yield Span(rows.base_offsets, rows.positions, rows.sizes, first, len(rows.base_offsets))
+        yield opened.without_pages(first, opened.stop)
 
-    def _sealed_spans(self, partition: int, offset: int) -> Iterator[Span]:
+    def _sealed_spans(self, partition: int, offset: int) -> Iterator[Stretch]:
         place = self._place_of(partition, offset)
         if place is None:
             return
         index = self._sealed(place)
         entry = index.entry(partition)
-        first, stop = index.rows_of(entry)
-        row = bisect_right(index.base_offsets, offset, first, stop) - 1
-        if row < first:
+        stretch = index.stretch(entry)
+        row = -1 if stretch is None else stretch.row_of(offset)
+        if stretch is None or row < stretch.first:
             # It lies in the last batch of an earlier segment, or before the first batch of all.
             earlier = self._sealed(place - 1) if place else None
             earlier_entry = NO_ENTRY if earlier is None else earlier.entry(partition)
             if earlier is not None and earlier_entry != NO_ENTRY:
                 last = earlier.last(earlier_entry)
-                yield Span([last.base_offset], [last.position], [last.size], 0, 1)
-            row = first
+                yield Stretch([last.base_offset], [last.position], (), [last.size], 0, 1)
+            row = 0 if stretch is None else stretch.first
         while True:
-            if row < stop:
-                yield Span(index.base_offsets, index.positions, index.sizes, row, stop)
-            following = self._first_behind(partition, index.last_offsets[entry])
+            if stretch is not None:
+                for first in range(row, stretch.stop, ROWS_CUT_MAX):
+                    stop = min(first + ROWS_CUT_MAX, stretch.stop)
+                    yield stretch.without_pages(first, stop)
+            following = self._first_behind(partition, place, index.last_offset(entry))
             if following is None:
                 return
-            index = self._sealed(following)
+            place = following
+            index = self._sealed(place)
             entry = index.entry(partition)
-            row, stop = index.rows_of(entry)
+            stretch = index.stretch(entry)
+            row = 0 if stretch is None else stretch.first
 
     def _place_of(self, partition: int, offset: int) -> int | None:
         """The sealed segment to look for this offset in, if any has the partition."""
         if self._place_last < len(self._sealed_bases):
             index = self._sealed(self._place_last)
             entry = index.entry(partition)
-            if entry != NO_ENTRY and offset <= index.last_offsets[entry]:
-                first, stop = index.rows_of(entry)
-                if first < stop and index.base_offsets[first] <= offset:
+            if entry != NO_ENTRY and offset <= index.last_offset(entry):
+                stretch = index.stretch(entry)
+                if stretch is not None and stretch.base_offsets[stretch.first] <= offset:
                     return self._place_last
         place = self._first_sealed(
-            partition, lambda index, entry: index.last_offsets[entry] >= offset
+            partition, lambda index, entry: index.last_offset(entry) >= offset
         )
         if place is None:
             newest = len(self._sealed_bases) - 1
@@ -168,16 +345,24 @@ class BatchIndex:
         self._place_last = place
         return place
 
-    def _first_behind(self, partition: int, base_offset: int) -> int | None:
+    def _first_behind(self, partition: int, place: int, base_offset: int) -> int | None:
+        """The next segment that has rows behind those of the one at `place`."""
+        following = place + 1
+        if following < len(self._sealed_bases):
+            # Mostly it is this.
+            index = self._sealed(following)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY and index.last_offset(entry) > base_offset:
+                return following
         return self._first_sealed(
-            partition, lambda index, entry: index.last_offsets[entry] > base_offset
+            partition, lambda index, entry: index.last_offset(entry) > base_offset, following
         )
 
     def _first_sealed(
-        self, partition: int, reached: Callable[[SealedIndex, int], bool]
+        self, partition: int, reached: Callable[[SegmentIndex, int], bool], low: int = 0
     ) -> int | None:
         """The first sealed segment at whose end the partition had come that far."""
-        low, high = 0, len(self._sealed_bases)
+        high = len(self._sealed_bases)
         while low < high:
             middle = (low + high) // 2
             index = self._sealed(middle)
@@ -188,19 +373,23 @@ class BatchIndex:
                 low = middle + 1
         return low if low < len(self._sealed_bases) else None
 
-    def _sealed(self, place: int) -> SealedIndex:
+    def _sealed(self, place: int) -> SegmentIndex:
         base = self._sealed_bases[place]
-        index = self._maps.get(base)
+        unpublished = self._unpublished.get(base)
+        if unpublished is not None:
+            return unpublished
+        index = self._files.get(base)
         if index is not None:
-            self._maps.move_to_end(base)
+            self._files.move_to_end(base)
             return index
-        name = names.index(base)
-        stored = self._unpublished.get(base)
-        index = SealedIndex(self._load(name) if stored is None else memoryview(stored), name)
-        self._maps[base] = index
-        if len(self._maps) > MAPS_MAX:
-            self._maps.popitem(last=False)
+        index = self._files[base] = open_index(self._pages, names.index(base))
+        if len(self._files) > INDEXES_MAX:
+            self._files.popitem(last=False)
         return index
+
+    def _standing(self, partition: int) -> Standing | None:
+        rows = self._open.get(partition)
+        return self._before.standing(partition) if rows is None else rows.standing()
 
     # Sealing.
 
@@ -210,26 +399,68 @@ class BatchIndex:
 
     def seal(self, base: int, end: int) -> None:
         """The segment [base, end) is complete."""
-        self._unpublished[base] = sealed.encode(self._partitions, base, end)
+        index = UnpublishedIndex(base, end, self._open, self._dropped, self._before)
+        self._unpublished[base] = index
         self._sealed_bases.append(base)
-        for partition, rows in self._partitions.items():
-            if rows.base_offsets:
-                self._partitions[partition] = rows.successor()
+        self._before = index
+        self._open = {}
+        self._dropped = []
 
-    def unpublished(self) -> list[tuple[int, bytes]]:
-        """Sealed indexes that have no file yet, oldest first."""
-        return list(self._unpublished.items())
+    def unpublished(self) -> list[UnpublishedIndex]:
+        """Sealed indexes that have no file yet, oldest first. What they encode may be encoded by
+        a thread, one at a time."""
+        return list(self._unpublished.values())
 
     def published(self, base: int) -> None:
-        """The file is there to stay; the bytes need not be held any more."""
-        if self._unpublished.pop(base, None) is not None:
-            self._maps.pop(base, None)
+        """The file is there to stay; the rows need not be held any more."""
+        index = self._unpublished.pop(base)
+        directory = index.directory
+        assert directory is not None
+        if self._before is index:
+            self._before = directory
+        for later in self._unpublished.values():
+            if later.before is index:
+                later.before = directory
 
-    def encode_open(self, base: int, end: int) -> bytes:
-        """The rows of the open segment so far, with every partition's summary."""
-        return sealed.encode(self._partitions, base, end)
+    def encode_open(self, base: int, end: int) -> Generator[None, None, bytes]:
+        """The rows of the open segment as of now, with every partition's summary.
 
-    def restore(self, sealed_bases: Sequence[int], opened: SealedIndex) -> None:
+        The steps may be taken later, when there are more, as those of `UnpublishedIndex.encode`.
+        """
+        return _encode_open(self._before, self._open, frozenset(self._dropped), base, end)
+
+    def restore(self, sealed_bases: Sequence[int], opened: AnySealedIndex) -> None:
         """What `encode_open` gave, behind these sealed segments."""
         self._sealed_bases = array("q", sealed_bases)
-        self._partitions = {partition: opened.rows(partition) for partition in opened.partitions()}
+        self._before, self._open = opened.restored()
+
+
+def _fill(
+    found: list[tuple[int, int]],
+    positions: Numbers,
+    sizes: Numbers,
+    first: int,
+    stop: int,
+    size_max: int,
+) -> int:
+    """Adds position and size of these rows, one at least to an empty list, and then as many as
+    fit; gives the bytes that are left, fewer than none if there was one too many."""
+    for row in range(first, stop):
+        size = sizes[row]
+        if size > size_max and found:
+            return -1
+        size_max -= size
+        found.append((positions[row], size))
+    return size_max
+
+
+def _encode_open(
+    before: UnpublishedIndex | Directory,
+    rows: dict[int, Rows],
+    dropped: frozenset[int],
+    base: int,
+    end: int,
+) -> Generator[None, None, bytes]:
+    directory = yield from directory_of(before)
+    _, content = yield from sealed.encode(directory, rows, dropped, base, end)
+    return content

@@ -1,220 +1,424 @@
-"""The batch index of one sealed segment, as bytes: a directory of partitions, then columns of rows.
+"""The batch index of one segment, as bytes: a directory of partitions, then a block for each.
 
-    header | the directory's columns | base offsets | positions | timestamps | sizes
+    header | a checksum for each page | the directory's columns | blocks
 
 The directory names every partition known when the segment was sealed, with rows in it or not. So
-the segments can be searched by halving: each tells where any partition stood at its end. Numbers
-have the machine's byte order, since they are read in place; a foreign file fails its checksum and
-is built again by replay.
+the segments can be searched by halving: each tells where any partition stood at its end. A block
+has the rows of one partition, and the transactions that were aborted by markers among them:
 
-The directory is checked when the index is mapped, a partition's rows when they are looked at, so
-that a search reads what it needs and not the whole file. Format 1 has one checksum over all.
+    row count | aborted count | base offsets | positions | timestamps | sizes | aborted columns
+
+Numbers have the machine's byte order, since they are read in place; a foreign file fails its
+checksum and is built again by replay. What is read is checked by the page, so that a lookup reads
+and checks what it needs, and no more of it the larger the file is.
+
+Formats 1 and 2 have no pages and no aborted transactions (`journal/sealed_before.py`).
 """
 
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
+from semel.journal.directory import COLUMN_COUNT, Directory
+from semel.journal.pages import PAGE_SIZE, Column, HalfColumn, Page, Pages
+from semel.journal.rows import Location, Rows, Standing
+from semel.log.transactions import AbortedIndex
 from semel.records.checksum import crc32c
+from semel.types import Buffer
 
 _HEADER: Final = struct.Struct("=8sIIQQQ")
 _MAGIC: Final = b"SEMELIX1"
-_HEADER_CHECKSUM: Final = struct.Struct("=II")
-HEADER_SIZE: Final = _HEADER.size + _HEADER_CHECKSUM.size
-_FORMAT: Final = 2
-_COLUMN_COUNTS: Final = {1: 8, _FORMAT: 9}
-_ROW_SIZE: Final = 8 + 8 + 8 + 4
-TIMESTAMP_MIN: Final = -(2**63)
+_CHECKSUMS: Final = struct.Struct("=II")
+HEADER_SIZE: Final = _HEADER.size + _CHECKSUMS.size
+FORMAT: Final = 3
+COLUMN_COUNTS_BEFORE: Final = {1: 8, 2: 9}
+"""Of the directory, in the formats that are only read."""
+ROW_SIZE_BEFORE: Final = 8 + 8 + 8 + 4
 NO_ENTRY: Final = -1
+NO_BLOCK: Final = -1
+_BLOCK_HEAD: Final = 2
+"""Words."""
+
+PARTITIONS_AT_ONCE: Final = 128
+ROWS_AT_ONCE: Final = 16 * 1024
+PAGES_AT_ONCE: Final = 64
+"""What is encoded in one go takes about a millisecond."""
+ABORTED_AT_ONCE: Final = 128
+"""Taken out of pages."""
 
 
-class Location(NamedTuple):
-    """A stored batch."""
+class Header(NamedTuple):
+    format: int
+    partition_count: int
+    length: int
+    """Words behind the checksums; in the formats before, rows."""
+    base: int
+    end: int
+    checksum: int
+    """Of the pages' checksums; in the formats before, of the directory or of all."""
 
-    base_offset: int
-    position: int
-    size: int
+    @property
+    def size(self) -> int:
+        """Of the whole file."""
+        if self.format == FORMAT:
+            return self.body_start + 8 * self.length
+        columns_size = 8 * COLUMN_COUNTS_BEFORE[self.format] * self.partition_count
+        return HEADER_SIZE + columns_size + self.length * ROW_SIZE_BEFORE
+
+    @property
+    def directory_size(self) -> int:
+        return 8 * (COLUMN_COUNT + 1) * self.partition_count
+
+    @property
+    def body_start(self) -> int:
+        directory_size = self.directory_size
+        count = page_count(directory_size) + page_count(8 * self.length - directory_size)
+        return HEADER_SIZE + 8 * -(-count // 2)
 
 
-class Rows:
-    """The batches of one partition in one segment, and where it stood before them."""
+def read_header(stored: Buffer) -> Header | None:
+    """None if these first bytes are not those of an index."""
+    if len(stored) < HEADER_SIZE:
+        return None
+    magic, format_, partition_count, count, base, end = _HEADER.unpack_from(stored)
+    checksum, header_checksum = _CHECKSUMS.unpack_from(stored, _HEADER.size)
+    if magic != _MAGIC or format_ not in (FORMAT, *COLUMN_COUNTS_BEFORE):
+        return None
+    if header_checksum != crc32c(stored[: HEADER_SIZE - 4]):
+        return None
+    return Header(format_, partition_count, count, base, end, checksum)
 
-    __slots__ = (
-        "base_offsets",
-        "earlier_byte_count",
-        "last",
-        "positions",
-        "sizes",
-        "timestamp_max",
-        "timestamps",
+
+def pack_header(header: Header) -> bytes:
+    packed = _HEADER.pack(
+        _MAGIC, header.format, header.partition_count, header.length, header.base, header.end
     )
-
-    def __init__(self) -> None:
-        self.base_offsets = array("q")
-        self.positions = array("q")
-        self.timestamps = array("q")
-        self.sizes = array("i")
-        self.earlier_byte_count = 0
-        self.timestamp_max = TIMESTAMP_MIN
-        self.last: Location | None = None
-        """The last batch before these rows, if there are no rows."""
-
-    def byte_count(self) -> int:
-        return self.earlier_byte_count + sum(self.sizes)
-
-    def newest(self) -> Location | None:
-        if not self.base_offsets:
-            return self.last
-        return Location(self.base_offsets[-1], self.positions[-1], self.sizes[-1])
-
-    def successor(self) -> "Rows":
-        """Empty rows for the next segment."""
-        rows = Rows()
-        rows.earlier_byte_count = self.byte_count()
-        rows.timestamp_max = self.timestamp_max
-        rows.last = self.newest()
-        return rows
+    packed += struct.pack("=I", header.checksum)
+    return packed + struct.pack("=I", crc32c(packed))
 
 
-def encode(partitions: Mapping[int, Rows], base: int, end: int) -> bytes:
-    """The rows of the segment [base, end)."""
-    directory = [array("q") for _ in range(_COLUMN_COUNTS[_FORMAT])]
-    columns: list[list[bytes]] = [[], [], [], []]
-    row_count = 0
-    for partition in sorted(partitions):
-        rows = partitions[partition]
-        last = rows.newest()
-        if last is None:
-            continue
-        its_columns = (rows.base_offsets, rows.positions, rows.timestamps, rows.sizes)
-        checksum = 0
-        for column, its_column in zip(columns, its_columns, strict=True):
-            stored = its_column.tobytes()
-            checksum = crc32c(stored, checksum)
-            column.append(stored)
-        fields = (
-            *(partition, row_count, len(rows.base_offsets)),
-            *last,
-            *(rows.byte_count(), rows.timestamp_max, checksum),
-        )
-        for entries, field in zip(directory, fields, strict=True):
-            entries.append(field)
-        row_count += len(rows.base_offsets)
-    summary = b"".join(entries.tobytes() for entries in directory)
-    header = _HEADER.pack(_MAGIC, _FORMAT, len(directory[0]), row_count, base, end)
-    header += struct.pack("=I", crc32c(summary))
-    header += struct.pack("=I", crc32c(header))
-    return b"".join((header, summary, *(part for parts in columns for part in parts)))
-
-
-def covers(header: bytes, size: int, base: int, end: int) -> bool:
+def covers(stored: bytes, size: int, base: int, end: int) -> bool:
     """True if these first bytes are those of a whole index of [base, end), `size` bytes long."""
-    if len(header) < HEADER_SIZE:
-        return False
-    magic, format_, partition_count, row_count, its_base, its_end = _HEADER.unpack_from(header)
-    _, checksum = _HEADER_CHECKSUM.unpack_from(header, _HEADER.size)
-    return (
-        magic == _MAGIC
-        and checksum == crc32c(header[: HEADER_SIZE - 4])
-        and (its_base, its_end) == (base, end)
-        and format_ in _COLUMN_COUNTS
-        and size == _size(format_, partition_count, row_count)
+    header = read_header(stored)
+    return header is not None and (header.base, header.end, header.size) == (base, end, size)
+
+
+def encode(
+    before: Directory,
+    rows_by_partition: Mapping[int, Rows],
+    dropped: Collection[int],
+    base: int,
+    end: int,
+) -> Generator[None, None, tuple[Directory, bytes]]:
+    """The index of [base, end), and the directory at its end; in steps of about a millisecond.
+
+    `before` is the directory at `base`, `rows_by_partition` has the rows of its segment, also
+    those behind `end`, and `dropped` are partitions that were deleted before `end`.
+    """
+    chosen: list[tuple[int, Rows, int]] = []
+    new: list[int] = []
+    for number, partition in enumerate(list(rows_by_partition)):
+        if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+            yield
+        rows = rows_by_partition[partition]
+        count = rows.count_before(end)
+        if count and partition not in dropped:
+            chosen.append((partition, rows, count))
+            if before.standing(partition) is None:
+                new.append(partition)
+    new.sort()
+    directory = yield from before.successor(new, dropped)
+    blocks = array("q", [NO_BLOCK]) * len(directory)
+    parts: list[bytes] = []
+    word = 0
+    for number, (partition, rows, count) in enumerate(chosen):
+        if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
+            yield
+        slot = directory.slot(partition)
+        directory.put(slot, (yield from _standing(rows, count)))
+        blocks[slot] = word
+        word += _add_block(parts, rows, count)
+    summary = b"".join((*(column.tobytes() for column in directory.columns()), blocks))
+    body = b"".join(parts)
+    checksums = array("I")
+    # Each begins with a page of its own, so that damage to a block hides nothing but blocks.
+    yield from _add_checksums(checksums, summary)
+    yield from _add_checksums(checksums, body)
+    if len(checksums) % 2:
+        checksums.append(0)
+    table = checksums.tobytes()
+    length = (len(summary) + len(body)) // 8
+    header = Header(FORMAT, len(directory), length, base, end, crc32c(table))
+    return directory, b"".join((pack_header(header), table, summary, body))
+
+
+def _add_checksums(checksums: "array[int]", section: bytes) -> Iterator[None]:
+    for number, start in enumerate(range(0, len(section), PAGE_SIZE)):
+        if number % PAGES_AT_ONCE == PAGES_AT_ONCE - 1:
+            yield
+        checksums.append(crc32c(memoryview(section)[start : start + PAGE_SIZE]))
+
+
+def _standing(rows: Rows, count: int) -> Generator[None, None, Standing]:
+    """Behind the first `count` rows."""
+    byte_count = rows.earlier_byte_count
+    for start in range(0, count, ROWS_AT_ONCE):
+        if start:
+            yield
+        byte_count += sum(rows.sizes[start : min(start + ROWS_AT_ONCE, count)])
+    return Standing(
+        Location(rows.base_offsets[count - 1], rows.positions[count - 1], rows.sizes[count - 1]),
+        byte_count,
+        rows.timestamps[count - 1],
+        rows.earlier_aborted_count + rows.aborted_count_before(count),
     )
 
 
-class SealedIndex:
-    """Reads an encoded index in place.
+def _add_block(parts: list[bytes], rows: Rows, count: int) -> int:
+    """Gives its size in words."""
+    aborted_count = rows.aborted_count_before(count)
+    parts.append(array("q", (count, aborted_count)).tobytes())
+    columns = (rows.base_offsets, rows.positions, rows.timestamps)
+    parts.extend(column[:count].tobytes() for column in columns)
+    parts.append(rows.sizes[:count].tobytes() + bytes(4 * (count % 2)))
+    if rows.aborted is not None:
+        parts.extend(column[:aborted_count].tobytes() for column in rows.aborted.columns())
+    return _BLOCK_HEAD + 3 * count + (count + 1) // 2 + 4 * aborted_count
 
-    A partition's entry tells which rows are its own, and where it stood at the end of the segment,
-    which need not hold any of its batches.
+
+class Numbers(Protocol):
+    """A column, wherever it lies."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> int: ...
+
+
+class Stretch(NamedTuple):
+    """The rows of one partition in one segment, from `first` below `stop` of these columns."""
+
+    base_offsets: Numbers
+    positions: Numbers
+    timestamps: Numbers
+    sizes: Numbers
+    first: int
+    stop: int
+
+    def row_of(self, offset: int) -> int:
+        """Of the last batch to begin at or before the offset; one before `first` if none does."""
+        return find_row(self.base_offsets, offset + 1, self.first, self.stop) - 1
+
+    def row_of_time(self, timestamp_ms: int) -> int:
+        """Of the first batch as young as this."""
+        return find_row(self.timestamps, timestamp_ms, self.first, self.stop)
+
+    def location(self, row: int) -> Location:
+        return Location(self.base_offsets[row], self.positions[row], self.sizes[row])
+
+    def without_pages(self, first: int, stop: int) -> "Stretch":
+        """These rows, in columns that are at hand: who goes through many should not find the page
+        of each."""
+        offsets, positions, sizes = self.base_offsets, self.positions, self.sizes
+        if isinstance(offsets, Column):
+            assert isinstance(positions, Column)
+            assert isinstance(sizes, Column)
+            offsets, positions = offsets.cut(first, stop), positions.cut(first, stop)
+            return Stretch(offsets, positions, (), sizes.cut(first, stop), 0, stop - first)
+        return Stretch(offsets, positions, (), sizes, first, stop)
+
+
+class SegmentIndex(Protocol):
+    """What a segment that is sealed tells of a partition, from memory or from its file.
+
+    Each raises NotLoaded, CorruptJournal and OSError if it is read from a file.
     """
-
-    def __init__(self, stored: memoryview, name: str) -> None:
-        if len(stored) < HEADER_SIZE:
-            raise CorruptJournal(f"{name}: the header is cut at {len(stored)} bytes")
-        _, format_, partition_count, row_count, base, end = _HEADER.unpack_from(stored)
-        checksum, _ = _HEADER_CHECKSUM.unpack_from(stored, _HEADER.size)
-        if not covers(bytes(stored[:HEADER_SIZE]), len(stored), base, end):
-            raise CorruptJournal(f"{name}: this is no batch index; the next start builds it again")
-        column_count = _COLUMN_COUNTS[format_]
-        checked = stored[HEADER_SIZE:]
-        if format_ == _FORMAT:
-            checked = checked[: column_count * partition_count * 8]
-        if checksum != crc32c(checked):
-            raise _wrong_checksum(name)
-        self.base = base
-        self.end = end
-        self._name = name
-        words = _cast(stored[HEADER_SIZE : len(stored) - 4 * row_count], "q")
-        directory = [
-            words[column * partition_count : (column + 1) * partition_count]
-            for column in range(column_count)
-        ]
-        self._partitions, self._first_rows, self._row_counts = directory[:3]
-        self.last_offsets, self._last_positions, self._last_sizes = directory[3:6]
-        self._byte_counts, self.timestamp_maxima = directory[6:8]
-        self._checksums = directory[8] if format_ == _FORMAT else None
-        self._checked: set[int] = set()
-        """Entries whose rows have proved whole."""
-        rows = words[column_count * partition_count :]
-        self.base_offsets = rows[:row_count]
-        self.positions = rows[row_count : 2 * row_count]
-        self.timestamps = rows[2 * row_count :]
-        self.sizes = _cast(stored[len(stored) - 4 * row_count :], "i")
-
-    def partitions(self) -> list[int]:
-        return self._partitions.tolist()
 
     def entry(self, partition: int) -> int:
         """NO_ENTRY if the partition had no batch when the segment ended."""
-        partitions = self._partitions
-        entry = bisect_left(partitions, partition)
-        return entry if entry < len(partitions) and partitions[entry] == partition else NO_ENTRY
 
-    def rows_of(self, entry: int) -> tuple[int, int]:
-        """Where its rows begin and end. Raises CorruptJournal if they are not what was written."""
-        first: int = self._first_rows[entry]
-        stop = first + self._row_counts[entry]
-        if self._checksums is not None and entry not in self._checked:
-            checksum = 0
-            for column in (self.base_offsets, self.positions, self.timestamps, self.sizes):
-                checksum = crc32c(column[first:stop].cast("B"), checksum)
-            if checksum != self._checksums[entry]:
-                raise _wrong_checksum(self._name)
-            self._checked.add(entry)
-        return first, stop
+    def last_offset(self, entry: int) -> int:
+        """The base offset of its last batch, in this segment or before."""
+
+    def last(self, entry: int) -> Location: ...
+
+    def timestamp_max(self, entry: int) -> int: ...
+
+    def aborted_count(self, entry: int) -> int:
+        """Of all segments up to this."""
+
+    def stretch(self, entry: int) -> Stretch | None:
+        """Its rows, if there are any in this segment."""
+
+    def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
+        """Those whose markers lie in this segment, at or behind the offset."""
+
+
+class SealedIndex:
+    """Reads what `encode` gave, by the page."""
+
+    def __init__(self, pages: Pages, name: str, header: Header) -> None:
+        self.base = header.base
+        self.end = header.end
+        self._header = header
+        checksums = _read_checksums(pages, name, header)
+        start, size, count = header.body_start, header.directory_size, header.partition_count
+        directory = _Section(pages, name, start, size, checksums[: page_count(size)])
+        self._columns = [
+            Column(directory.page, number * count, count) for number in range(COLUMN_COUNT + 1)
+        ]
+        self._partitions, self._last_offsets, self._last_positions, self._last_sizes = (
+            self._columns[:4]
+        )
+        self._timestamp_maxima, self._aborted_counts, self._blocks = self._columns[5:]
+        self._block_page = _Section(
+            pages, name, start + size, 8 * header.length - size, checksums[page_count(size) :]
+        ).page
+
+    def entry(self, partition: int) -> int:
+        return find_entry(self._partitions, partition)
+
+    def last_offset(self, entry: int) -> int:
+        return self._last_offsets[entry]
 
     def last(self, entry: int) -> Location:
         return Location(
-            self.last_offsets[entry], self._last_positions[entry], self._last_sizes[entry]
+            self._last_offsets[entry], self._last_positions[entry], self._last_sizes[entry]
         )
 
-    def rows(self, partition: int) -> Rows:
-        """A copy that can grow: the segment is open again."""
-        entry = self.entry(partition)
-        assert entry != NO_ENTRY
-        rows = Rows()
-        chosen = slice(*self.rows_of(entry))
-        rows.base_offsets.frombytes(self.base_offsets[chosen].tobytes())
-        rows.positions.frombytes(self.positions[chosen].tobytes())
-        rows.timestamps.frombytes(self.timestamps[chosen].tobytes())
-        rows.sizes.frombytes(self.sizes[chosen].tobytes())
-        rows.earlier_byte_count = self._byte_counts[entry] - sum(rows.sizes)
-        rows.timestamp_max = self.timestamp_maxima[entry]
-        rows.last = self.last(entry)
-        return rows
+    def timestamp_max(self, entry: int) -> int:
+        return self._timestamp_maxima[entry]
+
+    def aborted_count(self, entry: int) -> int:
+        return self._aborted_counts[entry]
+
+    def stretch(self, entry: int) -> Stretch | None:
+        word = self._blocks[entry]
+        if word == NO_BLOCK:
+            return None
+        count = self._word(word)
+        start = word + _BLOCK_HEAD
+        return Stretch(
+            Column(self._block_page, start, count),
+            Column(self._block_page, start + count, count),
+            Column(self._block_page, start + 2 * count, count),
+            HalfColumn(self._block_page, start + 3 * count, count),
+            0,
+            count,
+        )
+
+    def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
+        word = self._blocks[entry]
+        if word == NO_BLOCK:
+            return
+        row_count, count = self._word(word), self._word(word + 1)
+        start = word + _BLOCK_HEAD + 3 * row_count + (row_count + 1) // 2
+        columns = [Column(self._block_page, start + number * count, count) for number in range(4)]
+        for first in range(find_row(columns[2], offset, 0, count), count, ABORTED_AT_ONCE):
+            stop = min(first + ABORTED_AT_ONCE, count)
+            yield AbortedIndex([column.cut(first, stop) for column in columns])
+
+    def _word(self, word: int) -> int:
+        return Column(self._block_page, word, 1)[0]
+
+    def restored(self) -> tuple[Directory, dict[int, Rows]]:
+        """All of it: the directory, and copies of the rows that can grow, as the segment is open
+        again."""
+        columns = self._columns[:COLUMN_COUNT]
+        directory = Directory([column.cut(0, len(column)) for column in columns])
+        found: dict[int, Rows] = {}
+        for entry, partition in enumerate(directory.partitions):
+            stretch = self.stretch(entry)
+            if stretch is not None:
+                aborted = list(self.aborted_from(entry, 0))
+                found[partition] = restored_rows(stretch, directory, entry, aborted)
+        return directory, found
 
 
-def _cast(view: memoryview, kind: Literal["i", "q"]) -> memoryview:
-    return view.cast(kind) if view else memoryview(array(kind))
+class _Section:
+    """Pages with their checksums, one behind the other."""
+
+    def __init__(
+        self, pages: Pages, name: str, start: int, size: int, checksums: "array[int]"
+    ) -> None:
+        self._pages = pages
+        self._name = name
+        self._start = start
+        self._size = size
+        self._checksums = checksums
+        self._last: tuple[int, Page] | None = None
+        """A small index has only one."""
+
+    def page(self, number: int) -> Page:
+        last = self._last
+        if last is not None and last[0] == number:
+            return last[1]
+        start = number * PAGE_SIZE
+
+        def check(stored: Buffer) -> None:
+            if crc32c(stored) != self._checksums[number]:
+                raise wrong_checksum(self._name)
+
+        size = min(PAGE_SIZE, self._size - start)
+        page = self._pages.get(self._name, self._start + start, size, check)
+        self._last = (number, page)
+        return page
 
 
-def _size(format_: int, partition_count: int, row_count: int) -> int:
-    return HEADER_SIZE + partition_count * _COLUMN_COUNTS[format_] * 8 + row_count * _ROW_SIZE
+def _read_checksums(pages: Pages, name: str, header: Header) -> "array[int]":
+    def check(stored: Buffer) -> None:
+        if crc32c(stored) != header.checksum:
+            raise wrong_checksum(name)
+
+    checksums = array("I")
+    size = header.body_start - HEADER_SIZE
+    if size:
+        checksums.frombytes(pages.get(name, HEADER_SIZE, size, check).plain)
+    return checksums
 
 
-def _wrong_checksum(name: str) -> CorruptJournal:
+def page_count(size: int) -> int:
+    return -(-size // PAGE_SIZE)
+
+
+def restored_rows(
+    stretch: Stretch, directory: Directory, slot: int, aborted: Sequence[AbortedIndex]
+) -> Rows:
+    rows = Rows(None)
+    for into, column in (
+        (rows.base_offsets, stretch.base_offsets),
+        (rows.positions, stretch.positions),
+        (rows.timestamps, stretch.timestamps),
+        (rows.sizes, stretch.sizes),
+    ):
+        if isinstance(column, Column):
+            into.extend(column.cut(stretch.first, stretch.stop))
+        else:
+            assert isinstance(column, memoryview)
+            into.frombytes(column[stretch.first : stretch.stop].cast("B"))
+    for piece in aborted:
+        rows.aborted = rows.aborted or AbortedIndex()
+        rows.aborted.extend(piece)
+    rows.timestamp_max = directory.timestamp_maxima[slot]
+    rows.earlier_byte_count = directory.byte_counts[slot] - sum(rows.sizes)
+    aborted_count = 0 if rows.aborted is None else len(rows.aborted)
+    rows.earlier_aborted_count = directory.aborted_counts[slot] - aborted_count
+    return rows
+
+
+def find_row(column: Numbers, value: int, first: int, stop: int) -> int:
+    """The first row whose number is not below the value."""
+    if isinstance(column, Column):
+        return column.bisect_left(value, first, stop)
+    return bisect_left(column, value, first, stop)
+
+
+def find_entry(partitions: Numbers, partition: int) -> int:
+    entry = find_row(partitions, partition, 0, len(partitions))
+    return entry if entry < len(partitions) and partitions[entry] == partition else NO_ENTRY
+
+
+def wrong_checksum(name: str) -> CorruptJournal:
     return CorruptJournal(f"{name}: wrong checksum; without the file, a start builds it again")

@@ -108,6 +108,9 @@ class Journal(Protocol):
     async def read(self, position: Position, size: int) -> Buffer:
         """Bytes of one frame that is written."""
 
+    async def read_index(self, name: str, offset: int, size: int) -> bytes:
+        """What a lookup in `index` misses. Raises OSError."""
+
     async def checkpoint_now(self) -> None:
         """The next start replays only what is appended after this. A failure is only a warning."""
 

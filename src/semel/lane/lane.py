@@ -22,13 +22,14 @@ from semel.lane.commands import Command, Environment, LaneSettings, R
 from semel.lane.duties import Duties
 from semel.lane.frame import Frame
 from semel.lane.opening import BeginTerm, index_frame, recover
+from semel.lane.partition_log import PartitionLog
 from semel.lane.state import LaneState
 from semel.lane.transactions import ending_size
-from semel.lane.view import LaneView
+from semel.lane.view import LaneView, PartitionView
 from semel.lane.waiting_room import WaitingRoom
 from semel.log.partition import Partition
 from semel.transactions.store import Transactions
-from semel.types import Offset, Position, TopicPartition
+from semel.types import Offset, Position
 from semel.world import Clock, Randomness
 
 
@@ -69,6 +70,7 @@ class Lane:
         recover(self.state, journal)
         self.clock = LaneClock(clock, self.state.last_moment, self.state.wall_ahead_ms)
         self.view = LaneView(self.state, self.clock)
+        self.log = PartitionLog(journal, self.state.partitions)
         self.waiting_room = WaitingRoom(self, deadlines_changed or asyncio.Event())
         self.duties = Duties(self, settings.expiry)
 
@@ -127,18 +129,19 @@ class Lane:
         last = state.last_moment
         assert last is None or last.now_ms <= frame.at.now_ms, "time goes back"
         try:
-            gone = state.apply(frame)
+            effects = state.apply(frame)
             start = journal.append(frame.encode(), frame.size)
             self.clock.in_frame(frame.at)
-            index_frame(journal, frame, start)
+            index_frame(journal, frame, start, effects)
             end = journal.end
             partitions = state.partitions
             for batch in frame.batches:
                 partition = partitions.get(batch.number)
                 if partition is not None:
                     self._growing.append((end, partition, partition.log_end_offset))
-            if gone:
-                self._forget(gone)
+            for gone in effects.gone:
+                for tell in tuple(gone.watchers):
+                    tell()
         except Exception as error:
             # The state holds what the journal does not, and a frame built on it could not be
             # replayed. The next process finds the journal as it was before.
@@ -163,12 +166,6 @@ class Lane:
             if partition is not None:
                 partition.found_no_room(batch.header)
 
-    def _forget(self, gone: list[Partition]) -> None:
-        for partition in gone:
-            self.journal.index.drop(partition.number)
-            for tell in tuple(partition.watchers):
-                tell()
-
     def room(self, claim: Claim) -> int:
         """Bytes of batches and facts that a frame may surely have now."""
         journal = self.journal
@@ -186,16 +183,14 @@ class Lane:
 
     # Reading
 
-    def partition(self, topic: str, index: int) -> Partition:
-        self.view.partition(topic, index)
-        found = self.state.partition(topic, index)
-        assert found is not None
-        return found
+    def watch(self, partition: PartitionView, tell: Callable[[], None]) -> None:
+        """Let `tell` be called whenever more of it can be read, or it is gone."""
+        self.state.partitions[partition.number].watchers[tell] = None
 
-    def size_of(self, partition: TopicPartition) -> int:
-        """Bytes of all that was ever written to it."""
-        found = self.state.partition(*partition)
-        return 0 if found is None else self.journal.index.bytes_of(found.number)
+    def unwatch(self, partition: PartitionView, tell: Callable[[], None]) -> None:
+        watched = self.state.partitions.get(partition.number)
+        if watched is not None:
+            watched.watchers.pop(tell, None)
 
     # Waiting
 

@@ -8,7 +8,7 @@ from semel.lane import facts, snapshot
 from semel.lane.claims import Claim
 from semel.lane.commands import Decided, Environment
 from semel.lane.frame import Frame, decode
-from semel.lane.state import LaneState
+from semel.lane.state import NO_EFFECTS, Effects, LaneState
 from semel.lane.transactions import add_transaction
 from semel.transactions.commands import RaiseTerm
 from semel.types import Position, Term
@@ -24,18 +24,16 @@ def recover(state: LaneState, journal: Journal) -> None:
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)
-            gone = state.apply(frame)
+            effects = state.apply(frame)
         except CorruptJournal as error:
             raise CorruptJournal(f"frame at byte {position}: {error}") from error
-        index_frame(journal, frame, position)
-        for partition in gone:
-            journal.index.drop(partition.number)
+        index_frame(journal, frame, position, effects)
     for partition in state.partitions.values():
         partition.settle(partition.log_end_offset)
 
 
-def index_frame(journal: Journal, frame: Frame, position: Position) -> None:
-    """Let the batches of the frame whose payload begins there be found again."""
+def index_frame(journal: Journal, frame: Frame, position: Position, effects: Effects) -> None:
+    """Let what the frame whose payload begins there has brought be found again."""
     add = journal.index.add
     for batch in frame.batches:
         add(
@@ -45,6 +43,11 @@ def index_frame(journal: Journal, frame: Frame, position: Position) -> None:
             len(batch.body),
             batch.header.max_timestamp_ms,
         )
+    if effects is not NO_EFFECTS:
+        for number, aborted in effects.aborted:
+            journal.index.add_aborted(number, aborted)
+        for partition in effects.gone:
+            journal.index.drop(partition.number)
 
 
 class BeginTerm(NamedTuple):

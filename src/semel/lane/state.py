@@ -5,7 +5,7 @@ waits. (`Groups` and `Partition` hold volatile things besides; there they say so
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, assert_never, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
 from semel.errors import CorruptJournal
 from semel.groups import records as group_records
@@ -15,6 +15,7 @@ from semel.lane import facts
 from semel.lane.catalogue import Catalogue
 from semel.lane.frame import Batch, Frame, Learned
 from semel.log.partition import Partition
+from semel.log.transactions import Aborted
 from semel.records.batch import CONTROL
 from semel.records.control import MarkerType
 from semel.records.records import decode_batch
@@ -34,6 +35,18 @@ from semel.world import Moment
 
 if TYPE_CHECKING:
     from semel.lane.snapshot import Capture
+
+
+class Effects(NamedTuple):
+    """What a frame leads to outside of the state."""
+
+    gone: list[Partition]
+    """Partitions that are deleted by it."""
+    aborted: list[tuple[int, Aborted]]
+    """Transactions that were aborted in a partition, by its number."""
+
+
+NO_EFFECTS: Final = Effects([], [])
 
 
 class LaneState:
@@ -70,21 +83,26 @@ class LaneState:
 
     # Applying
 
-    def apply(self, frame: Frame) -> list[Partition]:
-        """Gives the partitions that are gone by it."""
+    def apply(self, frame: Frame) -> Effects:
         at = frame.at
         now_ms = at.now_ms
-        gone: list[Partition] = []
+        effects = NO_EFFECTS
         for entry in frame.entries:
             if isinstance(entry, Batch):
-                self._apply_batch(entry, now_ms)
+                aborted = self._apply_batch(entry, now_ms)
+                if aborted is not None:
+                    if effects is NO_EFFECTS:
+                        effects = Effects([], [])
+                    effects.aborted.append((entry.number, aborted))
             elif isinstance(entry, facts.TopicDeleted):
-                gone += self._delete_topic(entry)
+                if effects is NO_EFFECTS:
+                    effects = Effects([], [])
+                effects.gone.extend(self._delete_topic(entry))
             else:
                 self._apply_fact(entry)
         if at is not self.last_moment:
             self.passed(at)
-        return gone
+        return effects
 
     def passed(self, at: Moment) -> None:
         """A frame was made then."""
@@ -92,7 +110,7 @@ class LaneState:
             self.wall_ahead_ms = at.wall_ms - at.now_ms
         self.last_moment = at
 
-    def _apply_batch(self, batch: Batch, now_ms: int) -> None:
+    def _apply_batch(self, batch: Batch, now_ms: int) -> Aborted | None:
         partition = self.partitions.get(batch.number)
         if partition is None:
             raise CorruptJournal(f"a batch names partition {batch.number}, which is not there")
@@ -100,16 +118,16 @@ class LaneState:
             self.capture.before_partition(partition)
         header = batch.header
         if header.attributes & CONTROL:
-            self._apply_marker(partition, batch, now_ms)
-            return
+            return self._apply_marker(partition, batch, now_ms)
         base_offset = partition.append(header, batch.fingerprint, batch.term, now_ms)
         if base_offset != batch.base_offset:
             raise _wrong_offset(partition, batch, base_offset)
         learn = self._coordinated.get(batch.number)
         if learn is not None:
             learn(batch, now_ms)
+        return None
 
-    def _apply_marker(self, partition: Partition, batch: Batch, now_ms: int) -> None:
+    def _apply_marker(self, partition: Partition, batch: Batch, now_ms: int) -> Aborted | None:
         marker = batch.marker
         if marker is None:
             raise CorruptJournal(
@@ -119,11 +137,12 @@ class LaneState:
         committed = marker.type is MarkerType.COMMIT
         if partition.topic_partition.topic == OFFSETS_TOPIC:
             self.groups.apply_marker(producer_id, committed)
-        offset = partition.end_transaction(
+        offset, aborted = partition.end_transaction(
             producer_id, ProducerEpoch(marker.producer_epoch), committed, batch.term, now_ms
         )
         if offset != batch.base_offset:
             raise _wrong_offset(partition, batch, offset)
+        return aborted
 
     def _learn_of_groups(self, batch: Batch, now_ms: int) -> None:
         learned: Learned | None = batch.learned

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
 from semel.log.producers import Producer, check_unknown, taken_batch
-from semel.log.transactions import PartitionTransactions
+from semel.log.transactions import Aborted, PartitionTransactions
 from semel.records.batch import BatchHeader
 from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
 
@@ -134,16 +134,16 @@ class Partition:
         committed: bool,
         term: Term,
         now_ms: int,
-    ) -> Offset:
-        """Take a marker, which has an offset of its own; gives that offset."""
+    ) -> tuple[Offset, Aborted | None]:
+        """Take a marker, which has an offset of its own; gives that, and what it aborted here."""
         offset = self._next_offset(term)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = Producer(epoch, now_ms)
         self.producers[producer_id] = producer.ended(epoch, now_ms, committed=committed)
-        self.transactions.ended(producer_id, offset, committed=committed)
+        aborted = self.transactions.ended(producer_id, offset, committed=committed)
         self.log_end_offset = Offset(offset + 1)
-        return offset
+        return offset, aborted
 
     def _next_offset(self, term: Term) -> Offset:
         offset = self.log_end_offset
@@ -154,7 +154,7 @@ class Partition:
     def delete_before(self, offset: Offset) -> None:
         """Records below `offset` are no longer shown."""
         self.log_start_offset = offset
-        self.transactions.aborted.forget_before(offset)
+        self.transactions.aborted_before.forget_before(offset)
 
     def has_silent_producer(self, before_ms: int) -> bool:
         return any(producer.may_expire(before_ms) for producer in self.producers.values())

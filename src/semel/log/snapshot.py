@@ -8,4 +8,5 @@ class PartitionTransactionsSnapshot(msgspec.Struct, frozen=True, array_like=True
 
     open: list[tuple[int, int]]
     aborted: bytes | list[tuple[int, int, int, int]]
-    """The columns of the aborted index, one behind the other; as rows up to format 1."""
+    """Of the transactions that were aborted before format 4, when checkpoints began to leave them
+    to the batch index: columns, one behind the other; up to format 1, rows."""

@@ -1,4 +1,4 @@
-"""The transactions of one partition: which are open, which were aborted, how far readers may go.
+"""The transactions of one partition: which are open, how far readers may go, what they step over.
 
 Two views are kept. What is open follows the log as it is appended. The last stable offset follows
 the journal as it becomes durable: it stops before every transaction that is open or whose marker
@@ -19,15 +19,28 @@ class AbortedTransaction(NamedTuple):
     first_offset: Offset
 
 
+class Aborted(NamedTuple):
+    """An aborted transaction in one partition, as it is stored with its marker's segment."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    marker_offset: Offset
+    floor: Offset
+    """The lowest first offset that any later marker can belong to. It never falls from marker to
+    marker, so a search that has passed the range it is asked about knows where to stop."""
+
+
 class PartitionTransactions:
-    __slots__ = ("_ended", "_open", "aborted", "last_stable_offset")
+    __slots__ = ("_ended", "_open", "aborted_before", "last_stable_offset")
 
     def __init__(self) -> None:
         self._open: dict[ProducerId, Offset] = {}
         """First offsets by producer, in the order of the offsets."""
         self._ended: list[tuple[Offset, Offset]] = []
         """A heap of first offset and marker offset, while the marker is not known as durable."""
-        self.aborted = AbortedIndex()
+        self.aborted_before = AbortedIndex()
+        """Those that a checkpoint has brought which was taken when checkpoints held all of them:
+        the index files of their segments do not have them. None are added any more."""
         self.last_stable_offset = Offset(0)
         """Exclusive. Law: it moves only together with the high watermark, and never back."""
 
@@ -42,16 +55,22 @@ class PartitionTransactions:
         """A transactional batch was appended; the first one opens the transaction here."""
         self._open.setdefault(producer_id, base_offset)
 
-    def ended(self, producer_id: ProducerId, marker_offset: Offset, *, committed: bool) -> None:
-        """A marker was appended. One without data before it ends nothing here."""
+    def ended(
+        self, producer_id: ProducerId, marker_offset: Offset, *, committed: bool
+    ) -> Aborted | None:
+        """A marker was appended; gives what it aborted here, which readers must be told of.
+
+        One without data before it ends nothing here.
+        """
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
-            return
+            return None
         heapq.heappush(self._ended, (first_offset, marker_offset))
-        if not committed:
-            still_open = self.first_open_offset()
-            floor = Offset(marker_offset + 1) if still_open is None else still_open
-            self.aborted.add(producer_id, first_offset, marker_offset, floor)
+        if committed:
+            return None
+        still_open = self.first_open_offset()
+        floor = Offset(marker_offset + 1) if still_open is None else still_open
+        return Aborted(producer_id, first_offset, marker_offset, floor)
 
     def settle(self, high_watermark: Offset) -> Offset:
         """The journal is durable up to `high_watermark`: move the last stable offset with it."""
@@ -68,76 +87,88 @@ class PartitionTransactions:
         return bound
 
     def snapshot(self) -> PartitionTransactionsSnapshot:
-        return PartitionTransactionsSnapshot(list(self._open.items()), self.aborted.encode())
+        return PartitionTransactionsSnapshot(list(self._open.items()), self.aborted_before.encode())
 
     def restore(self, stored: PartitionTransactionsSnapshot, high_watermark: Offset) -> None:
         self._open = {ProducerId(producer): Offset(first) for producer, first in stored.open}
         self._ended = []
-        self.aborted = AbortedIndex()
+        self.aborted_before = AbortedIndex()
         if isinstance(stored.aborted, bytes):
-            self.aborted.restore(stored.aborted)
+            self.aborted_before.restore(stored.aborted)
         else:
             for producer_id, first, marker, floor in stored.aborted:
-                self.aborted.add(
-                    ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor)
+                self.aborted_before.add(
+                    Aborted(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
                 )
         self.settle(high_watermark)
 
 
 class AbortedIndex:
-    """Aborted transactions in the order of their markers, as columns of numbers.
-
-    `floor` is the lowest first offset that any later marker can belong to. It never falls, so a
-    search that has passed the range it is asked about knows where to stop.
-    """
+    """Aborted transactions in the order of their markers, as columns of numbers."""
 
     __slots__ = ("_first_offsets", "_floors", "_marker_offsets", "_producer_ids")
 
-    def __init__(self) -> None:
-        self._producer_ids = array("q")
-        self._first_offsets = array("q")
-        self._marker_offsets = array("q")
-        self._floors = array("q")
+    def __init__(self, columns: "list[array[int]] | None" = None) -> None:
+        if columns is None:
+            columns = [array("q") for _ in range(4)]
+        self._producer_ids, self._first_offsets, self._marker_offsets, self._floors = columns
 
     def __len__(self) -> int:
         return len(self._marker_offsets)
 
-    def add(
-        self, producer_id: ProducerId, first_offset: Offset, marker_offset: Offset, floor: Offset
-    ) -> None:
-        self._producer_ids.append(producer_id)
-        self._first_offsets.append(first_offset)
-        self._marker_offsets.append(marker_offset)
-        self._floors.append(floor)
+    def add(self, aborted: Aborted) -> None:
+        self._producer_ids.append(aborted.producer_id)
+        self._first_offsets.append(aborted.first_offset)
+        # Last, for who counts them from a thread.
+        self._floors.append(aborted.floor)
+        self._marker_offsets.append(aborted.marker_offset)
+
+    def extend(self, later: "AbortedIndex") -> None:
+        for column, more in zip(self.columns(), later.columns(), strict=True):
+            column.extend(more)
 
     def overlapping(self, start: Offset, end: Offset) -> list[AbortedTransaction]:
         """Those with a record or marker in [start, end), also if begun before; by first offset."""
-        found = []
+        found: list[AbortedTransaction] = []
+        self.gather(start, end, found)
+        return in_order(found)
+
+    def gather(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
+        """As `overlapping`, into a list. True if none that was aborted later can overlap."""
         for row in range(bisect_left(self._marker_offsets, start), len(self._marker_offsets)):
             if self._first_offsets[row] < end:
-                found.append((self._first_offsets[row], self._producer_ids[row]))
+                producer_id = ProducerId(self._producer_ids[row])
+                found.append(AbortedTransaction(producer_id, Offset(self._first_offsets[row])))
             if self._floors[row] >= end:
-                break
-        found.sort()
-        return [
-            AbortedTransaction(ProducerId(producer), Offset(first)) for first, producer in found
-        ]
+                return True
+        return False
+
+    def count_before(self, offset: int) -> int:
+        """How many have their markers there."""
+        return bisect_left(self._marker_offsets, offset)
 
     def forget_before(self, log_start_offset: Offset) -> None:
         """Those that ended before the log starts have no record left to be stepped over."""
-        count = bisect_left(self._marker_offsets, log_start_offset)
+        count = self.count_before(log_start_offset)
         if count:
-            for column in self._columns():
+            for column in self.columns():
                 del column[:count]
 
     def encode(self) -> bytes:
         """In the machine's byte order, as the batch index that a checkpoint holds as well."""
-        return b"".join(column.tobytes() for column in self._columns())
+        return b"".join(column.tobytes() for column in self.columns())
 
     def restore(self, stored: bytes) -> None:
         size = len(stored) // 4
-        for place, column in enumerate(self._columns()):
+        for place, column in enumerate(self.columns()):
             column.frombytes(stored[place * size : (place + 1) * size])
 
-    def _columns(self) -> "tuple[array[int], array[int], array[int], array[int]]":
+    def columns(self) -> "tuple[array[int], array[int], array[int], array[int]]":
         return (self._producer_ids, self._first_offsets, self._marker_offsets, self._floors)
+
+
+def in_order(found: list[AbortedTransaction]) -> list[AbortedTransaction]:
+    """By first offset, as clients are told of them."""
+    if len(found) > 1:
+        found.sort(key=lambda one: (one.first_offset, one.producer_id))
+    return found

@@ -50,4 +50,5 @@ def describe_log_dirs(broker: "Broker", request: DescribeLogDirsRequest, call: C
 
 def _size(broker: "Broker", name: str, index: int) -> int:
     partition = TopicPartition(name, index)
-    return broker.lane_of(partition).size_of(partition)
+    lane = broker.lane_of(partition)
+    return lane.log.bytes_of(lane.view.partition(name, index))

@@ -10,20 +10,22 @@ keeps no sessions, and clients go on with full fetches.
 """
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker.answer import NOTHING, Answer, Call, Handled
 from semel.errors import (
     NONE,
-    CorruptJournal,
     FetchSessionIdNotFound,
     OffsetOutOfRange,
     RequestError,
     StorageError,
 )
-from semel.log.partition import Partition, check_leader_epoch
-from semel.records import batch as record_batch
-from semel.types import Buffer, Offset
+from semel.lane.lane import Lane
+from semel.lane.partition_log import Damage, Found, Stored, Wanted
+from semel.lane.view import PartitionView
+from semel.log.partition import check_leader_epoch
+from semel.types import Offset, TopicPartition
 from semel.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -41,10 +43,12 @@ READ_COMMITTED: Final = 1
 
 def fetch(broker: "Broker", request: FetchRequest, call: Call) -> Handled:
     if request.session_id != 0:
-        return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code))
+        return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code), NOTHING)
     look = _Look(broker, request)
+    if not look.find_now():
+        return _wait(broker, request)
     if look.is_enough or request.max_wait_ms <= 0:
-        return look.answer()
+        return look.answer_now() or look.answer()
     return _wait(broker, request)
 
 
@@ -54,53 +58,57 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
     deadline = loop.time() + wait_ms / 1000
     grown = asyncio.Event()
     watched = _partitions(broker, request)
-    for partition in watched:
-        partition.watchers[grown.set] = None
+    for lane, partition in watched:
+        lane.watch(partition, grown.set)
     try:
-        async with asyncio.timeout_at(deadline):
+        while True:
             # Look again before waiting: a partition may have grown since the first look.
-            while not (look := _Look(broker, request)).is_enough:
-                grown.clear()
-                await grown.wait()
-    except TimeoutError:
-        look = _Look(broker, request)
+            grown.clear()
+            look = _Look(broker, request)
+            if not look.find_now():
+                await look.find()
+            if look.is_enough or loop.time() >= deadline:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await grown.wait()
     finally:
-        for partition in watched:
-            partition.watchers.pop(grown.set, None)
-    answer = look.answer()
-    return answer if isinstance(answer, Answer) else await answer
+        for lane, partition in watched:
+            lane.unwatch(partition, grown.set)
+    return look.answer_now() or await look.answer()
 
 
-def _partitions(broker: "Broker", request: FetchRequest) -> list[Partition]:
+def _partitions(broker: "Broker", request: FetchRequest) -> list[tuple[Lane, PartitionView]]:
     found = []
-    for topic_request in request.topics:
-        for wanted in topic_request.partitions:
-            partition = broker.lane.state.partition(topic_request.topic, wanted.partition)
-            if partition:
-                found.append(partition)
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            with contextlib.suppress(RequestError):
+                lane = broker.lane_of(TopicPartition(topic.topic, wanted.partition))
+                found.append((lane, lane.view.partition(topic.topic, wanted.partition)))
     return found
 
 
-class _Found(NamedTuple):
-    data: PartitionData
-    """Without records yet."""
-    partition: Partition
-    from_offset: Offset
-    places: list[tuple[int, int]]
-    """Where its batches lie in the journal."""
+class _Share(NamedTuple):
+    """What is asked of one lane."""
+
+    wanted: list[Wanted]
+    data: list[PartitionData]
+    """For each that is wanted, without records yet."""
 
 
 class _Look:
-    """What there is to answer, by the index alone, and whether it is enough to answer now."""
+    """What is asked for as it stands now, and what is answered."""
 
     def __init__(self, broker: "Broker", request: FetchRequest) -> None:
         self._broker = broker
         self._is_committed = request.isolation_level == READ_COMMITTED
+        self._is_refused = False
         size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._room = min(size_max, broker.reply_room_bytes)
+        self._size_min = min(request.min_bytes, size_max)
+        self._shares: dict[Lane, _Share] = {}
+        self._found: dict[Lane, Found] = {}
         self._size = 0
-        self._is_refused = False
-        self._found: list[_Found] = []
         self._responses = [
             FetchableTopicResponse(
                 topic.topic,
@@ -108,12 +116,12 @@ class _Look:
             )
             for topic in request.topics
         ]
-        self.is_enough = self._is_refused or self._size >= min(request.min_bytes, size_max)
 
     def _partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
         try:
-            partition = self._broker.lane.partition(topic, wanted.partition)
-            check_leader_epoch(wanted.current_leader_epoch, self._broker.lane.state.term)
+            lane = self._broker.lane_of(TopicPartition(topic, wanted.partition))
+            partition = lane.view.partition(topic, wanted.partition)
+            check_leader_epoch(wanted.current_leader_epoch, lane.view.term)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
         except RequestError as error:
@@ -130,65 +138,55 @@ class _Look:
         )
         bound = partition.last_stable_offset if self._is_committed else partition.high_watermark
         if wanted.fetch_offset < bound:
-            try:
-                places = self._places(partition, wanted, bound)
-            except (CorruptJournal, OSError) as error:
-                self._refuse(data, partition, error)
-            else:
-                if places:
-                    self._found.append(_Found(data, partition, Offset(wanted.fetch_offset), places))
+            share = self._shares.get(lane)
+            if share is None:
+                share = self._shares[lane] = _Share([], [])
+            offset = Offset(wanted.fetch_offset)
+            share.wanted.append(Wanted(partition, offset, bound, wanted.partition_max_bytes))
+            share.data.append(data)
         return data
 
-    def _places(
-        self, partition: Partition, wanted: FetchPartition, bound: Offset
-    ) -> list[tuple[int, int]]:
-        size_max = min(self._room - self._size, wanted.partition_max_bytes)
-        if size_max <= 0 and self._size > 0:
-            return []
-        places = self._broker.lane.journal.index.locations(
-            partition.number, wanted.fetch_offset, bound, size_max
-        )
-        size = 0
-        for _, batch_size in places:
-            size += batch_size
-        # The first batch of an answer is given whole whatever its size, or its reader would
-        # never get past it; the others have to fit.
-        if size > size_max and self._size > 0:
-            return []
-        self._size += size
-        return places
+    # What there is
 
-    def _refuse(self, data: PartitionData, partition: Partition, error: Exception) -> None:
-        """The reader's other partitions may be whole: only this one cannot be read."""
-        self._broker.found_unreadable(partition.topic_partition, error)
-        self._is_refused = True
-        data.error_code = StorageError.code
-        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
-        data.aborted_transactions = None
+    def find_now(self) -> bool:
+        """False if the disk has to be waited for."""
+        for lane, share in self._shares.items():
+            found = lane.log.find_now(share.wanted, self._room - self._size)
+            if found is None:
+                return False
+            self._keep(lane, found)
+        return True
 
-    def answer(self) -> Handled:
-        """At once if what was found is in memory, and when the disk has brought it otherwise."""
-        places = sorted(place for found in self._found for place in found.places)
-        try:
-            batches = self._broker.lane.journal.read_now(places)
-        except OSError:
-            batches = None
-        if batches is None:
-            return self._answer_when_read(places)
-        self._give_all(dict(zip(places, batches, strict=True)))
+    async def find(self) -> None:
+        """What `find_now` has not found."""
+        for lane, share in self._shares.items():
+            if lane not in self._found:
+                self._keep(lane, await lane.log.find(share.wanted, self._room - self._size))
+
+    def _keep(self, lane: Lane, found: Found) -> None:
+        self._found[lane] = found
+        self._size += found.size
+        self._is_refused |= bool(found.damage)
+
+    @property
+    def is_enough(self) -> bool:
+        """By sizes alone: nothing is read before it is worth an answer."""
+        return self._is_refused or self._size >= self._size_min
+
+    # Answering
+
+    def answer_now(self) -> Answer | None:
+        """None if the disk has to be waited for."""
+        for lane, found in self._found.items():
+            stored = lane.log.read_now(found, with_aborted=self._is_committed)
+            if stored is None:
+                return None
+            self._give_all(lane, stored)
         return self._answer()
 
-    async def _answer_when_read(self, places: list[tuple[int, int]]) -> Answer:
-        """Together: batches that were written at one time lie side by side, whosever they are."""
-        journal = self._broker.lane.journal
-        try:
-            self._give_all(dict(zip(places, await journal.read_all(places), strict=True)))
-        except (CorruptJournal, OSError):
-            for found in self._found:
-                try:
-                    self._give(found, [*await journal.read_all(found.places)])
-                except (CorruptJournal, OSError) as error:
-                    self._refuse(found.data, found.partition, error)
+    async def answer(self) -> Answer:
+        for lane, found in self._found.items():
+            self._give_all(lane, await lane.log.read(found, with_aborted=self._is_committed))
         return self._answer()
 
     def _answer(self) -> Answer:
@@ -198,18 +196,26 @@ class _Look:
         marks = None if self._is_refused else NOTHING
         return Answer(FetchResponse(responses=self._responses), marks)
 
-    def _give_all(self, batches: dict[tuple[int, int], memoryview]) -> None:
-        for found in self._found:
-            self._give(found, [batches[place] for place in found.places])
+    def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:
+        share = self._shares[lane]
+        for number, its in enumerate(stored):
+            if isinstance(its, Stored):
+                self._give(share.data[number], its)
+            else:
+                self._refuse(share.data[number], share.wanted[number].partition, its)
 
-    def _give(self, found: _Found, batches: list[Buffer]) -> None:
-        found.data.records = batches
+    def _give(self, data: PartitionData, stored: Stored) -> None:
+        if stored.batches:
+            data.records = stored.batches
         if self._is_committed:
-            # Those that overlap these records, also if begun before them. Not those behind them:
-            # in a log with many aborts, each fetch would carry all that are to come.
-            end = Offset(record_batch.read(batches[-1]).last_offset + 1)
-            aborted = found.partition.transactions.aborted
-            found.data.aborted_transactions = [
-                AbortedTransaction(each.producer_id, each.first_offset)
-                for each in aborted.overlapping(found.from_offset, end)
+            data.aborted_transactions = [
+                AbortedTransaction(each.producer_id, each.first_offset) for each in stored.aborted
             ]
+
+    def _refuse(self, data: PartitionData, partition: PartitionView, damage: Damage) -> None:
+        """The reader's other partitions may be whole: only this one cannot be read."""
+        self._broker.found_unreadable(partition.topic_partition, damage)
+        self._is_refused = True
+        data.error_code = StorageError.code
+        data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
+        data.aborted_transactions = None

@@ -82,7 +82,10 @@ async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks:
     """Turn refusals into the answers of the originals that the log still has."""
     for response, incoming, error in missed:
         try:
-            offset = await broker.lookup.find_original(incoming, error)
+            lane = broker.lane_of(incoming.partition.topic_partition)
+            offset = await lane.log.find_original(
+                incoming.partition, incoming.header, incoming.fingerprint, error
+            )
         except (CorruptJournal, CorruptMessage, OSError) as damage:
             # Whether it was stored cannot be told; the producer may ask again.
             broker.found_unreadable(incoming.partition.topic_partition, damage)

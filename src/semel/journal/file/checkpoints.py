@@ -7,12 +7,13 @@ files of the sealed segments before it: temporary file, sync, rename, sync of th
 import contextlib
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from semel.journal import names, sealed
 from semel.journal.file.device import Device, Job
+from semel.journal.index import UnpublishedIndex
 from semel.records.checksum import crc32c
 
 KEPT_COUNT = 2
@@ -97,22 +98,25 @@ def has_indexes(device: Device, checkpoint: Checkpoint, open_base: int) -> bool:
     return True
 
 
-def write_indexes(device: Device, indexes: Sequence[tuple[int, bytes]]) -> Job:
-    for base, content in indexes:
-        yield from _write_whole(device, names.index(base), [content])
+def write_indexes(device: Device, indexes: Sequence[UnpublishedIndex]) -> Job:
+    for index in indexes:
+        content = yield from index.encode()
+        yield from _write_whole(device, names.index(index.base), [content])
     device.sync_folder()
 
 
 def publish(
     device: Device,
-    indexes: Sequence[tuple[int, bytes]],
+    indexes: Sequence[UnpublishedIndex],
     checkpoint: Checkpoint,
+    opened: Generator[None, None, bytes],
     older: Sequence[int],
 ) -> Job:
     """The job that makes a checkpoint lasting, and then removes the older ones."""
     yield from write_indexes(device, indexes)
     yield
-    yield from _write_whole(device, names.checkpoint(checkpoint.position), encode(checkpoint))
+    whole = checkpoint._replace(opened=(yield from opened))
+    yield from _write_whole(device, names.checkpoint(checkpoint.position), encode(whole))
     device.sync_folder()
     for old in older:
         yield

@@ -73,9 +73,6 @@ class Device(Protocol):
     def next_data(self, name: str, offset: int) -> int:
         """Where bytes that may not be zeros begin, at or after the offset; else the file's end."""
 
-    def map(self, name: str) -> memoryview:
-        """The whole file, read as it is used."""
-
     def write(self, name: str, offset: int, parts: Sequence[Buffer]) -> None:
         """All of the parts, or an OSError."""
 

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import queue
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +24,8 @@ READERS_MAX = 64
 READS_AT_ONCE = 4
 """Reads that wait for the disk; what they bring is held until its client has taken it."""
 NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+BREATH_S = 0.0002
+"""Between two steps of a job: who only lets go of the interpreter mostly gets it back at once."""
 ZEROS = bytes(1 << 20)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SyncTask = tuple[list[int], bool, Done]
@@ -118,15 +120,6 @@ class FileDevice:
             if error.errno != errno.ENXIO:
                 raise
             return self.size(name)
-
-    def map(self, name: str) -> memoryview:
-        descriptor = self._open(name, os.O_RDONLY)
-        try:
-            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
-        except ValueError as empty:
-            raise OSError(errno.EINVAL, f"{name}: {empty}") from None
-        finally:
-            os.close(descriptor)
 
     def write(self, name: str, offset: int, parts: Sequence[Buffer]) -> None:
         descriptor = self._open(name, os.O_WRONLY)
@@ -308,7 +301,8 @@ class ThreadJob:
     def _run(self) -> None:
         try:
             for _ in self._job:
-                pass
+                # The loop's thread, if it waits for the interpreter, has it now.
+                time.sleep(BREATH_S)
         except Exception as error:  # noqa: BLE001 - whatever it is, the loop's thread must hear of it.
             self._failure = error
         with contextlib.suppress(RuntimeError):

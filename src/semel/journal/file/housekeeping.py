@@ -5,13 +5,22 @@ the next checkpoint does it all.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 from semel.journal import names
 from semel.journal.file import checkpoints
 from semel.journal.file.checkpoints import KEPT_COUNT, Checkpoint
 from semel.journal.file.device import Device, Job, JobHandle
-from semel.journal.index import BatchIndex
+from semel.journal.index import BatchIndex, UnpublishedIndex
+
+
+class Publication(NamedTuple):
+    """A checkpoint to publish; everything before its position is durable."""
+
+    checkpoint: Checkpoint
+    opened: Generator[None, None, bytes]
+    """Encodes the index of the segment that holds the position, in small steps."""
 
 
 class Housekeeping:
@@ -22,7 +31,7 @@ class Housekeeping:
         self._positions = list(positions)
         """Of the checkpoints on the device."""
         self._untrimmed: list[tuple[str, int]] = []
-        self._waiting: Checkpoint | None = None
+        self._waiting: Publication | None = None
         self._job: JobHandle | None = None
         self._when_idle: list[Callable[[], None]] = []
 
@@ -30,11 +39,11 @@ class Housekeeping:
         """The segment is sealed and durable, with unused room behind `end`."""
         self._untrimmed.append((names.segment(base), end - base))
 
-    def publish(self, checkpoint: Checkpoint) -> None:
-        """Everything before it is durable. One at a time; a newer one replaces one that waits."""
-        self._waiting = checkpoint
+    def publish(self, publication: Publication) -> None:
+        """One at a time; a newer one replaces one that waits."""
+        self._waiting = publication
         if self._job is None:
-            self._start(checkpoint)
+            self._start(publication)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """At once, or when all that was asked for is done or has failed."""
@@ -54,18 +63,19 @@ class Housekeeping:
         else:
             self._published(unpublished)
 
-    def _start(self, checkpoint: Checkpoint) -> None:
+    def _start(self, publication: Publication) -> None:
         self._waiting = None
-        indexes = [entry for entry in self._index.unpublished() if entry[0] < checkpoint.position]
+        position = publication.checkpoint.position
+        indexes = [each for each in self._index.unpublished() if each.base < position]
         trims, self._untrimmed = self._untrimmed, []
-        kept = [position for position in self._positions if position != checkpoint.position]
+        kept = [each for each in self._positions if each != position]
         older = kept[: max(len(kept) - (KEPT_COUNT - 1), 0)]
 
         def on_done(error: Exception | None) -> None:
             self._job = None
             if error is None:
                 self._published(indexes)
-                self._positions = [*kept[len(older) :], checkpoint.position]
+                self._positions = [*kept[len(older) :], position]
             else:
                 self._untrimmed = [*trims, *self._untrimmed]
                 self.warn(error)
@@ -76,12 +86,12 @@ class Housekeeping:
                 for callback in idle:
                     callback()
 
-        job = _run(self._device, trims, indexes, checkpoint, older)
+        job = _run(self._device, trims, indexes, publication, older)
         self._job = self._device.submit(job, on_done)
 
-    def _published(self, indexes: Sequence[tuple[int, bytes]]) -> None:
-        for base, _ in indexes:
-            self._index.published(base)
+    def _published(self, indexes: Sequence[UnpublishedIndex]) -> None:
+        for each in indexes:
+            self._index.published(each.base)
 
     def warn(self, error: Exception) -> None:
         self.on_warning(f"no checkpoint, so the next start replays more: {error}")
@@ -96,11 +106,11 @@ def _log(warning: str) -> None:
 def _run(
     device: Device,
     trims: Sequence[tuple[str, int]],
-    indexes: Sequence[tuple[int, bytes]],
-    checkpoint: Checkpoint,
+    indexes: Sequence[UnpublishedIndex],
+    publication: Publication,
     older: Sequence[int],
 ) -> Job:
     for name, size in trims:
         device.truncate(name, size)
         yield
-    yield from checkpoints.publish(device, indexes, checkpoint, older)
+    yield from checkpoints.publish(device, indexes, *publication, older)

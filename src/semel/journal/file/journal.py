@@ -6,7 +6,7 @@ Written means that the kernel has it, durable that it was synced.
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal, JournalFailed
@@ -15,7 +15,7 @@ from semel.journal.file import note
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.commit import GroupCommit, SyncReason
 from semel.journal.file.device import Device
-from semel.journal.file.housekeeping import Housekeeping
+from semel.journal.file.housekeeping import Housekeeping, Publication
 from semel.journal.file.recovery import Recovered, recover
 from semel.journal.file.segments import Segments
 from semel.journal.file.settings import JournalSettings
@@ -34,6 +34,7 @@ class Taking(NamedTuple):
 
     checkpoint: Checkpoint
     pieces: Iterator[bytes]
+    opened: Generator[None, None, bytes]
 
 
 class FileJournal:
@@ -46,7 +47,7 @@ class FileJournal:
         self.settings = settings
         self.limits = settings.limits
         self.segments = Segments(device, settings, found.bases, found.limit, found.prepared_size)
-        self.index = BatchIndex(device.map)
+        self.index = BatchIndex(device.read_now)
         self._device = device
         self._tail = Tail(settings.tail_bytes)
         self._checksum = found.checksum
@@ -272,6 +273,10 @@ class FileJournal:
         held.reverse()
         return held
 
+    async def read_index(self, name: str, offset: int, size: int) -> bytes:
+        """What a lookup in the index misses. Raises OSError."""
+        return await self._read_beside(name, offset, size)
+
     async def _read(self, position: int, size: int) -> Buffer:
         name, offset = self.segments.locate(position)
         stored = self._device.read_now(name, offset, size)
@@ -372,11 +377,12 @@ class FileJournal:
             checksum=self._checksum,
             incarnation=self.incarnation,
             sealed_bases=bases[:-1],
-            opened=self.index.encode_open(bases[-1], self.end),
+            opened=b"",
             state=[],
         )
         self._checkpoint_position = self.end
-        self._taking = Taking(checkpoint, self._snapshot())
+        opened = self.index.encode_open(bases[-1], self.end)
+        self._taking = Taking(checkpoint, self._snapshot(), opened)
         self._plan_piece()
 
     def _plan_piece(self) -> None:
@@ -395,7 +401,7 @@ class FileJournal:
         try:
             taking.checkpoint.state.append(next(taking.pieces))
         except StopIteration:
-            self._publish_when_durable(taking.checkpoint)
+            self._publish_when_durable(Publication(taking.checkpoint, taking.opened))
         except Exception as error:  # noqa: BLE001 - every frame is still there to be replayed.
             self._housekeeping.warn(error)
         else:
@@ -409,10 +415,10 @@ class FileJournal:
         for callback in waiting:
             callback()
 
-    def _publish_when_durable(self, checkpoint: Checkpoint) -> None:
+    def _publish_when_durable(self, publication: Publication) -> None:
         self._commit.when_durable(
-            checkpoint.position,
-            lambda: self._housekeeping.publish(checkpoint),
+            publication.checkpoint.position,
+            lambda: self._housekeeping.publish(publication),
             SyncReason.CHECKPOINT,
         )
 

@@ -120,9 +120,6 @@ class MemoryDevice:
     def next_data(self, name: str, offset: int) -> int:
         return min(offset, self.size(name))
 
-    def map(self, name: str) -> memoryview:
-        return memoryview(bytes(self._file(name).content))
-
     def write(self, name: str, offset: int, parts: Sequence[Buffer]) -> None:
         self._call()
         file = self._file(name)

@@ -17,7 +17,7 @@ from semel.journal.file.device import Device
 from semel.journal.file.note import Note
 from semel.journal.file.settings import JournalSettings
 from semel.journal.file.walk import BLOCK_SIZE, Walk, search_behind
-from semel.journal.sealed import SealedIndex
+from semel.journal.index_files import AnySealedIndex, read_index
 from semel.types import Position
 
 
@@ -41,7 +41,7 @@ class StartingPoint(NamedTuple):
     """Where the replay begins."""
 
     checkpoint: Checkpoint | None
-    opened: SealedIndex | None
+    opened: AnySealedIndex | None
     """The batch index of the open segment up to the checkpoint."""
     positions: list[int]
     """Of the checkpoint and those older."""
@@ -132,7 +132,7 @@ def _starting_point(device: Device, positions: list[int]) -> StartingPoint:
         if checkpoint is not None:
             durable = max(durable, checkpoint.position)
             try:
-                opened = SealedIndex(memoryview(checkpoint.opened), names.CHECKPOINT)
+                opened = read_index(checkpoint.opened, names.CHECKPOINT)
             except CorruptJournal:
                 opened = None
             if opened is not None and checkpoints.has_indexes(device, checkpoint, opened.base):

@@ -8,13 +8,12 @@ question always has the same answer, and the latest answers are kept.
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from semel.broker.turns import BATCHES_AT_ONCE, Turns
-from semel.journal.seam import Journal
-from semel.lane.producing import Incoming
+from semel.lane.stored_batches import BATCHES_AT_ONCE, StoredBatches
+from semel.lane.view import PartitionView
 from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch
-from semel.records.batch import HEADER_SIZE, BatchHeader
-from semel.types import Offset, Position
+from semel.records.batch import BatchHeader
+from semel.types import Offset
 
 BATCHES_MAX: Final = 4096
 BYTES_MAX: Final = 16 * 2**20
@@ -34,24 +33,24 @@ class _Question(NamedTuple):
     fingerprint: int
 
 
-class Lookup:
-    def __init__(self, journal: Journal, turns: Turns) -> None:
-        self._journal = journal
-        self._turns = turns
+class OldRetries:
+    def __init__(self, batches: StoredBatches) -> None:
+        self._batches = batches
         self._answers: OrderedDict[_Question, Offset | None] = OrderedDict()
 
-    async def find_original(self, incoming: Incoming, missed: NotRemembered) -> Offset | None:
+    async def find_original(
+        self, partition: PartitionView, wanted: BatchHeader, fingerprint: int, missed: NotRemembered
+    ) -> Offset | None:
         """The offset of the stored batch with the same producer, epoch, sequences and records."""
-        wanted = incoming.header
         question = _Question(
-            incoming.partition.number,
+            partition.number,
             missed.from_offset,
             missed.below_offset,
             wanted.producer_id,
             wanted.producer_epoch,
             wanted.base_sequence,
             wanted.record_count,
-            incoming.fingerprint,
+            fingerprint,
         )
         if question not in self._answers:
             self._answers[question] = await self._search(question)
@@ -61,26 +60,23 @@ class Lookup:
         return self._answers[question]
 
     async def _search(self, question: _Question) -> Offset | None:
-        journal = self._journal
         offset = question.below_offset
         size = 0
         for count in range(BATCHES_MAX):
             if count % BATCHES_AT_ONCE == 0:
-                await self._turns.next()
-            place = journal.index.find(question.partition_number, offset - 1)
-            if place is None or place.base_offset >= offset or size > BYTES_MAX:
+                await self._batches.pause()
+            location = await self._batches.find(question.partition_number, offset - 1)
+            if location is None or location.base_offset >= offset or size > BYTES_MAX:
                 return None
-            header = record_batch.read_header(
-                await journal.read(Position(place.position), HEADER_SIZE)
-            )
+            header = await self._batches.header(location)
             if _is_same(header, question):
-                stored = memoryview(await journal.read(Position(place.position), place.size))
+                stored = memoryview(await self._batches.read(location))
                 is_original = record_batch.fingerprint(header, stored) == question.fingerprint
-                return Offset(place.base_offset) if is_original else None
-            if place.base_offset <= question.from_offset or _is_before(header, question):
+                return Offset(location.base_offset) if is_original else None
+            if location.base_offset <= question.from_offset or _is_before(header, question):
                 return None
-            offset = Offset(place.base_offset)
-            size += place.size
+            offset = Offset(location.base_offset)
+            size += location.size
         return None
 
 

@@ -1,0 +1,232 @@
+"""The one way to read a partition: from memory, from the journal, wherever its batches lie.
+
+Who reads names partitions, offsets and sizes. Where a batch is stored, and what has to be waited
+for, is known behind this alone. A read is made in two steps: what is found tells its size, from
+which can be decided whether to read it yet.
+
+Both steps can be taken at once if all they need is in memory. Otherwise they are awaited, and the
+loop goes on meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from semel.errors import CorruptJournal
+from semel.journal.pages import NotLoaded
+from semel.journal.seam import Journal
+from semel.lane.old_retries import OldRetries
+from semel.lane.stored_batches import StoredBatches
+from semel.lane.time_search import TimedRecord, TimeSearch
+from semel.lane.view import PartitionView
+from semel.log.partition import Partition
+from semel.log.producers import NotRemembered
+from semel.log.transactions import AbortedTransaction, in_order
+from semel.records import batch as record_batch
+from semel.records.batch import BatchHeader
+from semel.types import Buffer, Offset
+
+Damage = CorruptJournal | OSError
+"""Why a partition cannot be read. Others of the same read may be whole."""
+
+
+class Wanted(NamedTuple):
+    """Batches of a partition from the one that holds an offset, that begin below a bound."""
+
+    partition: PartitionView
+    offset: Offset
+    bound: Offset
+    size_max: int
+
+
+class Found:
+    """What there is to read of some partitions."""
+
+    __slots__ = ("damage", "places", "size", "wanted")
+
+    def __init__(self, wanted: Sequence[Wanted]) -> None:
+        self.wanted = wanted
+        self.size = 0
+        """Bytes of all of it."""
+        self.places: list[list[tuple[int, int]]] = []
+        """For each that is wanted, where its batches lie. Of use to the log alone."""
+        self.damage: dict[int, Damage] = {}
+        """By the number of what was wanted."""
+
+    def sorted_places(self) -> list[tuple[int, int]]:
+        """Of all of them, as they lie."""
+        if len(self.places) == 1:
+            return self.places[0]
+        return sorted(place for places in self.places for place in places)
+
+
+class Stored:
+    """What was read of one partition."""
+
+    __slots__ = ("aborted", "batches")
+
+    def __init__(self, batches: list[Buffer], aborted: list[AbortedTransaction]) -> None:
+        self.batches = batches
+        self.aborted = aborted
+        """Those that overlap these batches, also if begun before them, if that was asked for."""
+
+
+NOTHING = Stored([], [])
+
+
+class PartitionLog:
+    def __init__(self, journal: Journal, partitions: Mapping[int, Partition]) -> None:
+        self._journal = journal
+        self._partitions = partitions
+        self._index = journal.index
+        self._batches = StoredBatches(journal)
+        self._times = TimeSearch(self._batches, journal.index)
+        self._old_retries = OldRetries(self._batches)
+
+    # What there is.
+
+    def find_now(self, wanted: Sequence[Wanted], size_max: int) -> Found | None:
+        """By size at most this, but one batch at least. None if the disk has to be waited for."""
+        found = Found(wanted)
+        try:
+            self._find(found, size_max)
+        except NotLoaded:
+            return None
+        return found
+
+    async def find(self, wanted: Sequence[Wanted], size_max: int) -> Found:
+        """As `find_now`."""
+        found = Found(wanted)
+        await self._batches.look_up(lambda: self._find(found, size_max))
+        return found
+
+    def _find(self, found: Found, size_max: int) -> None:
+        """Goes on where it was left."""
+        for number in range(len(found.places), len(found.wanted)):
+            partition, offset, bound, left = found.wanted[number]
+            left = min(left, size_max - found.size)
+            places: list[tuple[int, int]] = []
+            if offset < bound and (left > 0 or found.size == 0):
+                try:
+                    places = self._index.locations(partition.number, offset, bound, left)
+                except (CorruptJournal, OSError) as damage:
+                    found.damage[number] = damage
+            size = 0
+            for _, batch_size in places:
+                size += batch_size
+            # The first batch of all is given whole whatever its size, or its reader would never
+            # get past it; the others have to fit.
+            if size > left and found.size > 0:
+                places, size = [], 0
+            found.places.append(places)
+            found.size += size
+
+    # Reading it.
+
+    def read_now(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage] | None:
+        """For each that was wanted. None if the disk has to be waited for."""
+        places = found.sorted_places()
+        try:
+            batches = self._journal.read_now(places)
+            if batches is None:
+                return None
+            return self._shared_out(found, places, batches, with_aborted)
+        except (NotLoaded, CorruptJournal, OSError):
+            return None
+
+    def _shared_out(
+        self,
+        found: Found,
+        places: list[tuple[int, int]],
+        batches: list[memoryview],
+        with_aborted: bool,
+    ) -> list[Stored | Damage]:
+        by_place = dict(zip(places, batches, strict=True))
+        shared: list[Stored | Damage] = []
+        for number, its_places in enumerate(found.places):
+            if its_places:
+                its_batches: list[Buffer] = [by_place[place] for place in its_places]
+                aborted: list[AbortedTransaction] = []
+                if with_aborted:
+                    wanted = found.wanted[number]
+                    aborted = self._aborted(wanted.partition, wanted.offset, _end(its_batches))
+                shared.append(Stored(its_batches, aborted))
+            else:
+                shared.append(found.damage.get(number, NOTHING))
+        return shared
+
+    async def read(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage]:
+        """As `read_now`. Together: batches that were written at one time lie side by side, whosever
+        they are. Only if that fails each partition is read alone."""
+        places = found.sorted_places()
+        try:
+            batches = await self._journal.read_all(places)
+            return await self._batches.look_up(
+                lambda: self._shared_out(found, places, batches, with_aborted)
+            )
+        except (CorruptJournal, OSError):
+            return [
+                found.damage.get(number) or await self._read_alone(wanted, places, with_aborted)
+                for number, (wanted, places) in enumerate(
+                    zip(found.wanted, found.places, strict=True)
+                )
+            ]
+
+    async def _read_alone(
+        self, wanted: Wanted, places: list[tuple[int, int]], with_aborted: bool
+    ) -> Stored | Damage:
+        if not places:
+            return NOTHING
+        try:
+            batches: list[Buffer] = [*await self._journal.read_all(places)]
+            if not with_aborted:
+                return Stored(batches, [])
+            return Stored(
+                batches, await self.aborted(wanted.partition, wanted.offset, _end(batches))
+            )
+        except (CorruptJournal, OSError) as damage:
+            return damage
+
+    async def aborted(
+        self, partition: PartitionView, start: Offset, end: Offset
+    ) -> list[AbortedTransaction]:
+        """Those with a record or marker in [start, end), also if begun before; by first offset."""
+        return await self._batches.look_up(lambda: self._aborted(partition, start, end))
+
+    def _aborted(
+        self, partition: PartitionView, start: Offset, end: Offset
+    ) -> list[AbortedTransaction]:
+        found = self._index.aborted(partition.number, start, end)
+        known = self._partitions.get(partition.number)
+        before = None if known is None else known.transactions.aborted_before
+        return in_order([*before.overlapping(start, end), *found]) if before else found
+
+    # Searching.
+
+    async def find_time(
+        self, partition: PartitionView, timestamp_ms: int, bound: Offset
+    ) -> TimedRecord | None:
+        """The first record below the bound that is not older than this.
+
+        Raises CorruptJournal, CorruptMessage or OSError, as all searches do.
+        """
+        return await self._times.first_at_or_after(partition, timestamp_ms, bound)
+
+    async def youngest(self, partition: PartitionView, bound: Offset) -> TimedRecord | None:
+        """The first record below the bound that has the largest timestamp of all."""
+        return await self._times.youngest(partition, bound)
+
+    async def find_original(
+        self, partition: PartitionView, header: BatchHeader, fingerprint: int, missed: NotRemembered
+    ) -> Offset | None:
+        """The offset of the stored batch that an old retry repeats, if there is one."""
+        return await self._old_retries.find_original(partition, header, fingerprint, missed)
+
+    def bytes_of(self, partition: PartitionView) -> int:
+        """Of all its batches."""
+        return self._index.bytes_of(partition.number)
+
+
+def _end(batches: Sequence[Buffer]) -> Offset:
+    """Not those behind these batches: in a log with many aborts, each read would bring all that
+    are to come."""
+    return Offset(record_batch.read(batches[-1]).last_offset + 1)
