@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from semel.spark import turns
-from semel.spark.turns import Answers, Asker, Attempt, Counts, IllegalMove, Move, Turns
+from semel.spark.turns import Answers, Asker, Attempt, Counts, IllegalMove, Move, PartitionTurns
 from semel.types import TopicPartition
 from spark import test_turns
 
@@ -22,40 +22,42 @@ class _EachIsTheFirst(dict[int, Asker]):
 
 
 def every_attempt_may_write(patch: pytest.MonkeyPatch) -> None:
-    init = Turns.__init__
+    init = PartitionTurns.__init__
 
-    def lenient(core: Turns) -> None:
+    def lenient(core: PartitionTurns) -> None:
         init(core)
         core._writers = _EachIsTheFirst()
 
-    patch.setattr(Turns, "__init__", lenient)
+    patch.setattr(PartitionTurns, "__init__", lenient)
 
 
 def a_turn_is_given_while_another_writes(patch: pytest.MonkeyPatch) -> None:
-    take = Turns._take
+    take = PartitionTurns._take
 
-    def impatient(core: Turns, asker: Asker, place: TopicPartition, record_count: int) -> Answers:
+    def impatient(
+        core: PartitionTurns, asker: Asker, place: TopicPartition, record_count: int
+    ) -> Answers:
         core._queues[place].holder = None
         return take(core, asker, place, record_count)
 
-    patch.setattr(Turns, "_take", impatient)
+    patch.setattr(PartitionTurns, "_take", impatient)
 
 
 def who_leaves_within_its_turns_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    end = Turns.end
+    end = PartitionTurns.end
     patch.setattr(
-        Turns, "end", lambda core, reason: [] if "within" in reason else end(core, reason)
+        PartitionTurns, "end", lambda core, reason: [] if "within" in reason else end(core, reason)
     )
 
 
 def who_has_left_still_waits(patch: pytest.MonkeyPatch) -> None:
-    leave = Turns.leave
+    leave = PartitionTurns.leave
 
-    def lingering(core: Turns, asker: Asker) -> Answers:
+    def lingering(core: PartitionTurns, asker: Asker) -> Answers:
         asker.asked.clear()
         return leave(core, asker)
 
-    patch.setattr(Turns, "leave", lingering)
+    patch.setattr(PartitionTurns, "leave", lingering)
 
 
 def a_sequence_stays_where_it_is(patch: pytest.MonkeyPatch) -> None:
@@ -63,65 +65,65 @@ def a_sequence_stays_where_it_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def results_that_spark_has_lost_do_not_matter(patch: pytest.MonkeyPatch) -> None:
-    check = Turns.check
+    check = PartitionTurns.check
 
-    def collected_only(core: Turns, written: Mapping[Attempt, Counts]) -> None:
+    def collected_only(core: PartitionTurns, written: Mapping[Attempt, Counts]) -> None:
         core._writers = {
             number: each for number, each in core._writers.items() if each.attempt in written
         }
         check(core, written)
 
-    patch.setattr(Turns, "check", collected_only)
+    patch.setattr(PartitionTurns, "check", collected_only)
 
 
 def who_has_not_finished_may_be_committed(patch: pytest.MonkeyPatch) -> None:
-    check = Turns.check
+    check = PartitionTurns.check
 
-    def hasty(core: Turns, written: Mapping[Attempt, Counts]) -> None:
+    def hasty(core: PartitionTurns, written: Mapping[Attempt, Counts]) -> None:
         for each in core._writers.values():
             each.is_finished = True
         check(core, written)
 
-    patch.setattr(Turns, "check", hasty)
+    patch.setattr(PartitionTurns, "check", hasty)
 
 
 def who_had_no_turn_is_believed(patch: pytest.MonkeyPatch) -> None:
-    check = Turns.check
+    check = PartitionTurns.check
 
-    def trusting(core: Turns, written: Mapping[Attempt, Counts]) -> None:
+    def trusting(core: PartitionTurns, written: Mapping[Attempt, Counts]) -> None:
         known = {each.attempt for each in core._writers.values()}
         check(core, {attempt: counts for attempt, counts in written.items() if attempt in known})
 
-    patch.setattr(Turns, "check", trusting)
+    patch.setattr(PartitionTurns, "check", trusting)
 
 
 def who_leaves_is_taken_out_of_one_queue(patch: pytest.MonkeyPatch) -> None:
-    leave = Turns.leave
+    leave = PartitionTurns.leave
 
-    def sloppy(core: Turns, asker: Asker) -> Answers:
+    def sloppy(core: PartitionTurns, asker: Asker) -> Answers:
         asker.asked = set(sorted(asker.asked)[:1])
         return leave(core, asker)
 
-    patch.setattr(Turns, "leave", sloppy)
+    patch.setattr(PartitionTurns, "leave", sloppy)
 
 
 def who_was_refused_goes_on(patch: pytest.MonkeyPatch) -> None:
-    step = Turns.step
+    step = PartitionTurns.step
 
-    def forgetful(core: Turns, asker: Asker, move: Move) -> Answers:
+    def forgetful(core: PartitionTurns, asker: Asker, move: Move) -> Answers:
         if core._reason is None:
             asker.is_refused = False
         return step(core, asker, move)
 
-    patch.setattr(Turns, "step", forgetful)
+    patch.setattr(PartitionTurns, "step", forgetful)
 
 
 def who_waits_is_not_told_that_there_are_no_more_turns(patch: pytest.MonkeyPatch) -> None:
-    def silent(core: Turns, reason: str) -> Answers:
+    def silent(core: PartitionTurns, reason: str) -> Answers:
         core._reason = core._reason or reason
         return []
 
-    patch.setattr(Turns, "end", silent)
+    patch.setattr(PartitionTurns, "end", silent)
 
 
 COMMITS = test_turns.test_what_may_be_committed_is_what_spark_collected_whatever_happens

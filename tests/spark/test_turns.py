@@ -19,10 +19,10 @@ from semel.spark.turns import (
     Granted,
     IllegalMove,
     Move,
+    PartitionTurns,
     Refused,
     Take,
     TurnRefused,
-    Turns,
 )
 from semel.types import SEQUENCE_COUNT, TopicPartition
 
@@ -73,7 +73,7 @@ class Cluster:
     """Spark, its tasks and the log they write to. It decides by itself what is right."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = PartitionTurns()
         self.attempts: list[Running] = []
         self.results: dict[Attempt, dict[TopicPartition, int]] = {}
         self.log: dict[TopicPartition, list[Attempt]] = defaultdict(list)
@@ -217,7 +217,7 @@ def test_nobody_waits_for_ever(schedule: Schedule) -> None:
 
 
 def test_sequences_begin_again_behind_the_last() -> None:
-    turns = Turns()
+    turns = PartitionTurns()
     asker = turns.join(Attempt(0, 0))
     for count, sequence in ((SEQUENCE_COUNT - 2, 0), (5, SEQUENCE_COUNT - 2), (1, 3)):
         assert turns.step(asker, Take(FIRST, count)) == [(asker, Granted(FIRST, sequence))]
@@ -225,7 +225,7 @@ def test_sequences_begin_again_behind_the_last() -> None:
 
 
 def test_another_attempt_is_refused_once_the_first_has_written() -> None:
-    turns = Turns()
+    turns = PartitionTurns()
     own, again = turns.join(Attempt(7, 1)), turns.join(Attempt(7, 2))
     turns.step(own, Take(FIRST, 3))
     [(asker, answer)] = turns.step(again, Take(SECOND, 1))
@@ -240,7 +240,7 @@ def test_another_attempt_is_refused_once_the_first_has_written() -> None:
 
 
 def test_a_result_that_is_not_what_was_written_is_refused() -> None:
-    turns = Turns()
+    turns = PartitionTurns()
     own, unfinished = turns.join(Attempt(0, 0)), turns.join(Attempt(1, 1))
     turns.step(own, Take(FIRST, 3))
     turns.step(own, GiveBack(FIRST))
@@ -257,7 +257,7 @@ def test_a_result_that_is_not_what_was_written_is_refused() -> None:
 
 
 def test_an_illegal_move_changes_nothing() -> None:
-    turns = Turns()
+    turns = PartitionTurns()
     own, other = turns.join(Attempt(0, 0)), turns.join(Attempt(1, 1))
     turns.step(own, Take(FIRST, 3))
     turns.step(other, Take(FIRST, 1))

@@ -19,7 +19,7 @@ from semel.app.progress import Counts
 from semel.app.retry_policy import RetryPolicy, check_retry_policy
 from semel.app.running import AppSettings, RunningApp, run_members, run_until_told
 from semel.app.turn import Rules
-from semel.client.consuming.delivery import deserializers_of
+from semel.client.consuming.deserializers import deserializers_of
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.consuming.settings import settings_of as check_consumer
 from semel.client.options import check_names, check_numbers
@@ -159,7 +159,7 @@ class App:
     def running(
         self, bootstrap_servers: str | Sequence[str] | None = None
     ) -> AbstractAsyncContextManager[RunningApp]:
-        """RunningApp all listeners for the length of an `async with` block.
+        """Run all listeners for the length of an `async with` block.
 
         At its end they finish what they are at. If one fails, all stop and the block is left with
         `ListenerFailed`.
@@ -183,13 +183,13 @@ class App:
             raise ConfigError(f"listener {listener} needs transactions: {error}") from error
 
     def run(self, bootstrap_servers: str | Sequence[str] | None = None) -> None:
-        """RunningApp until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""
+        """Run until SIGTERM or Ctrl-C, as `semel run` does; raises ListenerFailed."""
         asyncio.run(run_until_told(self.running(bootstrap_servers), RunningApp.until_ended))
 
     def run_until_idle(
         self, bootstrap_servers: str | Sequence[str] | None = None, *, timeout_s: float = 60
     ) -> dict[str, Counts]:
-        """RunningApp until all there is to read has been worked on: what each listener did.
+        """Run until all there is to read has been worked on: what each listener did.
 
         For tests: several listeners may feed each other, but nobody else may be in their groups.
         """

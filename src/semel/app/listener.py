@@ -9,7 +9,7 @@ from typing import Any
 
 from semel.app.outbox import Outbox
 from semel.app.turn import Rules
-from semel.client.consuming.delivery import Deserializers
+from semel.client.consuming.deserializers import Deserializers
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions
 from semel.errors import ConfigError

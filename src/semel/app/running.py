@@ -208,7 +208,7 @@ async def run_until_told(
     watch: Callable[[RunningApp], Awaitable[None]],
     notify: Callable[[str], None] = _say,
 ) -> None:
-    """RunningApp, and watch it, until SIGTERM or Ctrl-C has ended it or a listener failed."""
+    """Run, and watch it, until SIGTERM or Ctrl-C has ended it or a listener failed."""
     async with running as run:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -85,6 +85,7 @@ def _read_security(file: Path) -> Security:
 
 
 def read_properties(file: Path) -> dict[str, str]:
+    """A file as Java writes it and Kafka's own commands take it."""
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as error:
@@ -120,6 +121,7 @@ def _unescaped(text: str) -> str:
 
 
 def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Options of the form KEY=VALUE."""
     pairs = []
     for text in texts:
         key, equals, value = text.partition("=")
@@ -130,6 +132,7 @@ def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 async def find_topics(cluster: Cluster, names: Collection[str]) -> dict[str, TopicMetadata]:
+    """Refused with the nearest name that exists if one of them does not."""
     try:
         return await cluster.topics(names)
     except UnknownTopicOrPartition as error:

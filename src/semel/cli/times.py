@@ -8,7 +8,7 @@ _DURATION = re.compile(r"(\d+)(ms|s|m|h|d)")
 
 
 def moment_in_words(moment_ms: int) -> str:
-    """`2024-05-01 12:00:00.123`."""
+    """`2024-05-01 12:00:00.123`: in UTC, to the millisecond, as the cluster keeps it."""
     moment = datetime.fromtimestamp(moment_ms / 1000, UTC)
     return moment.isoformat(" ", "milliseconds").removesuffix("+00:00")
 

@@ -138,6 +138,7 @@ class _Line(NamedTuple):
 
 
 def say_lanes(events: Iterable[Event]) -> None:
+    """As messages between the four parties, one line each, time going down."""
     header = "".join(name.ljust(_WIDTH) for name in _LANES).rstrip()
     indent = " " * (_TIME_WIDTH + len(_GAP))
     if sys.stdout.isatty():

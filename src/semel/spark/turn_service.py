@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from semel.errors import ConfigError, ProtocolError
 from semel.spark.turn_messages import TurnAddress, hear_hello, hear_move, keep_alive, say
-from semel.spark.turns import Answers, Asker, Attempt, Counts, Turns
+from semel.spark.turns import Answers, Asker, Attempt, Counts, PartitionTurns
 from semel.world import SystemRandomness
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class DriverAddress(NamedTuple):
 class TurnService:
     def __init__(self) -> None:
         self._secret = SystemRandomness().token_bytes(_SECRET_SIZE).hex()
-        self._turns = Turns()
+        self._turns = PartitionTurns()
         self._server: asyncio.Server | None = None
         self._is_closed = False
         self._open: set[asyncio.StreamWriter] = set()

@@ -110,7 +110,7 @@ class _Queue:
         self.waiting: deque[_Waiting] = deque()
 
 
-class Turns:
+class PartitionTurns:
     """For one transaction."""
 
     def __init__(self) -> None:

@@ -225,7 +225,7 @@ def _by_attempt(results: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, in
 
 
 def one_frame(output: DataFrame | Mapping[str, DataFrame], topic: str | None) -> DataFrame:
-    """The rows of all topics, and of their columns only those that are written."""
+    """The rows of all topics in one, and of their columns only those that are written."""
     if isinstance(output, Mapping):
         if not output:
             raise ConfigError("nothing is to be written: the function gave no topics")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from semel.client.columns.encode import Rows, rows_from
+from semel.client.columns.encode import RecordRows, rows_from
 from semel.client.columns.headers import HEADERS
 from semel.records.records import Record
 
@@ -27,7 +27,7 @@ some_records = st.lists(
 ).map(lambda runs: [record for record, count in runs for _ in range(count)])
 
 
-def rows_of(records: Sequence[Record]) -> Rows:
+def rows_of(records: Sequence[Record]) -> RecordRows:
     has_headers = any(record.headers for record in records)
     return rows_from(
         pa.array([record.key for record in records], pa.binary()),

@@ -26,7 +26,7 @@ _CHUNK_SIZE_MAX = 4 * 1024 * 1024
 _VALUE_SIZE_MAX = 2**30
 
 
-class Rows(NamedTuple):
+class RecordRows(NamedTuple):
     """What is to be encoded; the columns have the same length."""
 
     keys: pa.Array
@@ -36,17 +36,17 @@ class Rows(NamedTuple):
     headers: pa.Array | None = None
     """A list of structs of key and value, or None if no record has any."""
 
-    def take(self, places: Numbers) -> "Rows":
+    def take(self, places: Numbers) -> "RecordRows":
         chosen = pa.array(places)
-        return Rows(
+        return RecordRows(
             self.keys.take(chosen),
             self.values.take(chosen),
             self.timestamps_ms[places],
             None if self.headers is None else self.headers.take(chosen),
         )
 
-    def slice(self, begin: int, end: int) -> "Rows":
-        return Rows(
+    def slice(self, begin: int, end: int) -> "RecordRows":
+        return RecordRows(
             self.keys.slice(begin, end - begin),
             self.values.slice(begin, end - begin),
             self.timestamps_ms[begin:end],
@@ -61,7 +61,7 @@ def rows_from(
     headers: pa.Array | None = None,
     *,
     now_ms: int = NO_TIMESTAMP_MS,
-) -> Rows:
+) -> RecordRows:
     """Rows of columns as users have them: text or bytes, any unit of time, gaps in the times."""
     count = len(values)
     if timestamps is None:
@@ -72,7 +72,7 @@ def rows_from(
                 pa.int64()
             )
         timestamps_ms = as_numbers(timestamps.cast(pa.int64()), now_ms)
-    return Rows(
+    return RecordRows(
         pa.nulls(count, pa.binary()) if keys is None else as_binary(keys),
         as_binary(values),
         timestamps_ms,
@@ -89,7 +89,7 @@ class EncodedBatch(NamedTuple):
 
 
 def encode(
-    rows: Rows,
+    rows: RecordRows,
     partitions: npt.NDArray[np.int32],
     *,
     compression: Compression = Compression.NONE,
@@ -118,7 +118,7 @@ def _short(partitions: npt.NDArray[np.int32]) -> npt.NDArray[np.integer[Any]]:
     return partitions.astype(np.int16) if partitions.max() < 2**15 else partitions
 
 
-def _size_bounds(rows: Rows) -> Numbers:
+def _size_bounds(rows: RecordRows) -> Numbers:
     """No less than each record takes in a batch without compression."""
     sizes = np.maximum(sizes_of(rows.keys), 0) + np.maximum(sizes_of(rows.values), 0)
     sizes += _RECORD_OVERHEAD_SIZE
@@ -155,7 +155,7 @@ def _chunks(starts: Numbers, sizes: Numbers) -> Iterator[tuple[int, int]]:
 
 
 def _encode_chunk(
-    rows: Rows,
+    rows: RecordRows,
     partitions: npt.NDArray[np.int32],
     starts: Numbers,
     compression: Compression,
@@ -188,7 +188,7 @@ def _encode_chunk(
 
 
 def _encode_records(
-    rows: Rows, offset_deltas: Numbers, deltas_ms: Numbers
+    rows: RecordRows, offset_deltas: Numbers, deltas_ms: Numbers
 ) -> tuple[memoryview, npt.NDArray[Any]]:
     """The records one behind the other, and where each begins, with the end of the last."""
     if rows.headers is None:

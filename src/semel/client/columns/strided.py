@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from semel.client.columns.headers import HEADERS
 from semel.client.columns.varints import Bytes, Numbers
-from semel.client.columns.walk import Run, Words, first_unlike, mask_of, words_at
+from semel.client.columns.walk import RecordRun, Words, first_unlike, mask_of, words_at
 from semel.records.varint import read_varint
 from semel.types import Buffer
 
@@ -23,7 +23,7 @@ _ATTRIBUTES_SIZE = 1
 class RecordShape(NamedTuple):
     """What the records of a run have in common, and the numbers in which they differ."""
 
-    run: Run
+    run: RecordRun
     timestamp_deltas_ms: Numbers
     offset_deltas: Numbers
     key_begin: int
@@ -51,7 +51,7 @@ class StridedRecords:
     def headers(self) -> pa.Array:
         return pa.nulls(self.count, HEADERS)
 
-    def _column(self, pieces: Sequence[tuple[Run, int, int]]) -> pa.Array:
+    def _column(self, pieces: Sequence[tuple[RecordRun, int, int]]) -> pa.Array:
         """The same part of each record, copied row by row to where it belongs."""
         offsets = self._ends_of([max(size, 0) for _, _, size in pieces])
         # Arrow's memory is reused, where numpy's goes back to the system each time.
@@ -87,7 +87,7 @@ class StridedRecords:
         return offsets
 
 
-def shape_of(plain: Buffer, buffer: Bytes, run: Run) -> RecordShape | None:
+def shape_of(plain: Buffer, buffer: Bytes, run: RecordRun) -> RecordShape | None:
     """None if the records of the run are not of one shape, or have headers, or are damaged.
 
     The first record tells where things are; the bytes that told it must be those of all.

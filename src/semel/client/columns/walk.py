@@ -125,7 +125,7 @@ def _over_gaps(
             index = int(np.searchsorted(guesses, position))
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Records of one size, one behind the other."""
 
     position: int
@@ -137,9 +137,9 @@ class Run(NamedTuple):
 
 def find_runs(
     plain: Buffer, buffer: Bytes, position: int, end: int, count: int
-) -> list[Run] | None:
+) -> list[RecordRun] | None:
     """The `count` records that fill `position..end`, or None if they are of too many sizes."""
-    runs: list[Run] = []
+    runs: list[RecordRun] = []
     left = count
     while left:
         if len(runs) > _RUNS_FREE + (count - left) // _RUN_WORTH:
@@ -153,7 +153,7 @@ def find_runs(
     return runs
 
 
-def _run_at(plain: Buffer, buffer: Bytes, position: int, end: int, count_max: int) -> Run:
+def _run_at(plain: Buffer, buffer: Bytes, position: int, end: int, count_max: int) -> RecordRun:
     size, begin = read_varint(plain, position)
     stride = begin - position + size
     if size <= 0 or position + stride > end:
@@ -167,7 +167,7 @@ def _run_at(plain: Buffer, buffer: Bytes, position: int, end: int, count_max: in
         known = first_unlike(marks, mask_of(0xFF, 0, begin - position))
         if known < window:
             break
-    return Run(position, begin, stride, known)
+    return RecordRun(position, begin, stride, known)
 
 
 def record_bounds(

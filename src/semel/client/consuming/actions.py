@@ -63,6 +63,8 @@ NOBODY = MemberIdentity(-1, "")
 
 
 class Callbacks(Generic[_Listener]):
+    """Whom a consumer tells that partitions come and go."""
+
     def __init__(
         self,
         on_assigned: _Listener | None = None,

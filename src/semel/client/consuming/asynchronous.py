@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from semel.client.consuming.actions import Callbacks, Tell
 from semel.client.consuming.commits import Offsets, OnDone
-from semel.client.consuming.delivery import as_one, columns_or_all, deserializers_of
+from semel.client.consuming.deserializers import as_one, columns_or_all, deserializers_of
 from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
 from semel.client.consuming.record import Record

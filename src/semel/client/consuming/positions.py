@@ -1,6 +1,6 @@
 """Where a consumer stands in each of its partitions, and what was fetched ahead of that. Pure.
 
-Law: a record is handed out only while its state is assigned, not paused, and its position
+Law: a record is handed out only while its partition is assigned, not paused, and its position
 certain; an answer counts only for the very position it was asked at, which its `version` tells.
 
 Two threads may look at it, so that each step is taken under `lock`.

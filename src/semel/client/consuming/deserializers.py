@@ -1,4 +1,4 @@
-"""Between a consumer's positions and its application: records opened as the application asked."""
+"""Records and columns as the application asked for them: deserialized, and columns as one batch."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
