@@ -186,8 +186,8 @@ def _read_cold(begun: Event, enough: Event, port: int, folder: str) -> None:
         begun.set()
         offset = 0
         while not enough.is_set():
-            # Not the open one: who appends to half a page that was forgotten waits for the disk, and
-            # no reader of old data makes the kernel forget what was written last.
+            # Not the open one: who appends to half a page that was forgotten waits for the disk,
+            # and no reader of old data makes the kernel forget what was written last.
             for file in sorted(Path(folder).glob("*.segment"))[:-1]:
                 descriptor = os.open(file, os.O_RDONLY)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

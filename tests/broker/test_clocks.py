@@ -321,7 +321,7 @@ async def test_a_jump_seen_on_a_full_disk_does_not_come_back_as_a_rest(world: Wo
 
 def fill(lane: Lane) -> None:
     """Until there is no room for the smallest frame that adds something."""
-    size = lane.journal.limits.payload_bytes_max // 8
+    size = lane._journal.limits.payload_bytes_max // 8
     while size:
         try:
             say(lane, facts.TopicConfigured("t", {"any": "." * size}))
@@ -428,5 +428,5 @@ async def test_a_producer_is_said_to_have_written_as_long_ago_as_it_did(
         request = DescribeProducersRequest([TopicRequest("t", [0])])
         (topic,) = (await call(broker, "describe_producers", 0, request)).topics
         (producer,) = topic.partitions[0].active_producers
-        age_ms = broker.controller.clock.wall_ms() - producer.last_timestamp
+        age_ms = broker.controller._clock.wall_ms() - producer.last_timestamp
         assert 3_000 <= age_ms < 3_100

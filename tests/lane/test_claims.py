@@ -74,9 +74,9 @@ def lane() -> Lane:
     async def main() -> None:
         await lane.start(lambda error: None)
         lane.submit(CreateInternalTopic(TRANSACTIONS_TOPIC))
-        lane.state.next_producer_id = ProducerId(2**62)
+        lane._state.next_producer_id = ProducerId(2**62)
         for topic, index in product(TOPICS, {index for chosen in INDEXES for index in chosen}):
-            lane.state.host_one(topic, index, lane.state.next_partition_number)
+            lane._state.host_one(topic, index, lane._state.next_partition_number)
 
     run(Random(1), main())
     return lane
@@ -120,7 +120,7 @@ def ways_to_end(value: Transaction) -> list[Command]:
 
 def end_of(lane: Lane, value: Transaction, command: Command) -> frame.Frame:
     made = frame.Frame(AT)
-    added = add_transaction(lane.state, lane.environment, made, value, command)
+    added = add_transaction(lane._state, lane._environment, made, value, command)
     assert added.decision.values, command
     return made
 

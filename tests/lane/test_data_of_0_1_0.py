@@ -77,9 +77,9 @@ def test_its_times_are_counted_on(folder: Path, wall_ms: int, is_idle: bool) -> 
     journal = FileJournal.open(device, JournalSettings(segment_bytes=1_500_000))
     settings = LaneSettings(GroupSettings())
     lane = Lane(journal, settings, StoppedClocks(wall_ms), SystemRandomness())
-    before_ms = lane.clock.now_ms() - DAY_MS
-    idle = set(lane.state.transactions.idle_since(before_ms))
+    before_ms = lane._clock.now_ms() - DAY_MS
+    idle = set(lane._state.transactions.idle_since(before_ms))
     assert (TransactionalId("idle") in idle) == is_idle
-    partition = lane.state.hosted["t"][0]
+    partition = lane._state.hosted["t"][0]
     assert partition.has_silent_producer(before_ms) == is_idle
     device.stop()

@@ -57,23 +57,23 @@ def test_however_many_transactions_are_open_one_frame_ends_them_and_raises_the_t
     async def live() -> None:
         device = MemoryDevice(Random(1))
         lane = await _start(device)
-        term = lane.state.term
+        term = lane._state.term
         await _open_transactions(lane)
-        assert lane.state.transactions.owed_size > 2 * SEGMENT_BYTES
+        assert lane._state.transactions.owed_size > 2 * SEGMENT_BYTES
         device.power_loss()
 
         risen = await _start(device)
-        assert risen.state.term == term + 1
-        assert risen.state.transactions.open() == ()
-        assert risen.state.transactions.owed_size == 0
-        assert risen.state.hosted["t"][0].log_end_offset == OPEN_COUNT
-        assert risen.journal.frames_appended == 1
+        assert risen._state.term == term + 1
+        assert risen._state.transactions.open() == ()
+        assert risen._state.transactions.owed_size == 0
+        assert risen._state.hosted["t"][0].log_end_offset == OPEN_COUNT
+        assert risen._journal.frames_appended == 1
         device.kill()
 
         again = await _start(device)
-        assert again.state.term == term + 1
-        assert again.state.hosted["t"][0].log_end_offset == OPEN_COUNT
-        assert again.journal.frames_appended == 0
+        assert again._state.term == term + 1
+        assert again._state.hosted["t"][0].log_end_offset == OPEN_COUNT
+        assert again._journal.frames_appended == 0
 
     run(Random(1), live())
 
@@ -84,15 +84,15 @@ def test_the_first_start_after_an_upgrade_raises_the_term_once() -> None:
     async def live() -> None:
         device = MemoryDevice(Random(1))
         lane = await _start(device)
-        term = lane.state.term
+        term = lane._state.term
         await _open_transactions(lane)
-        await lane.journal.close()
-        note.write(device, Note(1, lane.journal.durable))
+        await lane._journal.close()
+        note.write(device, Note(1, lane._journal.durable))
 
         for _ in range(3):
             upgraded = await _start(device)
-            assert upgraded.state.term == term + 1
-            assert upgraded.state.transactions.open() == ()
+            assert upgraded._state.term == term + 1
+            assert upgraded._state.transactions.open() == ()
             device.kill()
 
     run(Random(1), live())

@@ -125,7 +125,7 @@ class World:
 
     def produce(self, topic: str, index: int, producer_id: int | None = None) -> None:
         own, epoch = self.producer
-        partition = self.lane.state.hosted[topic][index]
+        partition = self.lane._state.hosted[topic][index]
         known = partition.producers.get(own)
         sequence = 0 if known is None else known.taken[-1].last_sequence + 1
         records = [Record(b"k", b"v")]
@@ -141,10 +141,10 @@ class World:
             encoded = encode_batch(records)
         batch = memoryview(encoded)
         header = record_batch.read(batch)
-        frame = Frame(self.lane.clock.moment())
-        term, end = self.lane.state.term, partition.log_end_offset
+        frame = Frame(self.lane._clock.moment())
+        term, end = self.lane._state.term, partition.log_end_offset
         frame.add_batch(partition.number, end, term, header, header.checksum, batch)
-        self.lane.append(frame, Claim.ORDINARY)
+        self.lane._append(frame, Claim.ORDINARY)
 
     def commit_offset(self, offset: int = 1) -> None:
         member = MemberId("")
@@ -186,7 +186,7 @@ CHANGES: dict[str, Callable[[World], object]] = {
 def pieces_while(world: World, change: Callable[[World], object], before: int) -> bytes:
     """The snapshot, if the change comes when so many pieces are taken."""
     taken: list[bytes] = []
-    pieces: Iterator[bytes] = snapshot.take(world.lane.state)
+    pieces: Iterator[bytes] = snapshot.take(world.lane._state)
     for piece in pieces:
         if len(taken) == before:
             change(world)
@@ -207,7 +207,7 @@ def test_what_is_about_to_change_is_captured_first(name: str) -> None:
             lane = Lane(journal, settings, LoopClock(), SeededRandomness(Random(2)))
             await lane.start(_fail)
             world = World(lane)
-            at_the_mark = restored(whole(lane.state))
+            at_the_mark = restored(whole(lane._state))
             assert restored(pieces_while(world, change, before)) == at_the_mark
             device.kill()
 

@@ -28,7 +28,7 @@ def written(batches: list[tuple[int, int]]) -> tuple[Partition, list[int]]:
         base_offset = partition.append(batch_of(count), 0, Term(term), NOW_MS)
         assert base_offset == len(terms)
         terms += [term] * count
-    partition.settle(partition.log_end_offset)
+    partition.advance_high_watermark(partition.log_end_offset)
     return partition, terms
 
 
@@ -78,7 +78,7 @@ def test_only_what_is_durable_ends_a_term() -> None:
     partition.append(batch_of(3), 0, Term(0), NOW_MS)
     assert (partition.log_end_offset, partition.high_watermark) == (3, 0)
     assert partition.end_of_term(0, Term(0)) == (0, 0)
-    partition.settle(Offset(3))
+    partition.advance_high_watermark(Offset(3))
     assert partition.end_of_term(0, Term(0)) == (0, 3)
     partition.append(batch_of(2), 0, Term(1), NOW_MS)
     assert partition.end_of_term(0, Term(1)) == (0, 3)
@@ -142,7 +142,7 @@ def test_the_last_stable_offset_lies_between_start_and_high_watermark_and_never_
                     producer_id, ProducerEpoch(0), number % 2 == 0, Term(0), NOW_MS
                 )
             case "sync":
-                partition.settle(partition.log_end_offset)
+                partition.advance_high_watermark(partition.log_end_offset)
             case "delete":
                 start = min(partition.high_watermark, partition.log_start_offset + number)
                 partition.delete_before(Offset(start))

@@ -17,7 +17,7 @@ def at(offset: int) -> Offset:
 
 def test_without_transactions_the_last_stable_offset_is_the_high_watermark() -> None:
     transactions = PartitionTransactions()
-    assert transactions.settle(at(7)) == 7
+    assert transactions.advance_high_watermark(at(7)) == 7
     assert transactions.last_stable_offset == 7
 
 
@@ -26,22 +26,22 @@ def test_it_stops_at_the_first_offset_of_the_earliest_open_transaction() -> None
     transactions.wrote(A, at(3))
     transactions.wrote(B, at(5))
     transactions.wrote(A, at(6))
-    assert transactions.settle(at(9)) == 3
+    assert transactions.advance_high_watermark(at(9)) == 3
     assert (transactions.first_offset(A), transactions.first_offset(B)) == (3, 5)
     transactions.ended(A, at(9), committed=True)
-    assert transactions.settle(at(10)) == 5
+    assert transactions.advance_high_watermark(at(10)) == 5
     transactions.ended(B, at(10), committed=False)
-    assert transactions.settle(at(11)) == 11
+    assert transactions.advance_high_watermark(at(11)) == 11
 
 
 def test_it_does_not_move_before_the_marker_is_durable() -> None:
     transactions = PartitionTransactions()
     transactions.wrote(A, at(3))
-    transactions.settle(at(5))
+    transactions.advance_high_watermark(at(5))
     transactions.ended(A, at(5), committed=True)
     assert transactions.last_stable_offset == 3
-    assert transactions.settle(at(5)) == 3
-    assert transactions.settle(at(6)) == 6
+    assert transactions.advance_high_watermark(at(5)) == 3
+    assert transactions.advance_high_watermark(at(6)) == 6
 
 
 def test_markers_that_become_durable_one_by_one_free_one_transaction_each() -> None:
@@ -50,20 +50,20 @@ def test_markers_that_become_durable_one_by_one_free_one_transaction_each() -> N
     transactions.wrote(B, at(1))
     transactions.ended(B, at(2), committed=True)
     transactions.ended(A, at(3), committed=True)
-    assert [transactions.settle(at(high)) for high in (2, 3, 4)] == [0, 0, 4]
+    assert [transactions.advance_high_watermark(at(high)) for high in (2, 3, 4)] == [0, 0, 4]
 
 
 def test_a_transaction_that_is_not_durable_at_all_does_not_matter() -> None:
     transactions = PartitionTransactions()
     transactions.wrote(A, at(8))
-    assert transactions.settle(at(6)) == 6
+    assert transactions.advance_high_watermark(at(6)) == 6
 
 
 def test_a_marker_without_data_touches_neither_the_bound_nor_the_index() -> None:
     transactions = PartitionTransactions()
     transactions.wrote(A, at(0))
     assert transactions.ended(B, at(1), committed=False) is None
-    assert transactions.settle(at(2)) == 0
+    assert transactions.advance_high_watermark(at(2)) == 0
     assert transactions.first_offset(A) == 0
 
 
@@ -162,7 +162,7 @@ def test_any_log_agrees_with_reading_all_of_it(
         log.append(producer, kind)
         if flush:
             durable = data.draw(st.integers(durable, len(log.entries)))
-            assert log.transactions.settle(at(durable)) == log.stable(durable)
+            assert log.transactions.advance_high_watermark(at(durable)) == log.stable(durable)
             assert log.transactions.last_stable_offset >= stable
             stable = log.transactions.last_stable_offset
     for start in range(len(log.entries)):

@@ -44,14 +44,14 @@ class Bug(NamedTuple):
 
 
 def the_watermark_moves_when_a_batch_is_appended(patch: Patch) -> None:
-    append = Lane.append
+    append = Lane._append
 
     def eager(self: Lane, *arguments: Any) -> None:
         append(self, *arguments)
         for _, partition, offset in self._growing:
-            partition.settle(offset)
+            partition.advance_high_watermark(offset)
 
-    patch.setattr(Lane, "append", eager)
+    patch.setattr(Lane, "_append", eager)
 
 
 def replies_leave_when_written(patch: Patch) -> None:

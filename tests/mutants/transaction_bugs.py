@@ -25,18 +25,18 @@ def the_stable_end_follows_what_is_applied(patch: Patch) -> None:
             self.last_stable_offset = min(high_watermark, still_open)
         return self.last_stable_offset
 
-    patch.setattr(PartitionTransactions, "settle", hasty)
+    patch.setattr(PartitionTransactions, "advance_high_watermark", hasty)
 
 
 def the_stable_end_includes_the_first_open_record(patch: Patch) -> None:
     """As Redpanda 21.10 took it."""
-    settle = PartitionTransactions.settle
+    settle = PartitionTransactions.advance_high_watermark
 
     def inclusive(self: PartitionTransactions, high_watermark: Offset) -> Offset:
         self.last_stable_offset = Offset(min(settle(self, high_watermark) + 1, high_watermark))
         return self.last_stable_offset
 
-    patch.setattr(PartitionTransactions, "settle", inclusive)
+    patch.setattr(PartitionTransactions, "advance_high_watermark", inclusive)
 
 
 def open_transactions_hold_nobody_back(patch: Patch) -> None:
@@ -44,7 +44,7 @@ def open_transactions_hold_nobody_back(patch: Patch) -> None:
         self.last_stable_offset = high_watermark
         return high_watermark
 
-    patch.setattr(PartitionTransactions, "settle", all_there_is)
+    patch.setattr(PartitionTransactions, "advance_high_watermark", all_there_is)
 
 
 def the_aborted_list_is_empty(patch: Patch) -> None:

@@ -10,7 +10,7 @@ from semel.lane.state import LaneState
 
 
 def state_of(broker: Broker) -> LaneState:
-    return broker.controller.state
+    return broker.controller._state
 
 
 def journal_of(broker: Broker) -> FileJournal:
@@ -19,6 +19,6 @@ def journal_of(broker: Broker) -> FileJournal:
 
 def say(lane: Lane, fact: AnyFact, claim: Claim = Claim.ORDINARY) -> None:
     """Append a fact that no command would."""
-    frame = Frame(lane.clock.moment())
+    frame = Frame(lane._clock.moment())
     frame.add_fact(fact)
-    lane.append(frame, claim)
+    lane._append(frame, claim)

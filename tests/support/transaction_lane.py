@@ -187,7 +187,7 @@ class Lane:
     def flush(self) -> None:
         self.durable = len(self.frames)
         for partition in self.state.partitions.values():
-            partition.transactions.settle(partition.end)
+            partition.transactions.advance_high_watermark(partition.end)
 
     def crash(self, *, power_lost: bool) -> None:
         """A killed process loses nothing; a power loss takes some of what was not durable."""

@@ -13,6 +13,9 @@ from semel.broker.housekeeping import Housekeeping
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
 from semel.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    JournalFull,
     NotController,
     NotCoordinator,
     NotLeaderOrFollower,
@@ -84,6 +87,7 @@ class Broker:
         payload_bytes_max = self._journal_settings.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
+        self._cluster_id = b""
         self.late_requests = LateRequests()
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -131,6 +135,24 @@ class Broker:
 
     # Lanes
 
+    async def step_down(self, number: int) -> None:
+        """Let another lead this lane; the process lives on, and may take it again."""
+        lane = self.lanes.pop(number)
+        self.journals.pop(number)
+        self.led_lanes = tuple(self.lanes.values())
+        if self._server is not None:
+            self._server.lane_left(lane)
+        await lane.step_down()
+
+    async def take_lane(self, number: int, device: Device) -> None:
+        """Lead this lane, with the state that its journal says."""
+        lane = self._open(number, device)
+        await lane.start(self._on_failure, self._warn)
+        self.lanes[number] = lane
+        self.led_lanes = tuple(self.lanes.values())
+        if number == CONTROLLER:
+            self.catalogue = lane.view.catalogue
+
     @property
     def controller(self) -> Lane:
         """The lane that decides about topics."""
@@ -143,7 +165,7 @@ class Broker:
     def any_lane(self) -> Lane:
         """For what any lane can do."""
         if not self.led_lanes:
-            raise NotCoordinator("this broker leads no lane")
+            raise CoordinatorLoadInProgress("this broker leads no lane")
         return self.led_lanes[0]
 
     def lane_of(self, partition: TopicPartition) -> Lane:
@@ -172,7 +194,10 @@ class Broker:
     def _coordinator(self, topic_name: str, key: str) -> Lane:
         number = CONTROLLER
         if self._lane_count > 1:
-            topic = self.internal_topic(topic_name)
+            try:
+                topic = self.internal_topic(topic_name)
+            except JournalFull as error:
+                raise CoordinatorNotAvailable(str(error)) from error
             number = topic.lane_of(partition_for(key, topic.partition_count))
         lane = self.lanes.get(number)
         if lane is None:
@@ -229,7 +254,9 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        return base64.urlsafe_b64encode(self.controller.view.cluster_id).decode().rstrip("=")
+        if CONTROLLER in self.lanes:
+            self._cluster_id = self.controller.view.cluster_id
+        return base64.urlsafe_b64encode(self._cluster_id).decode().rstrip("=")
 
     @property
     def data_folder(self) -> str:

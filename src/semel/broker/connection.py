@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
-from semel.journal.seam import Journal
 from semel.lane.lane import Lane, Mark
-from semel.types import Buffer, Position
+from semel.types import Buffer
 
 if TYPE_CHECKING:
     from semel.broker.server import Server
@@ -48,7 +47,8 @@ class Reply:
     def wait_for(self, marks: Sequence[Mark], *, durable: bool) -> None:
         self.lanes = [mark.lane for mark in marks]
         for mark in marks:
-            self._await(mark.lane.journal, mark.position, durable)
+            wait = mark.lane.when_durable if durable else mark.lane.when_written
+            self._awaited_count += wait(mark.position, self._reached_one)
         if not self._awaited_count:
             self.release()
 
@@ -56,18 +56,10 @@ class Reply:
         """For all that these lanes have decided by now."""
         self.lanes = lanes
         for lane in lanes:
-            journal = lane.journal
-            self._await(journal, journal.end, durable)
+            wait = lane.when_all_durable if durable else lane.when_all_written
+            self._awaited_count += wait(self._reached_one)
         if not self._awaited_count:
             self.release()
-
-    def _await(self, journal: Journal, position: Position, durable: bool) -> None:
-        if position > (journal.durable if durable else journal.written):
-            self._awaited_count += 1
-            if durable:
-                journal.when_durable(position, self._reached_one)
-            else:
-                journal.when_written(position, self._reached_one)
 
     def _reached_one(self) -> None:
         self._awaited_count -= 1
@@ -242,6 +234,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(parts))
         if self._requests or not self._may_read:
             self._decide()
+
+    def waits_for(self, lane: Lane) -> bool:
+        """Whether a reply that was decided waits for what this lane has appended."""
+        return any(not reply.is_ready and lane in reply.lanes for reply in self._replies)
 
     def count_unsent(self, size: int) -> None:
         self.unsent_bytes += size

@@ -44,7 +44,7 @@ class Housekeeping:
         Due is what was so before the sockets were read: whoever has spoken until then is heard
         before anyone is judged silent, also by a process that was stopped for a while.
         """
-        looked = [(lane, lane.clock.look()) for lane in self._broker.led_lanes]
+        looked = [(lane, lane.duties.look()) for lane in self._broker.led_lanes]
         await self._server.read_what_waits()
         return self._tidy(looked)
 
@@ -52,7 +52,7 @@ class Housekeeping:
         changed = self._broker.deadlines_changed
         pause_ms = self._pause_ms()
         for lane in self._broker.led_lanes:
-            lane.waiting_room.next_look_ms = lane.clock.now_ms() + pause_ms
+            lane.duties.expect_look_in(pause_ms)
         try:
             async with asyncio.timeout(pause_ms / 1000):
                 await changed.wait()
@@ -63,9 +63,9 @@ class Housekeeping:
     def _pause_ms(self) -> int:
         pauses_ms = [ceil((self._next_round_s - self._server.loop.time()) * 1000)]
         for lane in self._broker.led_lanes:
-            deadline_ms = lane.duties.next_deadline_ms()
-            if deadline_ms is not None:
-                pauses_ms.append(deadline_ms - lane.clock.now_ms())
+            lane_pause_ms = lane.duties.pause_ms()
+            if lane_pause_ms is not None:
+                pauses_ms.append(lane_pause_ms)
         return max(0, min(pauses_ms))
 
     def _duties(self, looked: list[tuple[Lane, int]]) -> Iterator[Duty]:

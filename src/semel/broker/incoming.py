@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 from semel.errors import InvalidTopic, MessageTooLarge, RequestError, UnknownTopicOrPartition
 from semel.lane.lane import Lane
-from semel.lane.producing import Incoming, StampedIncoming
-from semel.log.producers import NotRemembered
+from semel.lane.producing import Incoming, NotRemembered, StampedIncoming
 from semel.records import batch as record_batch
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset

@@ -56,7 +56,7 @@ class Metrics:
             self.commit_count += 1
             self.commit_seconds += loop.time() - started
 
-        mark.when_durable(durable)
+        mark.lane.when_durable(mark.position, durable)
 
 
 class Collector:
@@ -154,7 +154,11 @@ class Collector:
         yield gauge(
             "semel_partitions", "Partitions.", sum(lane.view.partition_count for lane in lanes)
         )
-        yield gauge("semel_term", "The term of this lane.", broker.controller.view.term)
+        yield gauge(
+            "semel_term",
+            "The term of this lane.",
+            max((lane.view.term for lane in lanes), default=-1),
+        )
         yield gauge(
             "semel_journal_unsynced_bytes",
             "Bytes appended that a power loss would take.",
@@ -187,7 +191,7 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
     )
     opened = [each for lane in broker.led_lanes for each in lane.view.open_transactions()]
     yield gauge("semel_transactions_open", "Transactions that are open.", len(opened))
-    wall_ms = broker.controller.view.wall_ms()
+    wall_ms = max((lane.view.wall_ms() for lane in broker.led_lanes), default=0)
     oldest_ms = min((each.started_at_ms for each in opened), default=wall_ms)
     yield gauge(
         "semel_transaction_age_seconds_max",

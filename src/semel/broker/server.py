@@ -13,6 +13,7 @@ from semel.broker.connection import Connection, Reply
 from semel.broker.dispatch import read_request, write_reply
 from semel.broker.inbox import SCRATCH_SIZE
 from semel.errors import JournalFailed, ProtocolError
+from semel.lane.lane import Lane
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -111,6 +112,13 @@ class Server:
         self._broker.metrics.requests_failed += 1
         self._broker.complain("a request failed", error)
         connection.abort()
+
+    def lane_left(self, lane: Lane) -> None:
+        """Nobody knows whether what it has appended will count: whoever waits for it hears nothing,
+        and finds out from the next leader."""
+        for connection in tuple(self._connections):
+            if connection.waits_for(lane):
+                connection.abort()
 
     def close_idle(self) -> None:
         silent_since = self.loop.time() - self._broker.config.connections_max_idle_ms / 1000

@@ -42,7 +42,10 @@ def refuse_if_late(
     if dialect(call) is not Dialect.TV1:
         return
     name = TransactionalId(transactional_id)
-    current = broker.lane_of_transactional_id(name).view.transaction(name)
+    try:
+        current = broker.lane_of_transactional_id(name).view.transaction(name)
+    except RequestError:
+        return
     if current is None or (current.producer_id, current.producer_epoch) != (
         producer_id,
         producer_epoch,

@@ -16,9 +16,8 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
-from semel.lane.frame import ENTRY_SIZE
-from semel.lane.producing import Incoming, ProduceInTransaction
-from semel.log.producers import NotRemembered
+from semel.lane.lane import Lane
+from semel.lane.producing import Incoming, NotRemembered, ProduceInTransaction
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from semel.wire.messages.produce import (
@@ -60,7 +59,7 @@ class _Writing:
         self._broker = broker
         self._transactional_id = transactional_id
         self._call = call
-        self._lane = broker.lane_of_transactional_id(transactional_id)
+        self._lane: Lane | None = None
         self._incoming: dict[TopicPartition, Incoming] = {}
         self._results: dict[TopicPartition, Result] = {}
         self._appended_at_ms = NO_TIMESTAMP_MS
@@ -69,6 +68,7 @@ class _Writing:
 
     def look_at(self, topic: str, data: PartitionProduceData) -> None:
         try:
+            self._lane = self._broker.lane_of_transactional_id(self._transactional_id)
             lane, incoming = look_at(self._broker, topic, data)
             key = incoming.partition.topic_partition
             if key in self._incoming:
@@ -93,17 +93,18 @@ class _Writing:
         together: list[Incoming] = []
         size = 0
         for incoming in self._incoming.values():
-            size += ENTRY_SIZE + len(incoming.batch)
+            size += incoming.size_in_frame
             if together and size > self._broker.frame_size_max:
                 self._submit(together)
                 together = []
-                size = ENTRY_SIZE + len(incoming.batch)
+                size = incoming.size_in_frame
             together.append(incoming)
         self._submit(together)
 
     def _submit(self, incoming: list[Incoming]) -> None:
         command = ProduceInTransaction(self._transactional_id, dialect(self._call), incoming)
         keys = [each.partition.topic_partition for each in incoming]
+        assert self._lane is not None
         try:
             produced = self._lane.submit(command)
         except JournalFull as error:

@@ -14,6 +14,10 @@ from semel.journal.index import BatchIndex
 from semel.types import Buffer, Position
 
 
+class JournalAbandoned(JournalFailed):
+    """Its lane has stepped down: what was appended and not durable by then may count or not."""
+
+
 class Limits(NamedTuple):
     """What a driver can take, and what it wants left where room is short."""
 
@@ -118,6 +122,12 @@ class Journal(Protocol):
         """It may have come back where it was short, and nobody may be writing."""
 
     # Ending.
+
+    def abandon(self) -> None:
+        """Steps down: nothing is written any more, and `on_failure` hears JournalAbandoned.
+
+        It leaves no doubt behind. `close` then lets others have the journal.
+        """
 
     def fail(self, error: Exception, deed: str) -> None:
         """Nothing is written any more, as after a failed write."""

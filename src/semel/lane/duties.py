@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from semel.journal.seam import Journal
 from semel.lane.claims import Claim
+from semel.lane.clock import LaneClock
 from semel.lane.commands import ExpirySettings
 from semel.lane.producing import ExpireProducers
+from semel.lane.state import LaneState
 from semel.lane.transactions import Transact
 from semel.transactions.commands import Abort, ExpireId
 
@@ -21,17 +24,39 @@ IDS_EXPIRED_MAX: Final = 1_000
 
 
 class Duties:
-    def __init__(self, lane: "Lane", settings: ExpirySettings) -> None:
+    def __init__(
+        self,
+        lane: "Lane",
+        state: LaneState,
+        journal: Journal,
+        clock: LaneClock,
+        settings: ExpirySettings,
+    ) -> None:
         self._lane = lane
+        self._state = state
+        self._journal = journal
+        self._clock = clock
         self._settings = settings
-        self._producers_checked_at_ms = lane.clock.now_ms()
+        self._producers_checked_at_ms = clock.now_ms()
         self._ids_checked_at_ms = self._producers_checked_at_ms
-        self._frames_at_checkpoint = lane.journal.frames_appended
+        self._frames_at_checkpoint = journal.frames_appended
         self.transactions_timed_out = 0
 
-    def next_deadline_ms(self) -> int | None:
-        """When something is due that has a time of its own."""
-        state = self._lane.state
+    def look(self) -> int:
+        """Now; and time is watched from here on."""
+        return self._clock.look()
+
+    def pause_ms(self) -> int | None:
+        """How long until something is due that has a time of its own, if there is such a thing."""
+        deadline_ms = self._next_deadline_ms()
+        return None if deadline_ms is None else deadline_ms - self._clock.now_ms()
+
+    def expect_look_in(self, pause_ms: int) -> None:
+        """Nobody looks before, unless a step brings a deadline that is nearer."""
+        self._lane.waiting_room.next_look_ms = self._clock.now_ms() + pause_ms
+
+    def _next_deadline_ms(self) -> int | None:
+        state = self._state
         deadlines = (state.groups.next_deadline_ms(), state.transactions.next_deadline_ms())
         return min((each for each in deadlines if each is not None), default=None)
 
@@ -50,19 +75,19 @@ class Duties:
     @property
     def is_checkpoint_due(self) -> bool:
         """Many small frames take long to replay although they fill no segment."""
-        return self._lane.journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES
+        return self._journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES
 
     async def take_checkpoint(self) -> None:
-        self._frames_at_checkpoint = self._lane.journal.frames_appended
-        await self._lane.journal.checkpoint_now()
+        self._frames_at_checkpoint = self._journal.frames_appended
+        await self._journal.checkpoint_now()
 
     def _end_sessions(self, now_ms: int) -> None:
-        deadline_ms = self._lane.state.groups.next_deadline_ms()
+        deadline_ms = self._state.groups.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
             self._lane.waiting_room.expire(now_ms)
 
     def _end_overdue_transactions(self, now_ms: int) -> None:
-        for transactional_id in self._lane.state.transactions.overdue(now_ms):
+        for transactional_id in self._state.transactions.overdue(now_ms):
             decision = self._lane.submit(Transact(transactional_id, Abort()))
             if decision.values:
                 self.transactions_timed_out += 1
@@ -79,7 +104,7 @@ class Duties:
         if now_ms - self._ids_checked_at_ms < settings.transactional_id_cleanup_interval_ms:
             return
         before_ms = now_ms - settings.transactional_id_expiration_ms
-        idle = self._lane.state.transactions.idle_since(before_ms)
+        idle = self._state.transactions.idle_since(before_ms)
         expired = list(islice(idle, IDS_EXPIRED_MAX))
         for transactional_id in expired:
             self._lane.submit(Transact(transactional_id, ExpireId(), Claim.ENDING))
@@ -91,4 +116,4 @@ class Duties:
 
     def _look_for_room(self, now_ms: int) -> None:
         """A disk that was full may have room again, and nobody may be writing."""
-        self._lane.journal.look_for_room()
+        self._journal.look_for_room()

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from semel.errors import FrameTooLarge, JournalFull
+from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.groups.coordinator import Groups
 from semel.journal.seam import Journal
 from semel.lane import frame as frames
@@ -42,14 +42,13 @@ class Mark:
         self.lane = lane
         self.position = position
 
-    def when_durable(self, callback: Callable[[], None]) -> None:
-        self.lane.journal.when_durable(self.position, callback)
-
-    def when_written(self, callback: Callable[[], None]) -> None:
-        self.lane.journal.when_written(self.position, callback)
-
 
 class Lane:
+    """Whoever wants something changed submits a command; what may be read is in `view` and `log`.
+
+    Its state, its journal and its clock are nobody else's.
+    """
+
     def __init__(
         self,
         journal: Journal,
@@ -61,18 +60,22 @@ class Lane:
         deadlines_changed: asyncio.Event | None = None,
     ) -> None:
         self.number = number
-        self.journal = journal
+        self.is_leading = True
+        """False once it has stepped down. Law: nothing is decided or said behind that."""
+        self._journal = journal
         self._limits = journal.limits
-        self.environment = Environment(settings, randomness, journal.limits, lane_count)
+        self._environment = Environment(settings, randomness, journal.limits, lane_count)
         self._growing: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
-        self.state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
-        recover(self.state, journal)
-        self.clock = LaneClock(clock, self.state.last_moment, self.state.wall_ahead_ms)
-        self.view = LaneView(self.state, self.clock)
-        self.log = PartitionLog(journal, self.state.partitions)
-        self.waiting_room = WaitingRoom(self, deadlines_changed or asyncio.Event())
-        self.duties = Duties(self, settings.expiry)
+        state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
+        recover(state, journal)
+        self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
+        self.view = LaneView(state, self._clock)
+        self.log = PartitionLog(journal, state.partitions)
+        self.waiting_room = WaitingRoom(
+            self, state, randomness, deadlines_changed or asyncio.Event()
+        )
+        self.duties = Duties(self, state, journal, self._clock, settings.expiry)
 
     async def start(
         self,
@@ -85,21 +88,50 @@ class Lane:
         If it stays, the journal says all there is to say already, and a disk on which there is no
         byte left can be opened as often as one likes.
         """
-        journal = self.journal
+        journal, state = self._journal, self._state
+
+        def failed(error: BaseException) -> None:
+            if self.is_leading:
+                on_failure(error)
+
         journal.start(
             asyncio.get_running_loop(),
             self._on_durable,
-            lambda: snapshot.take(self.state),
-            on_failure,
+            lambda: snapshot.take(state),
+            failed,
             on_warning,
         )
-        if journal.may_miss_acknowledged or self.state.term < 0:
+        if journal.may_miss_acknowledged or state.term < 0:
             self.submit(BeginTerm())
             await self.until_durable()
-        self.clock.look()
-        at = self.clock.moment()
-        self.state.groups.recovered(at)
-        self.state.transactions.recovered(at.now_ms)
+        self._clock.look()
+        at = self._clock.moment()
+        state.groups.recovered(at)
+        state.transactions.recovered(at.now_ms)
+
+    async def close(self) -> None:
+        """Make all of it durable, and give the journal free."""
+        await self._journal.close()
+
+    async def step_down(self) -> None:
+        """Another may lead: decide nothing more, and let nothing more out.
+
+        What was not decided is refused, so that clients look for the new leader. What was appended
+        may count there or not, so that nobody may be answered: whoever waits for it is to be cut
+        off. The state is of no use any more; who leads again replays the journal.
+        """
+        self.is_leading = False
+        self.waiting_room.dismiss(NotCoordinator("the group is led elsewhere now"))
+        self._journal.abandon()
+        for partition in self._state.partitions.values():
+            for tell in tuple(partition.watchers):
+                tell()
+        await self._journal.close()
+
+    def check_leads(self) -> None:
+        """For who has awaited something meanwhile."""
+        if not self.is_leading:
+            raise NotLeaderOrFollower(f"lane {self.number} is led elsewhere now")
 
     # Deciding
 
@@ -108,30 +140,33 @@ class Lane:
 
         Raises the command's refusal, or JournalFull; then nothing has changed.
         """
-        decided = command.decide(self.state, self.clock.moment(), self.environment)
+        if not self.is_leading:
+            self.check_leads()
+        state = self._state
+        decided = command.decide(state, self._clock.moment(), self._environment)
         frame = decided.frame
         if frame is not None and frame.entries:
-            self.append(frame, decided.claim, decided.owed_change)
+            self._append(frame, decided.claim, decided.owed_change)
         elif decided.room_needed:
-            self.make_room(decided.room_needed, decided.claim)
+            self._make_room(decided.room_needed, decided.claim)
         if decided.volatile is not None:
-            self.state.groups.adopt(decided.volatile)
+            state.groups.adopt(decided.volatile)
         return decided.reply
 
-    def append(self, frame: Frame, claim: Claim, owed_change: int = 0) -> None:
+    def _append(self, frame: Frame, claim: Claim, owed_change: int = 0) -> None:
         """Fix the order, and apply."""
         try:
-            self.make_room(frame.size, claim, owed_change)
+            self._make_room(frame.size, claim, owed_change)
         except JournalFull:
             self._found_no_room(frame)
             raise
-        journal, state = self.journal, self.state
+        journal, state = self._journal, self._state
         last = state.last_moment
         assert last is None or last.now_ms <= frame.at.now_ms, "time goes back"
         try:
             effects = state.apply(frame)
             start = journal.append(frame.encode(), frame.size)
-            self.clock.in_frame(frame.at)
+            self._clock.in_frame(frame.at)
             index_frame(journal, frame, start, effects)
             end = journal.end
             partitions = state.partitions
@@ -148,29 +183,27 @@ class Lane:
             journal.fail(error, "a step")
             raise
 
-    def make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
+    def _make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
         """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
-        journal = self.journal
         limits = self._limits
         if claim is Claim.ORDINARY and size > limits.payload_bytes_max:
             raise FrameTooLarge(
                 f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
                 f"that {limits.setting} allows"
             )
-        owed_size = self.state.transactions.owed_size + owed_change
-        journal.reserve(size, kept_size(claim, owed_size, limits))
+        owed_size = self._state.transactions.owed_size + owed_change
+        self._journal.reserve(size, kept_size(claim, owed_size, limits))
 
     def _found_no_room(self, frame: Frame) -> None:
         for batch in frame.batches:
-            partition = self.state.partitions.get(batch.number)
+            partition = self._state.partitions.get(batch.number)
             if partition is not None:
                 partition.found_no_room(batch.header)
 
     def room(self, claim: Claim) -> int:
         """Bytes of batches and facts that a frame may surely have now."""
-        journal = self.journal
-        kept = kept_size(claim, self.state.transactions.owed_size, self._limits)
-        return max(0, journal.room(kept) - frames.HEAD_SIZE)
+        kept = kept_size(claim, self._state.transactions.owed_size, self._limits)
+        return max(0, self._journal.room(kept) - frames.HEAD_SIZE)
 
     def note_jump(self) -> None:
         """Write down where the wall clock is, if it was set ahead since the last frame.
@@ -178,33 +211,48 @@ class Lane:
         The next process would take that for a rest, and forget who has waited for room on a full
         disk: clocks are not set so often that this could use up what ends need there.
         """
-        if self.state.last_moment and self.clock.has_jumped(self.state.wall_ahead_ms):
-            self.append(Frame(self.clock.moment()), Claim.ENDING)
-
-    # Reading
-
-    def watch(self, partition: PartitionView, tell: Callable[[], None]) -> None:
-        """Let `tell` be called whenever more of it can be read, or it is gone."""
-        self.state.partitions[partition.number].watchers[tell] = None
-
-    def unwatch(self, partition: PartitionView, tell: Callable[[], None]) -> None:
-        watched = self.state.partitions.get(partition.number)
-        if watched is not None:
-            watched.watchers.pop(tell, None)
+        if self._state.last_moment and self._clock.has_jumped(self._state.wall_ahead_ms):
+            self._append(Frame(self._clock.moment()), Claim.ENDING)
 
     # Waiting
 
-    @property
-    def written(self) -> Position:
-        return self.journal.written
+    def watch(self, partition: PartitionView, tell: Callable[[], None]) -> None:
+        """Let `tell` be called whenever more of it can be read, or it is gone."""
+        self._state.partitions[partition.number].watchers[tell] = None
 
-    @property
-    def durable(self) -> Position:
-        return self.journal.durable
+    def unwatch(self, partition: PartitionView, tell: Callable[[], None]) -> None:
+        watched = self._state.partitions.get(partition.number)
+        if watched is not None:
+            watched.watchers.pop(tell, None)
 
     def mark(self) -> Mark:
         """The present end: whoever waits for it waits for all that was decided by now."""
-        return Mark(self, self.journal.end)
+        return Mark(self, self._journal.end)
+
+    def when_all_durable(self, callback: Callable[[], None]) -> bool:
+        """False if all that was decided by now is durable; else `callback` will tell."""
+        journal = self._journal
+        return self.when_durable(journal.end, callback)
+
+    def when_all_written(self, callback: Callable[[], None]) -> bool:
+        journal = self._journal
+        return self.when_written(journal.end, callback)
+
+    def when_durable(self, position: Position, callback: Callable[[], None]) -> bool:
+        """False if that is so already; else `callback` will tell."""
+        journal = self._journal
+        if position <= journal.durable:
+            return False
+        journal.when_durable(position, callback)
+        return True
+
+    def when_written(self, position: Position, callback: Callable[[], None]) -> bool:
+        """False if that is so already; else `callback` will tell."""
+        journal = self._journal
+        if position <= journal.written:
+            return False
+        journal.when_written(position, callback)
+        return True
 
     async def until_durable(self) -> None:
         """Return when all that was decided by now survives a power loss."""
@@ -214,12 +262,8 @@ class Lane:
             if not reached.done():
                 reached.set_result(None)
 
-        self.mark().when_durable(release)
-        await reached
-
-    async def close(self) -> None:
-        """Make all of it durable, and give the journal free."""
-        await self.journal.close()
+        if self.when_all_durable(release):
+            await reached
 
     def _on_durable(self, position: Position) -> None:
         """Move the readable end of every partition together, before any reply is released."""
@@ -227,7 +271,7 @@ class Lane:
         grown: dict[Partition, None] = {}
         while growing and growing[0][0] <= position:
             _, partition, end = growing.popleft()
-            partition.settle(end)
+            partition.advance_high_watermark(end)
             if partition.watchers:
                 grown[partition] = None
         for partition in grown:

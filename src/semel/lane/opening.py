@@ -29,7 +29,7 @@ def recover(state: LaneState, journal: Journal) -> None:
             raise CorruptJournal(f"frame at byte {position}: {error}") from error
         index_frame(journal, frame, position, effects)
     for partition in state.partitions.values():
-        partition.settle(partition.log_end_offset)
+        partition.advance_high_watermark(partition.log_end_offset)
 
 
 def index_frame(journal: Journal, frame: Frame, position: Position, effects: Effects) -> None:

@@ -10,11 +10,12 @@ from semel.errors import InvalidProducerIdMapping, InvalidTransactionState, Requ
 from semel.lane import facts
 from semel.lane.claims import Claim
 from semel.lane.commands import Decided, Environment
-from semel.lane.frame import Frame
+from semel.lane.frame import ENTRY_SIZE, Frame
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction
 from semel.lane.view import PartitionView
 from semel.log.partition import Partition
+from semel.log.producers import NotRemembered as NotRemembered
 from semel.log.producers import SequenceReused
 from semel.records import batch as record_batch
 from semel.records.batch import TRANSACTIONAL, BatchHeader
@@ -38,6 +39,10 @@ class Incoming:
         self.header = header
         self.fingerprint = fingerprint
         self.batch = batch
+
+    @property
+    def size_in_frame(self) -> int:
+        return ENTRY_SIZE + len(self.batch)
 
     def add_to(self, frame: Frame, partition: Partition, term: Term) -> Offset:
         """As the partition's next; gives the offset of its first record."""

@@ -11,7 +11,7 @@ from semel.errors import UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
 from semel.lane.clock import LaneClock
 from semel.lane.state import LaneState
-from semel.log.partition import TermStart
+from semel.log.partition import TermStart, check_leader_epoch
 from semel.transactions.transaction import Transaction
 from semel.types import GroupId, Offset, ProducerId, Term, TopicPartition, TransactionalId
 
@@ -95,6 +95,10 @@ class LaneView:
     @property
     def term(self) -> Term:
         return self._state.term
+
+    def check_leader_epoch(self, claimed: int) -> None:
+        """A client that names the leadership it knows must know the one there is."""
+        check_leader_epoch(claimed, self._state.term)
 
     @property
     def cluster_id(self) -> bytes:

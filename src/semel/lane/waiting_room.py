@@ -30,7 +30,9 @@ from semel.groups.deciding import Decided
 from semel.lane.claims import Claim
 from semel.lane.frame import ENTRY_SIZE
 from semel.lane.group_commands import AskGroups
+from semel.lane.state import LaneState
 from semel.types import OFFSETS_TOPIC, GroupId, MemberId
+from semel.world import Randomness
 
 if TYPE_CHECKING:
     from semel.lane.lane import Lane, Mark
@@ -49,8 +51,12 @@ class Replied(NamedTuple):
 
 
 class WaitingRoom:
-    def __init__(self, lane: "Lane", changed: asyncio.Event) -> None:
+    def __init__(
+        self, lane: "Lane", state: LaneState, randomness: Randomness, changed: asyncio.Event
+    ) -> None:
         self._lane = lane
+        self._state = state
+        self._randomness = randomness
         self._last_ticket = 0
         self._waiting: dict[Ticket, asyncio.Future[Replied]] = {}
         self._named: defaultdict[int, defaultdict[GroupId, set[MemberId]]] = defaultdict(
@@ -99,7 +105,7 @@ class WaitingRoom:
         named = self._named[connection_number][command.group_id]
         named.discard(command.member_id)
         if not command.member_id:
-            token = self._lane.environment.randomness.token_bytes(TOKEN_SIZE)
+            token = self._randomness.token_bytes(TOKEN_SIZE)
             command = command._replace(token=token)
         replied = self.ask(command)
         if isinstance(replied, Replied) and replied.reply.error_code == MemberIdRequired.code:
@@ -114,7 +120,7 @@ class WaitingRoom:
 
     def expire(self, due_ms: int) -> None:
         """Do what was due then: sessions, rebalances, offsets; on a full disk, what fits."""
-        batch_count_max = self._lane.state.partition_counts.get(OFFSETS_TOPIC, 0)
+        batch_count_max = self._state.partition_counts.get(OFFSETS_TOPIC, 0)
         size_max = self._lane.room(Claim.ENDING) - ENTRY_SIZE * batch_count_max
         self._unasked(Expire(due_ms, max(0, min(size_max, EXPIRED_SIZE_MAX))))
 
@@ -132,7 +138,7 @@ class WaitingRoom:
     def _hand_out(self, decided: Decided, own_ticket: Ticket | None) -> Replied | None:
         """Give each waiting request its reply; the one just asked gets its own returned."""
         mark = self._lane.mark()
-        deadline_ms = self._lane.state.groups.next_deadline_ms()
+        deadline_ms = self._state.groups.next_deadline_ms()
         if deadline_ms is not None and deadline_ms < self.next_look_ms:
             self._changed.set()
         own = None

@@ -65,10 +65,10 @@ class Partition:
         """
         return max(self.transactions.last_stable_offset, self.log_start_offset)
 
-    def settle(self, end: Offset) -> None:
+    def advance_high_watermark(self, end: Offset) -> None:
         """The journal is durable up to the record before `end`: show that to readers."""
         self.high_watermark = end
-        self.transactions.settle(end)
+        self.transactions.advance_high_watermark(end)
 
     def admit(
         self, header: BatchHeader, fingerprint: int, *, begins_at_zero: bool = False

@@ -72,7 +72,7 @@ class PartitionTransactions:
         floor = Offset(marker_offset + 1) if still_open is None else still_open
         return Aborted(producer_id, first_offset, marker_offset, floor)
 
-    def settle(self, high_watermark: Offset) -> Offset:
+    def advance_high_watermark(self, high_watermark: Offset) -> Offset:
         """The journal is durable up to `high_watermark`: move the last stable offset with it."""
         ended = self._ended
         while ended and ended[0][1] < high_watermark:
@@ -100,7 +100,7 @@ class PartitionTransactions:
                 self.aborted_before.add(
                     Aborted(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
                 )
-        self.settle(high_watermark)
+        self.advance_high_watermark(high_watermark)
 
 
 class AbortedIndex:

@@ -6,6 +6,7 @@ v4  static members; v5  flexible encoding
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.errors import RequestError
 from semel.types import GroupId
 from semel.wire.messages.describe_groups import (
     DescribedGroup,
@@ -27,7 +28,10 @@ def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call
 
 
 def _describe(broker: "Broker", group_id: str) -> DescribedGroup:
-    group = broker.lane_of_group(group_id).view.group(GroupId(group_id))
+    try:
+        group = broker.lane_of_group(group_id).view.group(GroupId(group_id))
+    except RequestError as error:
+        return DescribedGroup(error.code, group_id)
     if group is None:
         return DescribedGroup(0, group_id, UNKNOWN_STATE)
     return DescribedGroup(

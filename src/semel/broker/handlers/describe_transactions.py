@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import TransactionalIdNotFound
+from semel.errors import RequestError, TransactionalIdNotFound
 from semel.types import TransactionalId
 from semel.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -26,7 +26,10 @@ def describe_transactions(
 
 def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
     name = TransactionalId(transactional_id)
-    current = broker.lane_of_transactional_id(name).view.transaction(name)
+    try:
+        current = broker.lane_of_transactional_id(name).view.transaction(name)
+    except RequestError as error:
+        return TransactionState(error.code, transactional_id)
     if current is None:
         return TransactionState(TransactionalIdNotFound.code, transactional_id)
     by_topic: defaultdict[str, list[int]] = defaultdict(list)

@@ -17,6 +17,7 @@ from semel.broker.answer import NOTHING, Answer, Call, Handled
 from semel.errors import (
     NONE,
     FetchSessionIdNotFound,
+    NotLeaderOrFollower,
     OffsetOutOfRange,
     RequestError,
     StorageError,
@@ -24,7 +25,6 @@ from semel.errors import (
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Damage, Found, Stored, Wanted
 from semel.lane.view import PartitionView
-from semel.log.partition import check_leader_epoch
 from semel.types import Offset, TopicPartition
 from semel.wire.messages.fetch import (
     AbortedTransaction,
@@ -121,7 +121,7 @@ class _Look:
         try:
             lane = self._broker.lane_of(TopicPartition(topic, wanted.partition))
             partition = lane.view.partition(topic, wanted.partition)
-            check_leader_epoch(wanted.current_leader_epoch, lane.view.term)
+            lane.view.check_leader_epoch(wanted.current_leader_epoch)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
         except RequestError as error:
@@ -199,10 +199,15 @@ class _Look:
     def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:
         share = self._shares[lane]
         for number, its in enumerate(stored):
-            if isinstance(its, Stored):
+            if not lane.is_leading:
+                self._refuse(share.data[number], NotLeaderOrFollower.code)
+            elif isinstance(its, Stored):
                 self._give(share.data[number], its)
             else:
-                self._refuse(share.data[number], share.wanted[number].partition, its)
+                # The reader's other partitions may be whole: only this one cannot be read.
+                partition = share.wanted[number].partition.topic_partition
+                self._broker.found_unreadable(partition, its)
+                self._refuse(share.data[number], StorageError.code)
 
     def _give(self, data: PartitionData, stored: Stored) -> None:
         if stored.batches:
@@ -212,10 +217,8 @@ class _Look:
                 AbortedTransaction(each.producer_id, each.first_offset) for each in stored.aborted
             ]
 
-    def _refuse(self, data: PartitionData, partition: PartitionView, damage: Damage) -> None:
-        """The reader's other partitions may be whole: only this one cannot be read."""
-        self._broker.found_unreadable(partition.topic_partition, damage)
+    def _refuse(self, data: PartitionData, error_code: int) -> None:
         self._is_refused = True
-        data.error_code = StorageError.code
+        data.error_code = error_code
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         data.aborted_transactions = None

@@ -48,11 +48,14 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         return Answer(_response(JoinReply(error.code, command.member_id), call))
     if isinstance(replied, Replied):
         return Answer(_response(replied.reply, call), [replied.mark])
-    return _wait(replied, call)
+    return _wait(replied, command.member_id, call)
 
 
-async def _wait(future: "asyncio.Future[Replied]", call: Call) -> Answer:
-    replied = await future
+async def _wait(future: "asyncio.Future[Replied]", member_id: MemberId, call: Call) -> Answer:
+    try:
+        replied = await future
+    except RequestError as error:
+        return Answer(_response(JoinReply(error.code, member_id), call))
     return Answer(_response(replied.reply, call), [replied.mark])
 
 

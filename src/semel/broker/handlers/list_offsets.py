@@ -20,7 +20,6 @@ from semel.errors import (
 from semel.lane.lane import Lane
 from semel.lane.time_search import TimedRecord
 from semel.lane.view import PartitionView
-from semel.log.partition import check_leader_epoch
 from semel.types import Offset, TopicPartition
 from semel.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -109,6 +108,9 @@ class _Searches:
                 found = await lane.log.youngest(partition, bound)
             else:
                 found = await lane.log.find_time(partition, timestamp_ms, bound)
+            lane.check_leads()
+        except RequestError as refusal:
+            return ListOffsetsPartitionResponse(wanted.partition_index, refusal.code)
         except (CorruptJournal, CorruptMessage, OSError) as error:
             # The client's other partitions may be whole: only this one cannot be searched.
             self._broker.found_unreadable(partition.topic_partition, error)
@@ -121,7 +123,7 @@ class _Searches:
         """The partition, its lane, and where it ends for this reader."""
         lane = self._broker.lane_of(TopicPartition(topic, wanted.partition_index))
         partition = lane.view.partition(topic, wanted.partition_index)
-        check_leader_epoch(wanted.current_leader_epoch, lane.view.term)
+        lane.view.check_leader_epoch(wanted.current_leader_epoch)
         if self._request.isolation_level == READ_COMMITTED:
             return lane, partition, partition.last_stable_offset
         return lane, partition, partition.high_watermark

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.errors import RequestError
 from semel.groups.commands import FetchedOffset, FetchOffsets
 from semel.types import GroupId, TopicPartition
 from semel.wire.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -32,28 +34,38 @@ SEVERAL_GROUPS_SINCE = 8
 
 
 def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
-    is_stable = request.require_stable
     if call.version >= SEVERAL_GROUPS_SINCE:
-        groups = [
-            OffsetFetchResponseGroup(
-                group.group_id,
-                [
-                    OffsetFetchResponseTopics(
-                        topic, [OffsetFetchResponsePartitions(*_fields(found)) for found in offsets]
-                    )
-                    for topic, offsets in _fetch(broker, group.group_id, group.topics, is_stable)
-                ],
-            )
-            for group in request.groups
-        ]
+        groups = [_group(broker, group, request.require_stable) for group in request.groups]
         return Answer(OffsetFetchResponse(groups=groups))
+    try:
+        found = _fetch(broker, request.group_id, request.topics, request.require_stable)
+    except RequestError as error:
+        return Answer(OffsetFetchResponse(error_code=error.code))
     topics = [
         OffsetFetchResponseTopic(
-            topic, [OffsetFetchResponsePartition(*_fields(found)) for found in offsets]
+            topic, [OffsetFetchResponsePartition(*_fields(each)) for each in offsets]
         )
-        for topic, offsets in _fetch(broker, request.group_id, request.topics, is_stable)
+        for topic, offsets in found
     ]
     return Answer(OffsetFetchResponse(topics=topics))
+
+
+def _group(
+    broker: "Broker", group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    try:
+        found = _fetch(broker, group.group_id, group.topics, require_stable)
+    except RequestError as error:
+        return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
+    return OffsetFetchResponseGroup(
+        group.group_id,
+        [
+            OffsetFetchResponseTopics(
+                topic, [OffsetFetchResponsePartitions(*_fields(each)) for each in offsets]
+            )
+            for topic, offsets in found
+        ],
+    )
 
 
 def _fields(found: FetchedOffset) -> tuple[int, int, int, str | None, int]:

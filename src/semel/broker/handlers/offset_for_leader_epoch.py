@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.errors import RequestError
-from semel.log.partition import check_leader_epoch
 from semel.types import TopicPartition
 from semel.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -45,7 +44,7 @@ def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> 
         lane = broker.lane_of(TopicPartition(topic, wanted.partition))
         term = lane.view.term
         partition = lane.view.partition(topic, wanted.partition)
-        check_leader_epoch(wanted.current_leader_epoch, term)
+        lane.view.check_leader_epoch(wanted.current_leader_epoch)
     except RequestError as error:
         return EpochEndOffset(error.code, wanted.partition)
     end = partition.end_of_term(wanted.leader_epoch, term)

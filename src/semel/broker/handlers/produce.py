@@ -24,11 +24,9 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
-from semel.lane.frame import ENTRY_SIZE
 from semel.lane.lane import Lane
-from semel.lane.producing import Incoming, Produce
+from semel.lane.producing import Incoming, NotRemembered, Produce
 from semel.lane.view import PartitionView
-from semel.log.producers import NotRemembered
 from semel.types import Offset
 from semel.wire.messages.produce import (
     PartitionProduceData,
@@ -86,6 +84,11 @@ async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks:
             offset = await lane.log.find_original(
                 incoming.partition, incoming.header, incoming.fingerprint, error
             )
+            lane.check_leads()
+        except RequestError as refusal:
+            response.error_code = refusal.code
+            response.error_message = str(refusal)
+            continue
         except (CorruptJournal, CorruptMessage, OSError) as damage:
             # Whether it was stored cannot be told; the producer may ask again.
             broker.found_unreadable(incoming.partition.topic_partition, damage)
@@ -143,7 +146,7 @@ class _Writing:
         except RequestError as error:
             self._count(error)
             return refused(data, error)
-        size = ENTRY_SIZE + len(incoming.batch)
+        size = incoming.size_in_frame
         if self._waiting and not self._goes_with(lane, incoming, size):
             self._submit()
         self._lane = lane

@@ -42,7 +42,10 @@ def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handl
 
 
 async def _wait(future: "asyncio.Future[Replied]") -> Answer:
-    replied = await future
+    try:
+        replied = await future
+    except RequestError as error:
+        return Answer(_response(SyncReply(error.code)))
     return Answer(_response(replied.reply), [replied.mark])
 
 

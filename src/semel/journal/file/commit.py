@@ -141,13 +141,18 @@ class GroupCommit:
         self._consider_sync()
 
     def fail(self, error: Exception, deed: str) -> None:
+        """As `end`, because of this."""
+        failure = JournalFailed(f"{deed} failed: {error}")
+        failure.__cause__ = error
+        self.end(failure)
+
+    def end(self, failure: JournalFailed) -> None:
         """The journal is dead: no byte is written and no one is answered any more."""
         if self.failure is not None:
             return
-        self.failure = JournalFailed(f"{deed} failed: {error}")
-        self.failure.__cause__ = error
+        self.failure = failure
         self._cancel_interval()
-        self._on_failure(self.failure)
+        self._on_failure(failure)
 
     def _write(self, write: SegmentWrite) -> None:
         self._writing = True

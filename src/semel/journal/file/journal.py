@@ -22,6 +22,7 @@ from semel.journal.file.settings import JournalSettings
 from semel.journal.file.walk import Walk
 from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.index import BatchIndex
+from semel.journal.seam import JournalAbandoned
 from semel.journal.tail import Tail
 from semel.types import Buffer, Position
 
@@ -220,6 +221,10 @@ class FileJournal:
     def fail(self, error: Exception, deed: str) -> None:
         """Nothing is written any more, as after a failed write."""
         self._commit.fail(error, deed)
+
+    def abandon(self) -> None:
+        """Steps down: nothing is written any more, and `on_failure` hears JournalAbandoned."""
+        self._commit.end(JournalAbandoned("the lane has stepped down"))
 
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._commit.when_written(position, callback)
@@ -430,9 +435,10 @@ class FileJournal:
         self._sealed_in_replay = True
 
     def _on_failure(self, failure: JournalFailed) -> None:
-        # Best effort: a disk that refuses even this is one more error of the same kind.
-        with contextlib.suppress(OSError):
-            note.mark(self._device, failed=True)
+        if not isinstance(failure, JournalAbandoned):
+            # Best effort: a disk that refuses even this is one more error of the same kind.
+            with contextlib.suppress(OSError):
+                note.mark(self._device, failed=True)
         for answer in self._answers:
             answer.set()
         self._tell_failure(failure)

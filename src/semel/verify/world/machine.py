@@ -240,7 +240,7 @@ class Machine:
             await self._changed.wait()
         if self._running is not process:
             return
-        error = stopping.exception() or broker.controller.journal.failure
+        error = stopping.exception() or broker.journals[0].failure
         if error is not None:
             self.broken(process, error)
         else:

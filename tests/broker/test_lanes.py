@@ -1,0 +1,289 @@
+"""Several lanes in one broker: partitions in each, replies that wait for all, and stepping down."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+
+from semel.broker.answer import Answer, Call
+from semel.broker.broker import Broker, Storage
+from semel.broker.dispatch import route
+from semel.errors import (
+    NONE,
+    LeaderNotAvailable,
+    NotController,
+    NotCoordinator,
+    NotLeaderOrFollower,
+)
+from semel.journal.file.memory import MemoryDevice
+from semel.records.records import Record, decode_batch, encode_batch
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from semel.wire.messages.heartbeat import HeartbeatRequest
+from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.handled import CONFIG, LoopClock, Peer, SeededRandomness, call, started
+from support.raw_client import BY_MODULE, fetch_request, produce_request
+from support.seeded_loop import elapse, run
+
+LANE_COUNT = 2
+BATCH = encode_batch([Record(b"k", b"v", 1_000)])
+
+
+class TwoLanes:
+    """A broker that leads two lanes, each on a disk of its own."""
+
+    def __init__(self) -> None:
+        self._rng = Random(1)
+        self.devices = [MemoryDevice(Random(number)) for number in range(LANE_COUNT)]
+
+    def opened(self) -> Broker:
+        storage = Storage("memory", lambda: (2**41, 2**40))
+        randomness = SeededRandomness(self._rng)
+        return Broker(CONFIG, self.devices, storage, LoopClock(), randomness)
+
+    @asynccontextmanager
+    async def broker(self) -> AsyncIterator[Broker]:
+        """Killed at the end of the block."""
+        async with started(self.opened()) as broker:
+            yield broker
+        for device in self.devices:
+            device.kill()
+
+    def lose_power(self) -> None:
+        for device in self.devices:
+            device.power_loss()
+
+
+def on_two_lanes(scenario: Callable[[TwoLanes], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def test() -> None:
+        run(Random(1), scenario(TwoLanes()))
+
+    return test
+
+
+def over_both(topic: str = "t") -> ProduceRequest:
+    data = [PartitionProduceData(index, BATCH) for index in range(LANE_COUNT)]
+    return ProduceRequest(None, -1, 30_000, [TopicProduceData(topic, data)])
+
+
+def ask(broker: Broker, module: str, version: int, request: Any) -> Any:
+    """What the handler gives, whether or not it may leave already."""
+    known = route(BY_MODULE[module].key)
+    return known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
+
+
+async def create(broker: Broker, topic: str = "t") -> None:
+    request = CreateTopicsRequest([CreatableTopic(topic, LANE_COUNT, 1)])
+    (created,) = (await call(broker, "create_topics", 7, request)).topics
+    assert created.error_code == NONE
+
+
+async def produced(broker: Broker, request: ProduceRequest) -> list[tuple[int, int]]:
+    """Error code and offset of each partition."""
+    answer = await call(broker, "produce", 9, request)
+    return [(each.error_code, each.base_offset) for each in answer.responses[0].partition_responses]
+
+
+async def fetched(broker: Broker) -> list[tuple[int, int]]:
+    """Error code and number of records of each partition, in one answer."""
+    partitions = [
+        FetchPartition(index, fetch_offset=0, partition_max_bytes=2**20)
+        for index in range(LANE_COUNT)
+    ]
+    topics = [FetchTopic("t", partitions=partitions)]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=2**20, topics=topics)
+    answer = await call(broker, "fetch", 11, request)
+    return [
+        (each.error_code, sum(len(decode_batch(batch)) for batch in each.records or ()))
+        for each in answer.responses[0].partitions
+    ]
+
+
+@on_two_lanes
+async def test_one_produce_over_two_lanes_is_answered_when_both_are_durable(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        first, second = broker.led_lanes
+        answer = ask(broker, "produce", 9, over_both())
+        assert isinstance(answer, Answer)
+        durable: list[int] = []
+        for lane in (first, second):
+            assert lane.when_all_durable(partial(durable.append, lane.number))
+        assert answer.durable
+        marked = broker.marks() if answer.marks is None else answer.marks
+        assert [mark.lane for mark in marked] == [first, second]
+        await elapse(1)
+        assert sorted(durable) == [0, 1]
+        assert await produced(broker, over_both()) == [(NONE, 1), (NONE, 1)]
+        assert await fetched(broker) == [(NONE, 2), (NONE, 2)]
+        assert [lane.view.partition_count for lane in broker.led_lanes] == [1, 1]
+
+
+@on_two_lanes
+async def test_each_lane_replays_its_own_partitions(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await create(broker, "gone")
+        assert await produced(broker, over_both()) == [(NONE, 0), (NONE, 0)]
+        deleting = DeleteTopicsRequest([DeleteTopicState("gone")])
+        (deleted,) = (await call(broker, "delete_topics", 6, deleting)).responses
+        assert deleted.error_code == NONE
+    for is_power_lost in (False, True):
+        if is_power_lost:
+            machine.lose_power()
+        async with machine.broker() as broker:
+            assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+            assert [topic.name for topic in broker.catalogue] == ["t"]
+            for lane in broker.led_lanes:
+                assert not lane.view.hosts("gone")
+
+
+@on_two_lanes
+async def test_a_topic_that_a_crash_left_in_one_lane_is_hosted_by_the_next_broker(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        hosted = broker.host
+        broker.host = lambda topic: None  # type: ignore[method-assign]
+        await create(broker)
+        broker.host = hosted  # type: ignore[method-assign]
+        assert not broker.lanes[1].view.hosts("t")
+    async with machine.broker() as broker:
+        assert broker.lanes[1].view.hosts("t")
+        assert await produced(broker, over_both()) == [(NONE, 0), (NONE, 0)]
+
+
+# Stepping down
+
+
+@on_two_lanes
+async def test_a_lane_that_steps_down_is_refused_and_the_other_serves_on(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await produced(broker, over_both())
+        await broker.step_down(1)
+        assert await produced(broker, over_both()) == [(NONE, 1), (NotLeaderOrFollower.code, -1)]
+        assert await fetched(broker) == [(NONE, 2), (NotLeaderOrFollower.code, 0)]
+        request = MetadataRequest([MetadataRequestTopic(name="t")])
+        (topic,) = (await call(broker, "metadata", 9, request)).topics
+        assert [each.error_code for each in topic.partitions] == [NONE, LeaderNotAvailable.code]
+
+        await broker.take_lane(1, machine.devices[1])
+        assert await produced(broker, over_both()) == [(NONE, 2), (NONE, 1)]
+
+
+@on_two_lanes
+async def test_who_waits_for_records_of_a_lane_hears_that_it_is_led_elsewhere(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        request = fetch_request("t", 0, max_wait_ms=60_000)
+        request.topics[0].partitions[0].partition = 1
+        waiting = asyncio.ensure_future(call(broker, "fetch", 11, request))
+        await elapse(1)
+        assert not waiting.done()
+        await broker.step_down(1)
+        (partition,) = (await waiting).responses[0].partitions
+        assert partition.error_code == NotLeaderOrFollower.code
+
+
+@on_two_lanes
+async def test_members_that_wait_hear_that_their_group_is_led_elsewhere(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        lane = broker.lane_of_group("g")
+        protocols = [JoinGroupRequestProtocol("range", b"")]
+        joining = JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", protocols)
+        assert (await call(broker, "join_group", 3, joining)).error_code == NONE
+        waiting = asyncio.ensure_future(call(broker, "join_group", 3, joining))
+        await elapse(0.1)
+        assert not waiting.done()
+        await broker.step_down(lane.number)
+        assert (await waiting).error_code == NotCoordinator.code
+        beat = HeartbeatRequest("g", 1, "any")
+        assert (await call(broker, "heartbeat", 3, beat)).error_code == NotCoordinator.code
+
+
+@on_two_lanes
+async def test_without_the_catalogue_no_topic_is_made(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await broker.step_down(0)
+        request = CreateTopicsRequest([CreatableTopic("u", 1, 1)])
+        (created,) = (await call(broker, "create_topics", 7, request)).topics
+        assert created.error_code == NotController.code
+        assert await produced(broker, over_both()) == [(NotLeaderOrFollower.code, -1), (NONE, 0)]
+        await broker.take_lane(0, machine.devices[0])
+        await create(broker, "u")
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+        self.is_aborted = False
+
+    def write(self, data: Any) -> None:
+        self.written += bytes(data)
+
+    def writelines(self, parts: Any) -> None:
+        for part in parts:
+            self.write(part)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_what_was_appended_gets_a_closed_connection_as_it_may_yet_count(partition: int) -> None:
+    async def scenario() -> None:
+        machine = TwoLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            transports = []
+            for _ in range(2):
+                connection = broker.connection()
+                transport = Transport()
+                connection.connection_made(transport)
+                transports.append(transport)
+                if len(transports) == 1:
+                    request = produce_request("t", BATCH, partition=partition)
+                    answer = ask(broker, "produce", 9, request)
+                    marks = [broker.lanes[partition].mark()]
+                    connection.expect_reply().wait_for(marks, durable=answer.durable)
+            await broker.step_down(partition)
+            assert [each.is_aborted for each in transports] == [True, False]
+            assert transports[0].written == b""
+            await elapse(1)
+            await broker.take_lane(partition, machine.devices[partition])
+            # It counts or not; what comes now stands behind it.
+            request = produce_request("t", BATCH, partition=partition)
+            ((code, offset),) = await produced(broker, request)
+            assert code == NONE
+            assert offset in (0, 1)
+
+    run(Random(1), scenario())
