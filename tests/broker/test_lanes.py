@@ -117,7 +117,8 @@ async def test_one_produce_over_two_lanes_is_answered_when_both_are_durable(
         assert isinstance(answer, Answer)
         durable: list[int] = []
         for lane in (first, second):
-            assert lane.when_all_durable(partial(durable.append, lane.number))
+            lane.when_all_durable(partial(durable.append, lane.number))
+        assert durable == []
         assert answer.durable
         marked = broker.marks() if answer.marks is None else answer.marks
         assert [mark.lane for mark in marked] == [first, second]

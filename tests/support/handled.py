@@ -94,8 +94,8 @@ async def reached(mark: Mark) -> None:
         if not done.done():
             done.set_result(None)
 
-    if mark.lane.when_durable(mark.position, release):
-        await done
+    mark.lane.when_durable(mark.position, release)
+    await done
 
 
 class Machine:

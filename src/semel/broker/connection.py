@@ -46,20 +46,23 @@ class Reply:
 
     def wait_for(self, marks: Sequence[Mark], *, durable: bool) -> None:
         self.lanes = [mark.lane for mark in marks]
+        self._awaited_count = len(marks) + 1
         for mark in marks:
             wait = mark.lane.when_durable if durable else mark.lane.when_written
-            self._awaited_count += wait(mark.position, self._reached_one)
-        if not self._awaited_count:
-            self.release()
+            wait(mark.position, self._reached_one)
+        self._reached_one()
 
     def wait_for_ends(self, lanes: Sequence[Lane], *, durable: bool) -> None:
         """For all that these lanes have decided by now."""
         self.lanes = lanes
+        # One more than there are, as those that are reached already say so at once.
+        self._awaited_count = len(lanes) + 1
         for lane in lanes:
-            wait = lane.when_all_durable if durable else lane.when_all_written
-            self._awaited_count += wait(self._reached_one)
-        if not self._awaited_count:
-            self.release()
+            if durable:
+                lane.when_all_durable(self._reached_one)
+            else:
+                lane.when_all_written(self._reached_one)
+        self._reached_one()
 
     def _reached_one(self) -> None:
         self._awaited_count -= 1

@@ -15,6 +15,8 @@ FRAME_OVERHEAD: Final = 256
 FRAMES_DROPPED_AT_ONCE: Final = 64
 """Removing the first of a list moves all others, so that they go in lots."""
 
+_DROPPED: Final[list[Buffer]] = []
+
 
 class Tail:
     __slots__ = ("_bytes_held", "_bytes_max", "_first", "_frames", "_held", "_owner", "_starts")
@@ -71,7 +73,7 @@ class Tail:
 
     def _drop_first(self) -> None:
         self._bytes_held -= self._held[self._first]
-        self._frames[self._first] = []
+        self._frames[self._first] = _DROPPED
         self._first += 1
         if self._first >= FRAMES_DROPPED_AT_ONCE and 2 * self._first >= len(self._starts):
             for column in (self._starts, self._frames, self._held):

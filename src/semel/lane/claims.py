@@ -23,7 +23,6 @@ class Claim(enum.Enum):
 
 def kept_size(claim: Claim, owed_size: int, limits: Limits) -> int:
     """Bytes of frames that must fit behind a step, if `owed_size` bytes are owed then."""
-    if claim is Claim.OWED:
-        return 0
-    own = limits.headroom if claim is Claim.ORDINARY else limits.opening_bytes
-    return own + owed_size
+    if claim is Claim.ORDINARY:
+        return limits.headroom + owed_size
+    return 0 if claim is Claim.OWED else limits.opening_bytes + owed_size

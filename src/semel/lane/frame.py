@@ -97,7 +97,7 @@ Entry = Batch | AnyFact
 class Frame:
     """Grows while a decision is being made; what was decided is changed by nobody."""
 
-    __slots__ = ("_ends", "at", "batches", "entries", "size")
+    __slots__ = ("_counted", "_ends", "at", "batches", "entries", "size")
 
     def __init__(self, at: Moment) -> None:
         self.at = at
@@ -107,6 +107,8 @@ class Frame:
         self.size = HEAD_SIZE
         """Bytes of the payload."""
         self._ends: dict[int, int] = {}
+        """Of the partitions that the first `_counted` batches belong to: most frames have one."""
+        self._counted = 0
 
     def add_batch(
         self,
@@ -121,14 +123,23 @@ class Frame:
         learned: Learned | None = None,
     ) -> Offset:
         """The partition's next, where it ended at `end` before this frame; gives its offset."""
-        base_offset = Offset(self._ends.get(number, end))
-        self._ends[number] = base_offset + header.last_offset_delta + 1
+        base_offset = end
+        if self.batches:
+            base_offset = self._next_offset(number, end)
         at = self.size + ENTRY_SIZE
         batch = Batch(number, base_offset, term, header, fingerprint, body, at, marker, learned)
         self.entries.append(batch)
         self.batches.append(batch)
         self.size = at + len(body)
         return base_offset
+
+    def _next_offset(self, number: int, end: Offset) -> Offset:
+        """Behind what this frame has for the partition already."""
+        ends = self._ends
+        for batch in self.batches[self._counted :]:
+            ends[batch.number] = batch.base_offset + batch.header.last_offset_delta + 1
+        self._counted = len(self.batches)
+        return Offset(ends.get(number, end))
 
     def add_fact(self, fact: AnyFact) -> None:
         self.entries.append(fact)

@@ -23,7 +23,7 @@ from semel.lane.duties import Duties
 from semel.lane.frame import Frame
 from semel.lane.opening import BeginTerm, index_frame, recover
 from semel.lane.partition_log import PartitionLog
-from semel.lane.state import LaneState
+from semel.lane.state import NO_EFFECTS, LaneState
 from semel.lane.transactions import ending_size
 from semel.lane.view import LaneView, PartitionView
 from semel.lane.waiting_room import WaitingRoom
@@ -161,12 +161,13 @@ class Lane:
             self._found_no_room(frame)
             raise
         journal, state = self._journal, self._state
-        last = state.last_moment
-        assert last is None or last.now_ms <= frame.at.now_ms, "time goes back"
+        at, last = frame.at, state.last_moment
+        assert last is None or last.now_ms <= at.now_ms, "time goes back"
         try:
             effects = state.apply(frame)
             start = journal.append(frame.encode(), frame.size)
-            self._clock.in_frame(frame.at)
+            if at is not last:
+                self._clock.in_frame(at)
             index_frame(journal, frame, start, effects)
             end = journal.end
             partitions = state.partitions
@@ -174,9 +175,10 @@ class Lane:
                 partition = partitions.get(batch.number)
                 if partition is not None:
                     self._growing.append((end, partition, partition.log_end_offset))
-            for gone in effects.gone:
-                for tell in tuple(gone.watchers):
-                    tell()
+            if effects is not NO_EFFECTS:
+                for gone in effects.gone:
+                    for tell in tuple(gone.watchers):
+                        tell()
         except Exception as error:
             # The state holds what the journal does not, and a frame built on it could not be
             # replayed. The next process finds the journal as it was before.
@@ -229,30 +231,21 @@ class Lane:
         """The present end: whoever waits for it waits for all that was decided by now."""
         return Mark(self, self._journal.end)
 
-    def when_all_durable(self, callback: Callable[[], None]) -> bool:
-        """False if all that was decided by now is durable; else `callback` will tell."""
+    def when_all_durable(self, callback: Callable[[], None]) -> None:
+        """Once all that was decided by now survives a power loss; at once if it does already."""
         journal = self._journal
-        return self.when_durable(journal.end, callback)
+        journal.when_durable(journal.end, callback)
 
-    def when_all_written(self, callback: Callable[[], None]) -> bool:
+    def when_all_written(self, callback: Callable[[], None]) -> None:
+        """As `when_all_durable`, for a killed process."""
         journal = self._journal
-        return self.when_written(journal.end, callback)
+        journal.when_written(journal.end, callback)
 
-    def when_durable(self, position: Position, callback: Callable[[], None]) -> bool:
-        """False if that is so already; else `callback` will tell."""
-        journal = self._journal
-        if position <= journal.durable:
-            return False
-        journal.when_durable(position, callback)
-        return True
+    def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
+        self._journal.when_durable(position, callback)
 
-    def when_written(self, position: Position, callback: Callable[[], None]) -> bool:
-        """False if that is so already; else `callback` will tell."""
-        journal = self._journal
-        if position <= journal.written:
-            return False
-        journal.when_written(position, callback)
-        return True
+    def when_written(self, position: Position, callback: Callable[[], None]) -> None:
+        self._journal.when_written(position, callback)
 
     async def until_durable(self) -> None:
         """Return when all that was decided by now survives a power loss."""
@@ -262,8 +255,8 @@ class Lane:
             if not reached.done():
                 reached.set_result(None)
 
-        if self.when_all_durable(release):
-            await reached
+        self.when_all_durable(release)
+        await reached
 
     def _on_durable(self, position: Position) -> None:
         """Move the readable end of every partition together, before any reply is released."""

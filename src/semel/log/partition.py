@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
 from semel.log.producers import Producer, check_unknown, taken_batch
 from semel.log.transactions import Aborted, PartitionTransactions
-from semel.records.batch import BatchHeader
+from semel.records.batch import TRANSACTIONAL, BatchHeader
 from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
 
 NO_LEADER_EPOCH: Final = -1
@@ -111,8 +111,11 @@ class Partition:
 
     def append(self, header: BatchHeader, fingerprint: int, term: Term, now_ms: int) -> Offset:
         """Take an admitted batch; gives the offset of its first record."""
-        base_offset = self._next_offset(term)
-        is_transactional = header.is_transactional
+        term_starts = self.term_starts
+        base_offset = self.log_end_offset
+        if not term_starts or term_starts[-1].term != term:
+            base_offset = self._next_offset(term)
+        is_transactional = header.attributes & TRANSACTIONAL != 0
         if header.base_sequence >= 0:
             producer_id = header.producer_id
             epoch = ProducerEpoch(header.producer_epoch)
