@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Generic, TypeVar
 
 from semel.journal.file.device import Device
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
+from semel.journal.seam import Journal
 from semel.types import Position
 
 SEGMENT_BYTES = 8192
@@ -14,11 +16,14 @@ SETTINGS = JournalSettings(segment_bytes=SEGMENT_BYTES)
 SEPARATOR = b"\n"
 
 
-class Remembering:
+AnyJournal = TypeVar("AnyJournal", bound=Journal)
+
+
+class RememberingOn(Generic[AnyJournal]):
     """The state is the list of payloads; a checkpoint holds all of them."""
 
-    def __init__(self, device: Device, settings: JournalSettings = SETTINGS) -> None:
-        self.journal = FileJournal.open(device, settings)
+    def __init__(self, journal: AnyJournal) -> None:
+        self.journal = journal
         self.failures: list[BaseException] = []
         self.warnings: list[str] = []
         self._events: list[asyncio.Event] = []
@@ -51,7 +56,7 @@ class Remembering:
     def append(self, payload: bytes, *, kept_size: int | None = None) -> Position:
         """Returns the position to wait for. The headroom is kept, unless something else is."""
         assert SEPARATOR not in payload
-        headroom = self.journal.settings.headroom
+        headroom = self.journal.limits.headroom
         self.journal.reserve(len(payload), headroom if kept_size is None else kept_size)
         middle = len(payload) // 2
         position = self.journal.append([payload[:middle], payload[middle:]], len(payload))
@@ -88,6 +93,11 @@ class Remembering:
         self.failures.append(failure)
         for event in self._events:
             event.set()
+
+
+class Remembering(RememberingOn[FileJournal]):
+    def __init__(self, device: Device, settings: JournalSettings = SETTINGS) -> None:
+        super().__init__(FileJournal.open(device, settings))
 
 
 def payload_of(rng: Random, number: int, size_max: int = 900) -> bytes:

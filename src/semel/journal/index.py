@@ -406,6 +406,14 @@ class BatchIndex:
         self._open = {}
         self._dropped = []
 
+    def release(self, count: int) -> None:
+        """The first sealed segments are given up; their index files are written."""
+        for base in self._sealed_bases[:count]:
+            assert base not in self._unpublished
+            self._files.pop(base, None)
+        del self._sealed_bases[:count]
+        self._place_last = max(0, self._place_last - count)
+
     def unpublished(self) -> list[UnpublishedIndex]:
         """Sealed indexes that have no file yet, oldest first. What they encode may be encoded by
         a thread, one at a time."""

@@ -103,6 +103,12 @@ class Journal(Protocol):
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         """Once a power loss can no longer take it; at once if that is so already."""
 
+    def barrier(self, callback: Callable[[], None]) -> None:
+        """Once all that was appended is durable, and nobody else has the journal.
+
+        Whoever says something of the state that no frame of its own makes true waits for this.
+        """
+
     def read_now(self, places: list[tuple[int, int]]) -> list[memoryview] | None:
         """As `read_all`, if nothing of it has to be waited for; else None."""
 
@@ -121,6 +127,12 @@ class Journal(Protocol):
     def look_for_room(self) -> None:
         """It may have come back where it was short, and nobody may be writing."""
 
+    def release_before(self, position: Position) -> None:
+        """What lies before is never read again, and may be forgotten where no checkpoint needs it.
+
+        It happens in the background; a failure is only a warning.
+        """
+
     # Ending.
 
     def abandon(self) -> None:
@@ -133,4 +145,7 @@ class Journal(Protocol):
         """Nothing is written any more, as after a failed write."""
 
     async def close(self) -> None:
-        """Makes all of it durable, leaves a checkpoint and lets others have the journal."""
+        """Makes all of it durable, leaves a checkpoint and lets others have the journal.
+
+        After a failure or `abandon` it does the last alone.
+        """

@@ -4,14 +4,16 @@ A failure here loses nothing, since every frame is still there to be replayed: i
 the next checkpoint does it all.
 """
 
+import contextlib
 import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from semel.journal import names
-from semel.journal.file import checkpoints
+from semel.journal.file import checkpoints, note
 from semel.journal.file.checkpoints import KEPT_COUNT, Checkpoint
-from semel.journal.file.device import Device, Job, JobHandle
+from semel.journal.file.device import Device, Done, Job, JobHandle
+from semel.journal.file.note import Note
 from semel.journal.index import BatchIndex, UnpublishedIndex
 
 
@@ -32,6 +34,7 @@ class Housekeeping:
         """Of the checkpoints on the device."""
         self._untrimmed: list[tuple[str, int]] = []
         self._waiting: Publication | None = None
+        self._releases: list[tuple[Note, Sequence[int]]] = []
         self._job: JobHandle | None = None
         self._when_idle: list[Callable[[], None]] = []
 
@@ -44,6 +47,32 @@ class Housekeeping:
         self._waiting = publication
         if self._job is None:
             self._start(publication)
+
+    @property
+    def oldest_checkpoint(self) -> int:
+        """Its position, if there is another behind it to fall back to; else 0."""
+        return self._positions[0] if len(self._positions) >= KEPT_COUNT else 0
+
+    def release(self, noted: Note, bases: Sequence[int]) -> None:
+        """Unlink these segments and their indexes; the note says that they are given up."""
+        self._releases.append((noted, bases))
+        if self._job is None:
+            self._start_release()
+
+    def _start_release(self) -> None:
+        noted, bases = self._releases.pop(0)
+        self._run(_release(self._device, noted, bases), self._on_released)
+
+    def _on_released(self, error: Exception | None) -> None:
+        if error is not None:
+            self.on_warning(f"old segments are not removed, the next start does it: {error}")
+
+    def finish(self) -> None:
+        """Waits for the job at hand; none follows."""
+        self._waiting = None
+        self._releases.clear()
+        if self._job is not None:
+            self._job.finish()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """At once, or when all that was asked for is done or has failed."""
@@ -72,22 +101,29 @@ class Housekeeping:
         older = kept[: max(len(kept) - (KEPT_COUNT - 1), 0)]
 
         def on_done(error: Exception | None) -> None:
-            self._job = None
             if error is None:
                 self._published(indexes)
                 self._positions = [*kept[len(older) :], position]
             else:
                 self._untrimmed = [*trims, *self._untrimmed]
                 self.warn(error)
+
+        self._run(_publish(self._device, trims, indexes, publication, older), on_done)
+
+    def _run(self, job: Job, on_done: Done) -> None:
+        def done(error: Exception | None) -> None:
+            self._job = None
+            on_done(error)
             if self._waiting is not None:
                 self._start(self._waiting)
+            elif self._releases:
+                self._start_release()
             else:
                 idle, self._when_idle = self._when_idle, []
                 for callback in idle:
                     callback()
 
-        job = _run(self._device, trims, indexes, publication, older)
-        self._job = self._device.submit(job, on_done)
+        self._job = self._device.submit(job, done)
 
     def _published(self, indexes: Sequence[UnpublishedIndex]) -> None:
         for each in indexes:
@@ -103,7 +139,7 @@ def _log(warning: str) -> None:
     structlog.wrap_logger(structlog.PrintLogger(sys.stderr)).warning(warning)
 
 
-def _run(
+def _publish(
     device: Device,
     trims: Sequence[tuple[str, int]],
     indexes: Sequence[UnpublishedIndex],
@@ -111,6 +147,22 @@ def _run(
     older: Sequence[int],
 ) -> Job:
     for name, size in trims:
-        device.truncate(name, size)
+        # It may have been given up since.
+        with contextlib.suppress(FileNotFoundError):
+            device.truncate(name, size)
         yield
     yield from checkpoints.publish(device, indexes, *publication, older)
+
+
+def _release(device: Device, noted: Note, bases: Sequence[int]) -> Job:
+    # Noted before anything is gone: a start must not take for damage what was given up.
+    note.write(device, noted)
+    yield
+    for base in bases:
+        remove_segment(device, base)
+        yield
+
+
+def remove_segment(device: Device, base: int) -> None:
+    device.remove(names.index(base))
+    device.remove(names.segment(base))

@@ -5,6 +5,7 @@ Written means that the kernel has it, durable that it was synced.
 
 import asyncio
 import contextlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
@@ -73,6 +74,8 @@ class FileJournal:
         self._sealed_in_replay = False
         self._note = found.note
         self._in_doubt = found.may_miss_acknowledged
+        self._is_note_in_doubt = found.may_miss_acknowledged
+        """No frame behind the doubt is durable yet."""
         self._tell_failure: Callable[[BaseException], None]
         self._answers: list[asyncio.Event] = []
         if checkpoint is not None and found.start.opened is not None:
@@ -210,6 +213,7 @@ class FileJournal:
         try:
             self._note = self._note._replace(identity=self._device.identity())
             self._write_note()
+            self._is_note_in_doubt = False
             note.mark(self._device, failed=False)
         except OSError as error:
             self._commit.fail(error, "noting that the journal is whole")
@@ -225,6 +229,10 @@ class FileJournal:
     def abandon(self) -> None:
         """Steps down: nothing is written any more, and `on_failure` hears JournalAbandoned."""
         self._commit.end(JournalAbandoned("the lane has stepped down"))
+
+    def barrier(self, callback: Callable[[], None]) -> None:
+        """Once all that was appended is durable. The lock says that nobody else has the journal."""
+        self._commit.when_durable(self.end, callback)
 
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._commit.when_written(position, callback)
@@ -323,12 +331,29 @@ class FileJournal:
         )
         await self._wait(self._housekeeping.when_idle)
 
+    def release_before(self, position: Position) -> None:
+        """Unlinks the sealed segments before it that lie behind both checkpoints."""
+        bases = self.segments.bases
+        bound = min(position, self._housekeeping.oldest_checkpoint)
+        count = bisect_right(bases, bound) - 1
+        if count <= 0 or self._is_note_in_doubt or self._commit.failure is not None:
+            return
+        released = bases[:count].tolist()
+        self.segments.release(count)
+        self.index.release(count)
+        self._note = self._note._replace(
+            durable=self._commit.durable, released=self.segments.bases[0]
+        )
+        self._housekeeping.release(self._note, released)
+
     async def close(self) -> None:
         """Makes all of it durable, leaves a checkpoint and gives the folder free."""
         try:
             if self._loop is not None:
                 await self._settle()
         finally:
+            # Whoever opens the folder next must be alone in it.
+            self._housekeeping.finish()
             self._device.stop()
 
     async def _settle(self) -> None:

@@ -38,6 +38,8 @@ class Note(NamedTuple):
     durable frame. None if an older version has written the note."""
     number: int = 0
     """Rises from note to note."""
+    released: int = 0
+    """Where the first segment begins that was not given up."""
 
 
 class LastNote(NamedTuple):

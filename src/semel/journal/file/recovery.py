@@ -5,6 +5,7 @@ suffix. It is wiped, with everything behind it, so that a frame behind a hole ne
 bad frame before it is damage, and no start repairs that.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from semel.journal.file import checkpoints, note
 from semel.journal.file.allocation import FULL, allocate
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
+from semel.journal.file.housekeeping import remove_segment
 from semel.journal.file.note import Note
 from semel.journal.file.settings import JournalSettings
 from semel.journal.file.walk import BLOCK_SIZE, Walk, search_behind
@@ -55,16 +57,21 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     found = _tidy(device)
     last = note.read(device)
     noted = Note(0, 0) if last is None else last.note
-    bases = names.positions(found, names.SEGMENT)
-    start = _starting_point(device, names.positions(found, names.CHECKPOINT))
+    given_up, bases = _split(names.positions(found, names.SEGMENT), noted.released)
+    start = _starting_point(device, names.positions(found, names.CHECKPOINT), noted.released)
     if not bases and not noted.durable and not start.durable:
         _make(device, 0, settings)
         bases = [0]
     if start.checkpoint is None or start.opened is None:
+        if noted.released:
+            raise CorruptJournal(
+                f"no checkpoint can be read, and what lay before byte {noted.released} of the "
+                "journal was given up"
+            )
         _require(0, bases)
         walk = Walk(device, bases, 0, 0)
     else:
-        bases = _segments(device, start.checkpoint, start.opened.base, bases, settings)
+        bases = _segments(device, start, bases, settings)
         walk = Walk(device, bases, start.checkpoint.position, start.checkpoint.checksum)
         walk.incarnation = start.checkpoint.incarnation
     for _ in walk:
@@ -88,6 +95,8 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     prepared_size = _keep_prepared(device)
     for position in start.rejected:
         device.remove(names.checkpoint(position))
+    for base in given_up:
+        remove_segment(device, base)
     incarnation = 1 + max(walk.incarnation, behind.incarnation, noted.incarnation)
     here = device.identity()
     if last is None:
@@ -96,7 +105,11 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
         is_here = last.note.identity is not None and here.proves_same(last.note.identity)
         may_miss_acknowledged = last.failed or not is_here
     # Until a frame that answers the doubt is durable, the next open must share it.
-    new_note = Note(incarnation, walk.end, noted.identity if may_miss_acknowledged else here)
+    new_note = noted._replace(
+        incarnation=incarnation,
+        durable=walk.end,
+        identity=noted.identity if may_miss_acknowledged else here,
+    )
     note.make(device)
     # The note says that all of it is durable, and so is written when the names of the files are.
     device.sync_folder()
@@ -124,12 +137,20 @@ def _tidy(device: Device) -> list[str]:
     return found
 
 
-def _starting_point(device: Device, positions: list[int]) -> StartingPoint:
+def _split(bases: list[int], released: int) -> tuple[list[int], list[int]]:
+    """Those of segments that were given up, though their files may be there, and the others."""
+    count = bisect_left(bases, released)
+    return bases[:count], bases[count:]
+
+
+def _starting_point(device: Device, positions: list[int], released: int) -> StartingPoint:
     rejected: list[int] = []
     durable = 0
     for place in reversed(range(len(positions))):
         checkpoint = checkpoints.read(device, positions[place])
         if checkpoint is not None:
+            _, sealed_bases = _split(list(checkpoint.sealed_bases), released)
+            checkpoint = checkpoint._replace(sealed_bases=sealed_bases)
             durable = max(durable, checkpoint.position)
             try:
                 opened = read_index(checkpoint.opened, names.CHECKPOINT)
@@ -144,11 +165,13 @@ def _starting_point(device: Device, positions: list[int]) -> StartingPoint:
 
 def _segments(
     device: Device,
-    checkpoint: Checkpoint,
-    open_base: int,
+    start: StartingPoint,
     found: list[int],
     settings: JournalSettings,
 ) -> list[int]:
+    assert start.checkpoint is not None
+    assert start.opened is not None
+    checkpoint, open_base = start.checkpoint, start.opened.base
     there = set(found)
     for base in checkpoint.sealed_bases:
         _require(base, there)

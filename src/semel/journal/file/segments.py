@@ -92,8 +92,14 @@ class Segments:
         """Where the open segment begins."""
         return self.bases[-1]
 
+    def release(self, count: int) -> None:
+        """The first segments are given up."""
+        del self.bases[:count]
+
     def locate(self, position: int) -> tuple[str, int]:
         """The file that holds this position, and the offset in it."""
+        if position < self.bases[0]:
+            raise FileNotFoundError(errno.ENOENT, f"byte {position} was given up")
         base = self.bases[bisect_right(self.bases, position) - 1]
         return names.segment(base), position - base
 
