@@ -18,8 +18,8 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.topic_config import NOT_ENFORCED
 from semel.errors import CannotListen, ConfigError
-from semel.journal.file.allocation import FULL
 from semel.journal.file.disk import FileDevice
+from semel.journal.file.segments import FULL
 from semel.world import SystemClock, SystemRandomness
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")

@@ -89,7 +89,7 @@ class GroupCommit:
         self._on_durable = on_durable
         self._on_failure = on_failure
 
-    def turn_to(self, name: str, base: int, *, renamed: bool) -> None:
+    def roll_to(self, name: str, base: int, *, renamed: bool) -> None:
         """What is added from now on goes to this segment."""
         if self._parts:
             self._earlier_writes.append(self._take())

@@ -157,7 +157,7 @@ class FileDevice:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._sync_thread = threading.Thread(
-            target=self._sync_in_turn, name="semel-sync", daemon=True
+            target=self._sync_one_by_one, name="semel-sync", daemon=True
         )
         self._sync_thread.start()
         self._cold_readers = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="semel-read")
@@ -227,7 +227,7 @@ class FileDevice:
             os.close(self._lock)
             self._lock = None
 
-    def _sync_in_turn(self) -> None:
+    def _sync_one_by_one(self) -> None:
         assert self._loop is not None
         while (task := self._sync_tasks.get()) is not None:
             descriptors, folder, on_done = task

@@ -57,7 +57,7 @@ class FileJournal:
             device, found.end, settings.flush_interval_ms, settings.group_commit
         )
         self._commit.sync_counts[SyncReason.OPEN] = 1
-        self._commit.turn_to(names.segment(self.segments.base), self.segments.base, renamed=False)
+        self._commit.roll_to(names.segment(self.segments.base), self.segments.base, renamed=False)
         self._snapshot: Callable[[], Iterator[bytes]] | None = None
         self._taking: Taking | None = None
         self._is_marked_again = False
@@ -350,18 +350,18 @@ class FileJournal:
         """Makes all of it durable, leaves a checkpoint and gives the folder free."""
         try:
             if self._loop is not None:
-                await self._settle()
+                await self._finish()
         finally:
             # Whoever opens the folder next must be alone in it.
             self._housekeeping.finish()
             self._device.stop()
 
-    async def _settle(self) -> None:
+    async def _finish(self) -> None:
         self._commit.flush()
         await self._wait(lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE))
         await self.checkpoint_now()
         await self._wait(self._housekeeping.when_idle)
-        self.segments.settle()
+        self.segments.finish_preparing()
         if self._commit.failure is None:
             self._write_note()
 
@@ -380,13 +380,13 @@ class FileJournal:
         """The frame to be appended opens a new segment."""
         boundary, base = self.end, self.segments.base
         try:
-            name = self.segments.turn(boundary)
+            name = self.segments.roll(boundary)
         except OSError as error:
             self._commit.fail(error, "naming the next segment")
             assert self._commit.failure is not None
             raise self._commit.failure from error
         self.index.seal(base, boundary)
-        self._commit.turn_to(name, boundary, renamed=True)
+        self._commit.roll_to(name, boundary, renamed=True)
         self._commit.when_durable(
             boundary, lambda: self._housekeeping.trim_later(base, boundary), SyncReason.ROLL
         )

@@ -9,17 +9,20 @@ behind it, takes more than a segment has.
 import asyncio
 import contextlib
 import errno
+import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 from semel.errors import JournalFull
 from semel.journal import names
-from semel.journal.file.allocation import allocate
 from semel.journal.file.device import Device, Job, JobHandle
 from semel.journal.file.settings import JournalSettings
 from semel.types import Buffer
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a disk says that has no more room."""
 
 GAP_MAX: Final = 16 * 1024
 """Bytes between two pieces that cost less to read than another call would."""
@@ -140,9 +143,9 @@ class Segments:
             self._preparing.finish()
             self.prepare(wanted)
 
-    def turn(self, boundary: int) -> str:
+    def roll(self, boundary: int) -> str:
         """The prepared segment becomes the open one."""
-        self.settle()
+        self.finish_preparing()
         assert self.prepared_size
         name = names.segment(boundary)
         self._device.rename(names.PREPARED, name)
@@ -152,7 +155,7 @@ class Segments:
         self.prepare()
         return name
 
-    def settle(self) -> None:
+    def finish_preparing(self) -> None:
         """Waits for the segment being prepared."""
         if self._preparing is not None:
             self._preparing.finish()
@@ -240,3 +243,55 @@ def _size_of(device: Device, name: str) -> int:
 
 def _reason(error: OSError) -> str:
     return error.strerror or errno.errorcode.get(error.errno or 0, "refused")
+
+
+def allocate(
+    device: Device, name: str, settings: JournalSettings, needed: int = 0
+) -> OSError | None:
+    """Gives the file the room of a segment, of `needed` bytes at least, or what the disk has.
+
+    None if all is well, else what the disk said when it was asked for more than it had. The file
+    is never made shorter, and is as it was if there is no room.
+    """
+    present = device.size(name)
+    refusal: OSError | None = None
+    for size in _sizes(settings, needed):
+        if size <= present:
+            break
+        # The last bytes are left to checkpoints, and to what else is on the disk.
+        spare = settings.smallest_segment_bytes if size < settings.segment_bytes else 0
+        try:
+            _grow(device, name, present, size, spare)
+        except OSError as error:
+            refusal = refusal or error
+            if error.errno not in FULL:
+                break
+        else:
+            break
+    return refusal
+
+
+def _grow(device: Device, name: str, present: int, size: int, spare: int) -> None:
+    # Asked for before it is taken: what is found too small is meanwhile missing elsewhere.
+    if device.free_bytes() < size - present + spare:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+    try:
+        device.allocate(name, size)
+    except OSError:
+        device.truncate(name, present)
+        raise
+
+
+def _sizes(settings: JournalSettings, needed: int) -> Iterator[int]:
+    """How long a segment may be, the best first.
+
+    Whole segments, so that a need which grows is not met byte by byte; what is needed; and on a
+    full disk a half, a quarter, and so on.
+    """
+    size = settings.segment_bytes
+    if needed > size:
+        yield -(-needed // size) * size
+        yield needed
+    while size >= settings.smallest_segment_bytes:
+        yield size
+        size //= 2
