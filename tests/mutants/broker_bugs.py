@@ -311,7 +311,7 @@ BUGS = (
     Bug(13, leader_epochs_are_not_stamped, r"."),
     Bug(13, a_term_ends_where_the_log_does, r"was said to end at \d+, and ends at"),
     Bug(13, any_leader_epoch_may_fetch, r"it was not refused: a fetch in term"),
-    Bug(14, clients_may_write_to_internal_topics, r"it was not refused: .*__consumer_offsets"),
+    Bug(14, clients_may_write_to_internal_topics, r"a request failed: .*__consumer_offsets"),
     Bug(9, topics_are_not_written, r"."),
     Bug(9, a_deletion_is_forgotten_at_replay, r"was deleted and is there|could not open"),
 )

@@ -159,12 +159,26 @@ def a_new_incarnation_leaves_the_old_transaction_open(patch: pytest.MonkeyPatch)
 # Sequences after an abort, and the checksum (rule 11)
 
 
+def forgetting(patch: pytest.MonkeyPatch, known: Callable[[Any, Any], Any]) -> None:
+    """Let another list of batches be known behind an abort; of those before and those left."""
+    ended = Producer.ended
+
+    def forgetful(self: Producer, epoch: Any, now_ms: int, *, committed: bool) -> Producer:
+        after = ended(self, epoch, now_ms, committed=committed)
+        if committed or epoch > self.epoch:
+            return after
+        taken = known(self.taken, after.taken)
+        return Producer(after.epoch, now_ms, taken)
+
+    patch.setattr(Producer, "ended", forgetful)
+
+
 def an_abort_forgets_every_batch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Producer, "_roll_back", lambda self, start: self.taken.clear())
+    forgetting(patch, lambda before, after: ())
 
 
 def an_abort_forgets_no_batch(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Producer, "_roll_back", lambda self, start: None)
+    forgetting(patch, lambda before, after: before)
 
 
 def numbers_alone_make_a_duplicate(patch: pytest.MonkeyPatch) -> None:
