@@ -137,11 +137,24 @@ def test_a_crash_at_any_moment_is_no_damage(power: bool) -> None:
             after = reopen(device)
             assert after.payloads == [PAYLOAD] * COUNT
             # Either none is given up, or a start ends what was begun.
-            assert segments_of(device) in (bases, list(after.journal.segments.bases))
+            kept = list(after.journal.segments.bases)
+            assert kept in (bases, bases[-len(kept) :])
+            assert (segments_of(device), indexes_of(device)) == (kept, kept[:-1])
             first = readable_from(after)
             batches = stored_batches(after.journal, 0, first, COUNT)
             assert [bytes(batch) for batch in batches] == [PAYLOAD] * (COUNT - first)
     assert len(left) > 2, "no crash came between two files"
+
+
+@pytest.mark.parametrize("name", [names.segment(0), names.index(0)])
+def test_a_file_that_outlived_the_other_of_its_segment_goes_at_the_next_start(name: str) -> None:
+    """A power loss may keep the one and take the other, whichever was unlinked first."""
+    device = with_segments()
+    release(device, 2**40)
+    device.kill()
+    device.create(name)
+    assert reopen(device).payloads == [PAYLOAD] * COUNT
+    assert name not in device.names()
 
 
 def test_without_a_checkpoint_the_rest_is_of_no_use_and_that_is_said() -> None:

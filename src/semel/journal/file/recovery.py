@@ -6,7 +6,7 @@ bad frame before it is damage, and no start repairs that.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
@@ -57,7 +57,7 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     found = _tidy(device)
     last = note.read(device)
     noted = Note(0, 0) if last is None else last.note
-    given_up, bases = _split(names.positions(found, names.SEGMENT), noted.released)
+    bases = _kept(names.positions(found, names.SEGMENT), noted.released)
     start = _starting_point(device, names.positions(found, names.CHECKPOINT), noted.released)
     if not bases and not noted.durable and not start.durable:
         _make(device, 0, settings)
@@ -95,8 +95,7 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     prepared_size = _keep_prepared(device)
     for position in start.rejected:
         device.remove(names.checkpoint(position))
-    for base in given_up:
-        remove_segment(device, base)
+    _remove_released(device, found, noted.released)
     incarnation = 1 + max(walk.incarnation, behind.incarnation, noted.incarnation)
     here = device.identity()
     if last is None:
@@ -137,10 +136,16 @@ def _tidy(device: Device) -> list[str]:
     return found
 
 
-def _split(bases: list[int], released: int) -> tuple[list[int], list[int]]:
-    """Those of segments that were given up, though their files may be there, and the others."""
-    count = bisect_left(bases, released)
-    return bases[:count], bases[count:]
+def _kept(bases: Sequence[int], released: int) -> list[int]:
+    """Without those that were given up, though their files may still be there."""
+    return list(bases[bisect_left(bases, released) :])
+
+
+def _remove_released(device: Device, found: list[str], released: int) -> None:
+    for suffix in (names.SEGMENT, names.INDEX):
+        for base in names.positions(found, suffix):
+            if base < released:
+                remove_segment(device, base)
 
 
 def _starting_point(device: Device, positions: list[int], released: int) -> StartingPoint:
@@ -149,7 +154,7 @@ def _starting_point(device: Device, positions: list[int], released: int) -> Star
     for place in reversed(range(len(positions))):
         checkpoint = checkpoints.read(device, positions[place])
         if checkpoint is not None:
-            _, sealed_bases = _split(list(checkpoint.sealed_bases), released)
+            sealed_bases = _kept(checkpoint.sealed_bases, released)
             checkpoint = checkpoint._replace(sealed_bases=sealed_bases)
             durable = max(durable, checkpoint.position)
             try:
