@@ -11,9 +11,9 @@ from journal.random_lives import crash_again_and_again
 from semel.errors import CorruptJournal, JournalFull
 from semel.journal import frames, names
 from semel.journal.file import checkpoints, journal, note, recovery, segments, walk
+from semel.journal.file.background import BackgroundJobs
 from semel.journal.file.commit import GroupCommit
 from semel.journal.file.device import Device, DiskIdentity, Job
-from semel.journal.file.housekeeping import Housekeeping
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.memory_file import MemoryFile
 from semel.journal.index import UnpublishedIndex
@@ -59,7 +59,7 @@ def damage_is_cut_like_a_torn_write(patch: pytest.MonkeyPatch) -> None:
     """No durable position is recorded, and the disk loses a synced byte."""
     patch.setattr(frames.FrameHeader, "durable", 0)
     patch.setattr(note.Note, "durable", 0)
-    patch.setattr(Housekeeping, "publish", lambda self, checkpoint: None)
+    patch.setattr(BackgroundJobs, "publish", lambda self, checkpoint: None)
     keep = MemoryFile.lose_power
 
     def lose(self: MemoryFile, rng: Any) -> None:
@@ -121,7 +121,7 @@ def the_segment_before_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 def a_checkpoint_precedes_its_frames(patch: pytest.MonkeyPatch) -> None:
     def early(self: journal.FileJournal, checkpoint: Any) -> None:
-        self._housekeeping.publish(checkpoint)
+        self._background.publish(checkpoint)
 
     patch.setattr(journal.FileJournal, "_publish_when_durable", early)
 

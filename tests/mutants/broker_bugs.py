@@ -156,7 +156,7 @@ def room_is_not_reserved(patch: Patch) -> None:
 
 def a_checkpoint_precedes_its_frames(patch: Patch) -> None:
     def early(self: FileJournal, checkpoint: Any) -> None:
-        self._housekeeping.publish(checkpoint)
+        self._background.publish(checkpoint)
 
     patch.setattr(FileJournal, "_publish_when_durable", early)
 

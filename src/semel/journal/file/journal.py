@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from semel.errors import CorruptJournal, JournalFailed
 from semel.journal import names
 from semel.journal.file import note
+from semel.journal.file.background import BackgroundJobs, Publication
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.commit import GroupCommit, SyncReason
 from semel.journal.file.device import Device
-from semel.journal.file.housekeeping import Housekeeping, Publication
 from semel.journal.file.recovery import Recovered, recover
 from semel.journal.file.segments import Segments
 from semel.journal.file.settings import JournalSettings
@@ -64,7 +64,7 @@ class FileJournal:
         """A mark was passed while a snapshot was under way: the next follows it at once."""
         self._when_taken: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._housekeeping = Housekeeping(device, self.index, found.start.positions)
+        self._background = BackgroundJobs(device, self.index, found.start.positions)
         checkpoint = found.start.checkpoint
         self.checkpoint = None if checkpoint is None else b"".join(checkpoint.state)
         self._checkpoint_position = 0 if checkpoint is None else checkpoint.position
@@ -135,8 +135,8 @@ class FileJournal:
         self._tell_failure = on_failure
         self.checkpoint = None
         if on_warning is not None:
-            self._housekeeping.on_warning = on_warning
-        self.segments.on_warning = self._housekeeping.on_warning
+            self._background.on_warning = on_warning
+        self.segments.on_warning = self._background.on_warning
         self._device.start(loop)
         self._commit.start(loop, on_durable, self._on_failure)
         self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
@@ -329,12 +329,12 @@ class FileJournal:
                 self._taken_position, done, SyncReason.CHECKPOINT
             )
         )
-        await self._wait(self._housekeeping.when_idle)
+        await self._wait(self._background.when_idle)
 
     def release_before(self, position: Position) -> None:
         """Unlinks the sealed segments before it that lie behind both checkpoints."""
         bases = self.segments.bases
-        bound = min(position, self._housekeeping.oldest_checkpoint)
+        bound = min(position, self._background.oldest_checkpoint)
         count = bisect_right(bases, bound) - 1
         if count <= 0 or self._is_note_in_doubt or self._commit.failure is not None:
             return
@@ -344,7 +344,7 @@ class FileJournal:
         self._note = self._note._replace(
             durable=self._commit.durable, released=self.segments.bases[0]
         )
-        self._housekeeping.release(self._note, released)
+        self._background.release(self._note, released)
 
     async def close(self) -> None:
         """Makes all of it durable, leaves a checkpoint and gives the folder free."""
@@ -353,14 +353,14 @@ class FileJournal:
                 await self._finish()
         finally:
             # Whoever opens the folder next must be alone in it.
-            self._housekeeping.finish()
+            self._background.finish()
             self._device.stop()
 
     async def _finish(self) -> None:
         self._commit.flush()
         await self._wait(lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE))
         await self.checkpoint_now()
-        await self._wait(self._housekeeping.when_idle)
+        await self._wait(self._background.when_idle)
         self.segments.finish_preparing()
         if self._commit.failure is None:
             self._write_note()
@@ -388,7 +388,7 @@ class FileJournal:
         self.index.seal(base, boundary)
         self._commit.roll_to(name, boundary, renamed=True)
         self._commit.when_durable(
-            boundary, lambda: self._housekeeping.trim_later(base, boundary), SyncReason.ROLL
+            boundary, lambda: self._background.trim_later(base, boundary), SyncReason.ROLL
         )
         self._mark()
 
@@ -433,7 +433,7 @@ class FileJournal:
         except StopIteration:
             self._publish_when_durable(Publication(taking.checkpoint, taking.opened))
         except Exception as error:  # noqa: BLE001 - every frame is still there to be replayed.
-            self._housekeeping.warn(error)
+            self._background.warn(error)
         else:
             self._plan_piece()
             return
@@ -448,7 +448,7 @@ class FileJournal:
     def _publish_when_durable(self, publication: Publication) -> None:
         self._commit.when_durable(
             publication.checkpoint.position,
-            lambda: self._housekeeping.publish(publication),
+            lambda: self._background.publish(publication),
             SyncReason.CHECKPOINT,
         )
 
@@ -456,7 +456,7 @@ class FileJournal:
         place = self.index.sealed_count
         bases = self.segments.bases
         self.index.seal(bases[place], bases[place + 1])
-        self._housekeeping.write_indexes_now()
+        self._background.write_indexes_now()
         self._sealed_in_replay = True
 
     def _on_failure(self, failure: JournalFailed) -> None:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from semel.errors import CorruptJournal
 from semel.journal import names
 from semel.journal.file import checkpoints, note
+from semel.journal.file.background import remove_segment
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
-from semel.journal.file.housekeeping import remove_segment
 from semel.journal.file.note import Note
 from semel.journal.file.segments import FULL, allocate
 from semel.journal.file.settings import JournalSettings

@@ -25,7 +25,7 @@ class Publication(NamedTuple):
     """Encodes the index of the segment that holds the position, in small steps."""
 
 
-class Housekeeping:
+class BackgroundJobs:
     def __init__(self, device: Device, index: BatchIndex, positions: Sequence[int]) -> None:
         self.on_warning: Callable[[str], None] = _log
         self._device = device
