@@ -107,3 +107,25 @@ def test_a_transaction_that_misses_a_topic_hears_of_it_when_its_end_is_durable()
             assert journal_of(broker).end > journal_of(broker).durable
 
     run(rng, main())
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_retry_waits_as_its_original_does(acks: int) -> None:
+    """Or its client would hear of a record that a power loss may still take."""
+    rng = Random(1)
+    record = [Record(b"k", b"v", 0)]
+    batch = encode_batch(record, producer_id=0, producer_epoch=0, base_sequence=0)
+
+    async def main() -> None:
+        broker = opened(MemoryDevice(rng), rng)
+        async with started(broker):
+            await call(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+            for _ in range(2):
+                answer = ask(broker, "produce", 9, produce_request("t", batch, acks=acks))
+                (told,) = answer.response.responses[0].partition_responses
+                assert (told.error_code, told.base_offset) == (0, 0)
+                assert answer.durable == (acks == -1)
+                assert waits_for(answer, broker) == [journal_of(broker).end]
+                assert journal_of(broker).end > journal_of(broker).durable
+
+    run(rng, main())

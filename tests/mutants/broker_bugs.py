@@ -292,7 +292,6 @@ BUGS = (
     Bug(1, the_watermark_moves_when_a_batch_is_appended, SHOWN_AND_GONE),
     Bug(1, replies_leave_when_written, TOO_EARLY),
     Bug(1, the_watermark_moves_behind_the_replies, r"was said to end at .* known before"),
-    Bug(1, a_duplicate_does_not_wait_for_its_original, TOO_EARLY),
     Bug(1, offsets_are_read_before_they_are_durable, r"had \d+ committed", first_seed=20),
     Bug(2, any_boot_is_the_same_boot, r"the term stayed"),
     Bug(2, an_io_error_leaves_no_doubt, r"the term stayed"),
