@@ -23,7 +23,7 @@ from semel.types import Offset, ProducerId
 Batch = tuple[int, int, int, int]
 """Base offset, position, size, timestamp."""
 Result = TypeVar("Result")
-Encoding = Generator[None, None, bytes]
+Encoding = Generator[None, None, bytearray]
 
 
 def nothing(name: str, offset: int, size: int) -> bytes:
@@ -39,7 +39,7 @@ def finished(steps: Generator[None, None, Result]) -> Result:
             return found
 
 
-def _given(content: bytes) -> Encoding:
+def _given(content: bytearray) -> Encoding:
     """It is encoded already."""
     yield
     return content
@@ -69,14 +69,14 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
-        self.files: dict[str, bytes] = {}
+        self.files: dict[str, bytes | bytearray] = {}
         self.is_cold = False
         self.read_count = 0
         self.index = BatchIndex(self.read_now)
         self.oracle = Oracle()
         self.mark: Mark | None = None
 
-    def read_now(self, name: str, offset: int, size: int) -> bytes | None:
+    def read_now(self, name: str, offset: int, size: int) -> bytes | bytearray | None:
         if self.is_cold:
             return None
         self.read_count += 1
@@ -150,7 +150,7 @@ class World:
         try:
             next(self.mark.encoding)
         except StopIteration as stopped:
-            content: bytes = stopped.value
+            content: bytearray = stopped.value
             self.mark = Mark(_given(content), self.mark.oracle)
 
     def reopen(self) -> None:
@@ -344,7 +344,7 @@ def test_one_search_among_large_columns_reads_a_few_pages() -> None:
     sizes: list[int] = []
     read_now = world.read_now
 
-    def counted(name: str, offset: int, size: int) -> bytes | None:
+    def counted(name: str, offset: int, size: int) -> bytes | bytearray | None:
         sizes.append(size)
         return read_now(name, offset, size)
 
@@ -355,7 +355,7 @@ def test_one_search_among_large_columns_reads_a_few_pages() -> None:
     assert sum(sizes) < whole / 3
 
 
-def empty_index() -> bytes:
+def empty_index() -> bytearray:
     return finished(BatchIndex(nothing).encode_open(0, 0))
 
 
@@ -388,7 +388,7 @@ def three_partitions() -> bytes:
         for _ in range(3):
             world.add(partition)
         world.abort(partition, world.batches[partition][-1][0])
-    return finished(world.index.encode_open(0, world.oracle.position))
+    return bytes(finished(world.index.encode_open(0, world.oracle.position)))
 
 
 @pytest.mark.parametrize("cut", [0, 10, 47, 60])

@@ -101,11 +101,17 @@ class Directory:
                 columns[number] = array("q", compress(column, kept))
                 if len(self) > SLOTS_AT_ONCE:
                     yield
-        places = [bisect_left(columns[0], partition) for partition in new]
         for number, column in enumerate(columns):
-            columns[number] = _with_places(column, places, new if number == 0 else None)
+            columns[number] = column[:]
             if len(self) > SLOTS_AT_ONCE:
                 yield
+        for start in range(0, len(new), SLOTS_AT_ONCE):
+            if start:
+                yield
+            some = new[start : start + SLOTS_AT_ONCE]
+            places = [bisect_left(columns[0], partition) for partition in some]
+            for number, column in enumerate(columns):
+                columns[number] = _with_places(column, places, some if number == 0 else None)
         return Directory(columns)
 
 

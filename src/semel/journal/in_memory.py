@@ -232,13 +232,12 @@ def _no_file(name: str, offset: int, size: int) -> bytes:
     raise AssertionError(f"{name}: nothing is sealed here")
 
 
-def _whole(steps: Generator[None, None, bytes]) -> bytes:
+def _whole(steps: Generator[None, None, bytearray]) -> bytes:
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            stored: bytes = end.value
-            return stored
+            return bytes(end.value)
 
 
 def _wait(

@@ -50,7 +50,7 @@ class UnpublishedIndex:
         self.directory: Directory | None = None
         """Where all stood at the end, once that is encoded."""
 
-    def encode(self) -> Generator[None, None, bytes]:
+    def encode(self) -> Generator[None, None, bytearray]:
         before = yield from directory_of(self.before)
         self.directory, content = yield from sealed.encode(
             before, self.rows, frozenset(self.dropped), self.base, self.end
@@ -430,7 +430,7 @@ class BatchIndex:
             if later.before is index:
                 later.before = directory
 
-    def encode_open(self, base: int, end: int) -> Generator[None, None, bytes]:
+    def encode_open(self, base: int, end: int) -> Generator[None, None, bytearray]:
         """The rows of the open segment as of now, with every partition's summary.
 
         The steps may be taken later, when there are more, as those of `UnpublishedIndex.encode`.
@@ -468,7 +468,7 @@ def _encode_open(
     dropped: frozenset[int],
     base: int,
     end: int,
-) -> Generator[None, None, bytes]:
+) -> Generator[None, None, bytearray]:
     directory = yield from directory_of(before)
     _, content = yield from sealed.encode(directory, rows, dropped, base, end)
     return content

@@ -24,10 +24,10 @@ def open_index(pages: Pages, name: str) -> AnySealedIndex:
     return SealedIndexBefore(stored, name, header)
 
 
-def read_index(stored: bytes, name: str) -> AnySealedIndex:
+def read_index(stored: Buffer, name: str) -> AnySealedIndex:
     """Of bytes that are at hand."""
 
-    def read_now(name: str, offset: int, size: int) -> bytes:
+    def read_now(name: str, offset: int, size: int) -> Buffer:
         return stored[offset : offset + size]
 
     header = read_header(stored[:HEADER_SIZE])

@@ -22,7 +22,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
-from semel.journal.directory import COLUMN_COUNT, Directory
+from semel.journal.directory import COLUMN_COUNT, NO_SLOT, Directory
 from semel.journal.pages import PAGE_SIZE, Column, HalfColumn, Page, Pages
 from semel.journal.rows import Location, Rows, Standing
 from semel.log.transactions import AbortedIndex
@@ -43,6 +43,7 @@ _BLOCK_HEAD: Final = 2
 """Words."""
 
 PARTITIONS_AT_ONCE: Final = 128
+PARTS_PER_BLOCK: Final = 5
 ROWS_AT_ONCE: Final = 16 * 1024
 PAGES_AT_ONCE: Final = 64
 """What is encoded in one go takes about a millisecond."""
@@ -112,54 +113,77 @@ def encode(
     dropped: Collection[int],
     base: int,
     end: int,
-) -> Generator[None, None, tuple[Directory, bytes]]:
+) -> Generator[None, None, tuple[Directory, bytearray]]:
     """The index of [base, end), and the directory at its end; in steps of about a millisecond.
 
     `before` is the directory at `base`, `rows_by_partition` has the rows of its segment, also
     those behind `end`, and `dropped` are partitions that were deleted before `end`.
     """
-    chosen: list[tuple[int, Rows, int]] = []
+    chosen = array("q")
     new: list[int] = []
-    for number, partition in enumerate(list(rows_by_partition)):
-        if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
-            yield
-        rows = rows_by_partition[partition]
-        count = rows.count_before(end)
-        if count and partition not in dropped:
-            chosen.append((partition, rows, count))
-            if before.standing(partition) is None:
+    for number, partition in enumerate(list(rows_by_partition), 1):
+        if rows_by_partition[partition].count_before(end) and partition not in dropped:
+            chosen.append(partition)
+            if before.slot(partition) == NO_SLOT:
                 new.append(partition)
+        if number % PARTITIONS_AT_ONCE == 0:
+            yield
     new.sort()
     directory = yield from before.successor(new, dropped)
     blocks = array("q", [NO_BLOCK]) * len(directory)
+    pieces: list[bytes] = []
     parts: list[bytes] = []
-    word = 0
-    for number, (partition, rows, count) in enumerate(chosen):
-        if number % PARTITIONS_AT_ONCE == PARTITIONS_AT_ONCE - 1:
-            yield
+    word = row_count = 0
+    for partition in chosen:
+        rows = rows_by_partition[partition]
+        count = rows.count_before(end)
         slot = directory.slot(partition)
         directory.put(slot, (yield from _standing(rows, count)))
         blocks[slot] = word
         word += _add_block(parts, rows, count)
-    summary = b"".join((*(column.tobytes() for column in directory.columns()), blocks))
-    body = b"".join(parts)
+        row_count += count
+        if len(parts) >= PARTS_PER_BLOCK * PARTITIONS_AT_ONCE or row_count >= ROWS_AT_ONCE:
+            pieces.append(b"".join(parts))
+            parts = []
+            row_count = 0
+            yield
+    pieces.append(b"".join(parts))
+    columns = (*directory.columns(), blocks)
+    length = word + len(columns) * len(directory)
+    header = Header(FORMAT, len(directory), length, base, end, 0)
+    content = bytearray(header.size)
+    if len(directory):
+        summary = [memoryview(column).cast("B") for column in columns]
+        yield from _write(content, header.body_start, (*summary, *pieces))
+    yield from _write_head(content, header)
+    return directory, content
+
+
+def _write(content: bytearray, start: int, pieces: Sequence[Buffer]) -> Iterator[None]:
+    yielded_at = start
+    for piece in pieces:
+        content[start : start + len(piece)] = piece
+        start += len(piece)
+        if start - yielded_at > PAGES_AT_ONCE * PAGE_SIZE:
+            yielded_at = start
+            yield
+
+
+def _write_head(content: bytearray, header: Header) -> Iterator[None]:
+    """When all behind it is there."""
+    directory_end = header.body_start + header.directory_size
     checksums = array("I")
-    # Each begins with a page of its own, so that damage to a block hides nothing but blocks.
-    yield from _add_checksums(checksums, summary)
-    yield from _add_checksums(checksums, body)
+    # Blocks begin with a page of their own, so that damage to one hides nothing but blocks.
+    for start, end in ((header.body_start, directory_end), (directory_end, header.size)):
+        for number, page_start in enumerate(range(start, end, PAGE_SIZE), 1):
+            page_end = min(page_start + PAGE_SIZE, end)
+            checksums.append(crc32c(memoryview(content)[page_start:page_end]))
+            if number % PAGES_AT_ONCE == 0:
+                yield
     if len(checksums) % 2:
         checksums.append(0)
     table = checksums.tobytes()
-    length = (len(summary) + len(body)) // 8
-    header = Header(FORMAT, len(directory), length, base, end, crc32c(table))
-    return directory, b"".join((pack_header(header), table, summary, body))
-
-
-def _add_checksums(checksums: "array[int]", section: bytes) -> Iterator[None]:
-    for number, start in enumerate(range(0, len(section), PAGE_SIZE)):
-        if number % PAGES_AT_ONCE == PAGES_AT_ONCE - 1:
-            yield
-        checksums.append(crc32c(memoryview(section)[start : start + PAGE_SIZE]))
+    content[: header.body_start] = pack_header(header._replace(checksum=crc32c(table))) + table
 
 
 def _standing(rows: Rows, count: int) -> Generator[None, None, Standing]:

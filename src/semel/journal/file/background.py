@@ -15,13 +15,14 @@ from semel.journal.file.checkpoints import KEPT_COUNT, Checkpoint
 from semel.journal.file.device import Device, Done, Job, JobHandle
 from semel.journal.file.note import Note
 from semel.journal.index import BatchIndex, UnpublishedIndex
+from semel.types import Buffer
 
 
 class Publication(NamedTuple):
     """A checkpoint to publish; everything before its position is durable."""
 
     checkpoint: Checkpoint
-    opened: Generator[None, None, bytes]
+    opened: Generator[None, None, Buffer]
     """Encodes the index of the segment that holds the position, in small steps."""
 
 

@@ -15,6 +15,7 @@ from semel.journal import names, sealed
 from semel.journal.file.device import Device, Job
 from semel.journal.index import UnpublishedIndex
 from semel.records.checksum import crc32c
+from semel.types import Buffer
 
 KEPT_COUNT = 2
 _HEADER = struct.Struct("<8sIIQQQQ")
@@ -29,13 +30,13 @@ class Checkpoint(NamedTuple):
     incarnation: int
     sealed_bases: Sequence[int]
     """The sealed segments before the position; each has an index file."""
-    opened: bytes
+    opened: Buffer
     """The batch index of the segment that holds the position, up to there."""
     state: list[bytes]
     """The lane's, in pieces."""
 
 
-def encode(checkpoint: Checkpoint) -> list[bytes]:
+def encode(checkpoint: Checkpoint) -> list[Buffer]:
     header = _HEADER.pack(
         _MAGIC,
         checkpoint.checksum,
@@ -46,7 +47,7 @@ def encode(checkpoint: Checkpoint) -> list[bytes]:
         sum(map(len, checkpoint.state)),
     )
     bases = struct.pack(f"<{len(checkpoint.sealed_bases)}Q", *checkpoint.sealed_bases)
-    parts = [header, bases, checkpoint.opened, *checkpoint.state]
+    parts: list[Buffer] = [header, bases, checkpoint.opened, *checkpoint.state]
     checksum = 0
     for part in parts:
         checksum = crc32c(part, checksum)
@@ -109,7 +110,7 @@ def publish(
     device: Device,
     indexes: Sequence[UnpublishedIndex],
     checkpoint: Checkpoint,
-    opened: Generator[None, None, bytes],
+    opened: Generator[None, None, Buffer],
     older: Sequence[int],
 ) -> Job:
     """The job that makes a checkpoint lasting, and then removes the older ones."""
@@ -123,7 +124,7 @@ def publish(
         device.remove(names.checkpoint(old))
 
 
-def _write_whole(device: Device, name: str, parts: list[bytes]) -> Job:
+def _write_whole(device: Device, name: str, parts: Sequence[Buffer]) -> Job:
     temporary = name + names.TEMPORARY
     try:
         device.create(temporary)

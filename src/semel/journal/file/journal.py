@@ -36,7 +36,7 @@ class Taking(NamedTuple):
 
     checkpoint: Checkpoint
     pieces: Iterator[bytes]
-    opened: Generator[None, None, bytes]
+    opened: Generator[None, None, Buffer]
 
 
 class FileJournal:
