@@ -86,7 +86,7 @@ def read_header(stored: Buffer) -> Header | None:
         return None
     magic, format_, partition_count, count, base, end = _HEADER.unpack_from(stored)
     checksum, header_checksum = _CHECKSUMS.unpack_from(stored, _HEADER.size)
-    if magic != _MAGIC or format_ not in (FORMAT, *COLUMN_COUNTS_BEFORE):
+    if magic != _MAGIC or not (format_ == FORMAT or format_ in COLUMN_COUNTS_BEFORE):
         return None
     if header_checksum != crc32c(stored[: HEADER_SIZE - 4]):
         return None
