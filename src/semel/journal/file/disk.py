@@ -26,6 +26,7 @@ READS_AT_ONCE = 4
 NOWAIT: int | None = getattr(os, "RWF_NOWAIT", None)
 BREATH_S = 0.0002
 """Between two steps of a job: who only lets go of the interpreter mostly gets it back at once."""
+UNPROBED_SIZE_MAX = 16 * 1024
 ZEROS = bytes(1 << 20)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _SyncTask = tuple[list[int], bool, Done]
@@ -96,9 +97,14 @@ class FileDevice:
     def read_now(self, name: str, offset: int, size: int) -> bytearray | None:
         if self._nowait is None:
             return None
-        found = bytearray(size)
+        reader = self._reader(name)
         try:
-            count = os.preadv(self._reader(name), [found], offset, self._nowait)
+            # One byte first: to get a megabyte of memory in vain takes a millisecond. The last,
+            # since of what follows an earlier read the beginning was often read ahead.
+            if size > UNPROBED_SIZE_MAX:
+                os.preadv(reader, [bytearray(1)], offset + size - 1, self._nowait)
+            found = bytearray(size)
+            count = os.preadv(reader, [found], offset, self._nowait)
         except BlockingIOError:
             return None
         except OSError as error:
