@@ -14,7 +14,9 @@ from semel.errors import NONE, StorageError
 from semel.journal import names
 from semel.journal.file.device import DoneReading
 from semel.journal.file.memory import MemoryDevice
+from semel.log.transactions import Aborted
 from semel.records.records import Record, decode_batch, encode_batch
+from semel.types import Offset, ProducerId
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -28,7 +30,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from support.handled import CONFIG, call, opened, started
-from support.inside import state_of
+from support.inside import journal_of, state_of
 from support.raw_client import produce_request
 from support.seeded_loop import run
 
@@ -261,3 +263,33 @@ def test_an_index_that_is_damaged_refuses_who_needs_it_and_no_one_else() -> None
             assert records_of(data)[0].offset <= newest
 
     with_old_data(scenario)
+
+
+def test_what_an_older_checkpoint_has_brought_is_told_and_carried_on() -> None:
+    """No index file has it: checkpoints held what was aborted."""
+    older = Aborted(ProducerId(99), Offset(3), Offset(40), Offset(41))
+    config = replace(CONFIG, journal_tail_bytes=0, transaction_state_log_num_partitions=1)
+
+    async def told(broker: Broker, start: int) -> list[tuple[int, int]]:
+        (data,) = await fetch(broker, wanted(0, start), isolation=1, size_max=1)
+        aborted = data.aborted_transactions or ()
+        return [(each.first_offset, each.producer_id) for each in aborted]
+
+    async def main() -> None:
+        device = ColdDisk()
+        async with started(opened(device, Random(1), config)) as broker:
+            written = await fill(broker)
+            state_of(broker).hosted["t"][0].transactions.aborted_before.add(older)
+            await journal_of(broker).checkpoint_now()
+        device.kill()
+        async with started(opened(device, Random(2), config)) as broker:
+            for start in (20, 40, 41):
+                of_files = [
+                    (first, producer_id)
+                    for first, marker, producer_id in written.aborted
+                    if first <= start <= marker
+                ]
+                of_older = [(3, 99)] if start <= 40 else []
+                assert await told(broker, start) == sorted([*of_files, *of_older])
+
+    run(Random(1), main())
