@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from semel.errors import CorruptJournal
-from semel.journal import directory, names, sealed
+from semel.journal import directory, names, pages, sealed
 from semel.journal import index as index_module
 from semel.journal.index import BatchIndex
 from semel.journal.index_files import read_index
@@ -19,6 +19,7 @@ from semel.journal.rows import Location
 from semel.log.transactions import Aborted
 from semel.records.checksum import crc32c
 from semel.types import Offset, ProducerId
+from support.compiled import plain_python
 
 Batch = tuple[int, int, int, int]
 """Base offset, position, size, timestamp."""
@@ -237,11 +238,28 @@ class World:
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(30))
 def test_any_lookup_agrees_with_a_list_of_all_batches(
     seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    look_up_all(seed, is_cold, monkeypatch)
+
+
+@plain_python
+@pytest.mark.parametrize("is_cold", [False, True])
+@pytest.mark.parametrize("seed", range(15))
+def test_so_it_does_if_columns_go_over_many_pages(
+    seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (pages, sealed):
+        monkeypatch.setattr(module, "PAGE_SIZE", 64)
+        monkeypatch.setattr(module, "WORDS_PER_PAGE", 8)
+    look_up_all(seed, is_cold, monkeypatch)
+
+
+def look_up_all(seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_module, "INDEXES_MAX", 3)
+    monkeypatch.setattr(index_module, "ROWS_CUT_MIN", 1)
     monkeypatch.setattr(index_module, "ROWS_CUT_MAX", 2)
     monkeypatch.setattr(sealed, "PARTITIONS_AT_ONCE", 2)
     monkeypatch.setattr(directory, "SLOTS_AT_ONCE", 1)
@@ -327,9 +345,9 @@ def test_pages_are_held_up_to_a_bound_those_used_last() -> None:
         reads.append(offset)
         return bytes(size)
 
-    pages = Pages(read_now, bytes_max=3 * PAGE_SIZE)
+    held = Pages(read_now, bytes_max=3 * PAGE_SIZE)
     for number in (0, 1, 2, 0, 3, 0, 2, 1):
-        pages.get("its name", number * PAGE_SIZE, PAGE_SIZE, lambda stored: None)
+        held.get("its name", number * PAGE_SIZE, PAGE_SIZE, lambda stored: None)
     assert [offset // PAGE_SIZE for offset in reads] == [0, 1, 2, 3, 1]
 
 

@@ -26,8 +26,9 @@ from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction, in
 INDEXES_MAX: Final = 128
 """Sealed indexes whose checksums are kept at hand."""
 
+ROWS_CUT_MIN: Final = 16
 ROWS_CUT_MAX: Final = 512
-"""Rows that are taken out of pages at once."""
+"""Rows that are taken out of pages at once; few first, as most readers want few."""
 
 
 class UnpublishedIndex:
@@ -297,13 +298,10 @@ class BatchIndex:
         yield opened.without_pages(first, opened.stop)
 
     def _sealed_spans(self, partition: int, offset: int) -> Iterator[Stretch]:
-        place = self._place_of(partition, offset)
-        if place is None:
+        begin = self._sealed_row(partition, offset)
+        if begin is None:
             return
-        index = self._sealed(place)
-        entry = index.entry(partition)
-        stretch = index.stretch(entry)
-        row = -1 if stretch is None else stretch.row_of(offset)
+        place, stretch, row = begin
         if stretch is None or row < stretch.first:
             # It lies in the last batch of an earlier segment, or before the first batch of all.
             earlier = self._sealed(place - 1) if place else None
@@ -314,27 +312,40 @@ class BatchIndex:
             row = 0 if stretch is None else stretch.first
         while True:
             if stretch is not None:
-                for first in range(row, stretch.stop, ROWS_CUT_MAX):
-                    stop = min(first + ROWS_CUT_MAX, stretch.stop)
-                    yield stretch.without_pages(first, stop)
-            following = self._first_behind(partition, place, index.last_offset(entry))
+                count = ROWS_CUT_MIN
+                while row < stretch.stop:
+                    stop = min(row + count, stretch.stop)
+                    yield stretch.without_pages(row, stop)
+                    row = stop
+                    count = min(2 * count, ROWS_CUT_MAX)
+            following = self._first_behind(partition, place)
             if following is None:
                 return
             place = following
             index = self._sealed(place)
-            entry = index.entry(partition)
-            stretch = index.stretch(entry)
+            stretch = index.stretch(index.entry(partition))
             row = 0 if stretch is None else stretch.first
 
-    def _place_of(self, partition: int, offset: int) -> int | None:
-        """The sealed segment to look for this offset in, if any has the partition."""
+    def _sealed_row(self, partition: int, offset: int) -> tuple[int, Stretch | None, int] | None:
+        """The sealed segment to look for this offset in, the partition's rows there, and the last
+        of them to begin at or before it. None if no segment has the partition."""
         if self._place_last < len(self._sealed_bases):
             index = self._sealed(self._place_last)
             entry = index.entry(partition)
             if entry != NO_ENTRY and offset <= index.last_offset(entry):
                 stretch = index.stretch(entry)
-                if stretch is not None and stretch.base_offsets[stretch.first] <= offset:
-                    return self._place_last
+                row = -1 if stretch is None else stretch.row_of(offset)
+                if stretch is not None and row >= stretch.first:
+                    return self._place_last, stretch, row
+        place = self._place_of(partition, offset)
+        if place is None:
+            return None
+        index = self._sealed(place)
+        stretch = index.stretch(index.entry(partition))
+        return place, stretch, -1 if stretch is None else stretch.row_of(offset)
+
+    def _place_of(self, partition: int, offset: int) -> int | None:
+        """The sealed segment to look for this offset in, if any has the partition."""
         place = self._first_sealed(
             partition, lambda index, entry: index.last_offset(entry) >= offset
         )
@@ -345,8 +356,10 @@ class BatchIndex:
         self._place_last = place
         return place
 
-    def _first_behind(self, partition: int, place: int, base_offset: int) -> int | None:
+    def _first_behind(self, partition: int, place: int) -> int | None:
         """The next segment that has rows behind those of the one at `place`."""
+        index = self._sealed(place)
+        base_offset = index.last_offset(index.entry(partition))
         following = place + 1
         if following < len(self._sealed_bases):
             # Mostly it is this.

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
 from semel.journal.directory import COLUMN_COUNT, NO_SLOT, Directory
-from semel.journal.pages import PAGE_SIZE, Column, HalfColumn, Page, Pages
+from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, Page, Pages
 from semel.journal.rows import Location, Rows, Standing
 from semel.log.transactions import AbortedIndex
 from semel.records.checksum import crc32c
@@ -39,6 +39,15 @@ COLUMN_COUNTS_BEFORE: Final = {1: 8, 2: 9}
 ROW_SIZE_BEFORE: Final = 8 + 8 + 8 + 4
 NO_ENTRY: Final = -1
 NO_BLOCK: Final = -1
+
+PARTITIONS: Final = 0
+LAST_OFFSETS: Final = 1
+LAST_POSITIONS: Final = 2
+LAST_SIZES: Final = 3
+TIMESTAMP_MAXIMA: Final = 5
+ABORTED_COUNTS: Final = 6
+BLOCKS: Final = 7
+"""Columns of the directory, in their order; the blocks are the file's alone."""
 _BLOCK_HEAD: Final = 2
 """Words."""
 
@@ -246,12 +255,20 @@ class Stretch(NamedTuple):
         """These rows, in columns that are at hand: who goes through many should not find the page
         of each."""
         offsets, positions, sizes = self.base_offsets, self.positions, self.sizes
-        if isinstance(offsets, Column):
-            assert isinstance(positions, Column)
-            assert isinstance(sizes, Column)
-            offsets, positions = offsets.cut(first, stop), positions.cut(first, stop)
-            return Stretch(offsets, positions, (), sizes.cut(first, stop), 0, stop - first)
-        return Stretch(offsets, positions, (), sizes, first, stop)
+        if not (
+            isinstance(offsets, Column)
+            or isinstance(positions, Column)
+            or isinstance(sizes, Column)
+        ):
+            return Stretch(offsets, positions, (), sizes, first, stop)
+        return Stretch(
+            _copied(offsets, first, stop),
+            _copied(positions, first, stop),
+            (),
+            _copied(sizes, first, stop),
+            0,
+            stop - first,
+        )
 
 
 class SegmentIndex(Protocol):
@@ -289,69 +306,74 @@ class SealedIndex:
         self._header = header
         checksums = _read_checksums(pages, name, header)
         start, size, count = header.body_start, header.directory_size, header.partition_count
-        directory = _Section(pages, name, start, size, checksums[: page_count(size)])
-        self._columns = [
-            Column(directory.page, number * count, count) for number in range(COLUMN_COUNT + 1)
-        ]
-        self._partitions, self._last_offsets, self._last_positions, self._last_sizes = (
-            self._columns[:4]
-        )
-        self._timestamp_maxima, self._aborted_counts, self._blocks = self._columns[5:]
-        self._block_page = _Section(
+        self._count = count
+        self._directory = _Section(pages, name, start, size, checksums[: page_count(size)])
+        self._columns: list[Numbers | None] = [None] * (COLUMN_COUNT + 1)
+        """Of the directory, those that were looked at."""
+        self._blocks = _Section(
             pages, name, start + size, 8 * header.length - size, checksums[page_count(size) :]
-        ).page
+        )
+
+    def _column(self, number: int) -> Numbers:
+        column = self._columns[number]
+        if column is None:
+            column = self._directory.numbers(number * self._count, self._count)
+            self._columns[number] = column
+        return column
 
     def entry(self, partition: int) -> int:
-        return find_entry(self._partitions, partition)
+        return find_entry(self._column(PARTITIONS), partition)
 
     def last_offset(self, entry: int) -> int:
-        return self._last_offsets[entry]
+        return self._column(LAST_OFFSETS)[entry]
 
     def last(self, entry: int) -> Location:
         return Location(
-            self._last_offsets[entry], self._last_positions[entry], self._last_sizes[entry]
+            self._column(LAST_OFFSETS)[entry],
+            self._column(LAST_POSITIONS)[entry],
+            self._column(LAST_SIZES)[entry],
         )
 
     def timestamp_max(self, entry: int) -> int:
-        return self._timestamp_maxima[entry]
+        return self._column(TIMESTAMP_MAXIMA)[entry]
 
     def aborted_count(self, entry: int) -> int:
-        return self._aborted_counts[entry]
+        return self._column(ABORTED_COUNTS)[entry]
 
     def stretch(self, entry: int) -> Stretch | None:
-        word = self._blocks[entry]
+        word = self._column(BLOCKS)[entry]
         if word == NO_BLOCK:
             return None
-        count = self._word(word)
+        blocks = self._blocks
+        count = blocks.numbers(word, 1)[0]
         start = word + _BLOCK_HEAD
         return Stretch(
-            Column(self._block_page, start, count),
-            Column(self._block_page, start + count, count),
-            Column(self._block_page, start + 2 * count, count),
-            HalfColumn(self._block_page, start + 3 * count, count),
+            blocks.numbers(start, count),
+            blocks.numbers(start + count, count),
+            blocks.numbers(start + 2 * count, count),
+            blocks.halves(start + 3 * count, count),
             0,
             count,
         )
 
     def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
-        word = self._blocks[entry]
+        word = self._column(BLOCKS)[entry]
         if word == NO_BLOCK:
             return
-        row_count, count = self._word(word), self._word(word + 1)
+        blocks = self._blocks
+        head = blocks.numbers(word, _BLOCK_HEAD)
+        row_count, count = head[0], head[1]
         start = word + _BLOCK_HEAD + 3 * row_count + (row_count + 1) // 2
-        columns = [Column(self._block_page, start + number * count, count) for number in range(4)]
+        columns = [blocks.numbers(start + number * count, count) for number in range(4)]
         for first in range(find_row(columns[2], offset, 0, count), count, ABORTED_AT_ONCE):
             stop = min(first + ABORTED_AT_ONCE, count)
-            yield AbortedIndex([column.cut(first, stop) for column in columns])
-
-    def _word(self, word: int) -> int:
-        return Column(self._block_page, word, 1)[0]
+            yield AbortedIndex([_copied(column, first, stop) for column in columns])
 
     def restored(self) -> tuple[Directory, dict[int, Rows]]:
         """All of it: the directory, and copies of the rows that can grow, as the segment is open
         again."""
-        columns = self._columns[:COLUMN_COUNT]
-        directory = Directory([column.cut(0, len(column)) for column in columns])
+        columns = map(self._column, range(COLUMN_COUNT))
+        directory = Directory([_copied(column, 0, self._count) for column in columns])
         found: dict[int, Rows] = {}
         for entry, partition in enumerate(directory.partitions):
             stretch = self.stretch(entry)
@@ -374,6 +396,19 @@ class _Section:
         self._checksums = checksums
         self._last: tuple[int, Page] | None = None
         """A small index has only one."""
+
+    def numbers(self, start: int, count: int) -> Numbers:
+        """From a word on. Within one page they are at hand, which most are."""
+        number, word = divmod(start, WORDS_PER_PAGE)
+        if count and word + count <= WORDS_PER_PAGE:
+            return self.page(number).words[word : word + count]
+        return Column(self.page, start, count)
+
+    def halves(self, start: int, count: int) -> Numbers:
+        number, word = divmod(start, WORDS_PER_PAGE)
+        if count and 2 * word + count <= 2 * WORDS_PER_PAGE:
+            return self.page(number).halves[2 * word : 2 * word + count]
+        return HalfColumn(self.page, start, count)
 
     def page(self, number: int) -> Page:
         last = self._last
@@ -411,17 +446,11 @@ def restored_rows(
     stretch: Stretch, directory: Directory, slot: int, aborted: Sequence[AbortedIndex]
 ) -> Rows:
     rows = Rows(None)
-    for into, column in (
-        (rows.base_offsets, stretch.base_offsets),
-        (rows.positions, stretch.positions),
-        (rows.timestamps, stretch.timestamps),
-        (rows.sizes, stretch.sizes),
-    ):
-        if isinstance(column, Column):
-            into.extend(column.cut(stretch.first, stretch.stop))
-        else:
-            assert isinstance(column, memoryview)
-            into.frombytes(column[stretch.first : stretch.stop].cast("B"))
+    first, stop = stretch.first, stretch.stop
+    rows.base_offsets = _copied(stretch.base_offsets, first, stop)
+    rows.positions = _copied(stretch.positions, first, stop)
+    rows.timestamps = _copied(stretch.timestamps, first, stop)
+    rows.sizes = _copied(stretch.sizes, first, stop)
     for piece in aborted:
         rows.aborted = rows.aborted or AbortedIndex()
         rows.aborted.extend(piece)
@@ -430,6 +459,14 @@ def restored_rows(
     aborted_count = 0 if rows.aborted is None else len(rows.aborted)
     rows.earlier_aborted_count = directory.aborted_counts[slot] - aborted_count
     return rows
+
+
+def _copied(column: Numbers, first: int, stop: int) -> "array[int]":
+    """Of a column of an index that is stored."""
+    if isinstance(column, Column):
+        return column.cut(first, stop)
+    assert isinstance(column, memoryview)
+    return array(column.format, column[first:stop].tobytes())
 
 
 def find_row(column: Numbers, value: int, first: int, stop: int) -> int:
