@@ -21,10 +21,11 @@ from semel.errors import (
     OffsetOutOfRange,
     RequestError,
     StorageError,
+    UnknownTopicOrPartition,
 )
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Damage, Found, Stored, Wanted
-from semel.lane.view import PartitionView
+from semel.lane.view import PartitionView, TopicView
 from semel.types import Offset, TopicPartition
 from semel.wire.messages.fetch import (
     AbortedTransaction,
@@ -109,19 +110,20 @@ class _Look:
         self._shares: dict[Lane, _Share] = {}
         self._found: dict[Lane, Found] = {}
         self._size = 0
-        self._responses = [
-            FetchableTopicResponse(
-                topic.topic,
-                [self._partition(topic.topic, wanted) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+        self._responses = []
+        for asked in request.topics:
+            topic = broker.catalogue.get(asked.topic)
+            data = [self._partition(topic, wanted) for wanted in asked.partitions]
+            self._responses.append(FetchableTopicResponse(asked.topic, data))
 
-    def _partition(self, topic: str, wanted: FetchPartition) -> PartitionData:
+    def _partition(self, topic: TopicView | None, wanted: FetchPartition) -> PartitionData:
         try:
-            lane = self._broker.lane_of(TopicPartition(topic, wanted.partition))
-            partition = lane.view.partition(topic, wanted.partition)
-            lane.view.check_leader_epoch(wanted.current_leader_epoch)
+            if topic is None:
+                raise UnknownTopicOrPartition
+            lane = self._broker.lane_in(topic, wanted.partition)
+            view = lane.view
+            partition = view.partition(topic.name, wanted.partition)
+            view.check_leader_epoch(wanted.current_leader_epoch)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
         except RequestError as error:
