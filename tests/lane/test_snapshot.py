@@ -104,6 +104,7 @@ def test_requests_of_every_kind_between_two_pieces_change_none_of_them(seed: int
 # One by one.
 
 NAME, GROUP = TransactionalId("id"), GroupId("g")
+NAMED = "another-object-in-each-request"
 
 
 class World:
@@ -111,7 +112,7 @@ class World:
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
-        for topic in ("t", "u"):
+        for topic in ("t", "u", NAMED):
             lane.submit(CreateTopic(topic, 2, {}))
         given = lane.submit(Transact(NAME, InitProducer(NAME, 60_000)))
         self.producer = (given.producer_id, given.producer_epoch)
@@ -173,10 +174,17 @@ CHANGES: dict[str, Callable[[World], object]] = {
     "an abort": lambda world: world.end(False),
     "records deleted": lambda world: world.say(facts.RecordsDeleted(0, 1)),
     "producers expired": lambda world: world.say(facts.ProducersExpired(2**60)),
+    "producers forgotten": lambda world: world.say(facts.ProducersForgotten(0, (0, 1))),
     "a producer id": lambda world: world.lane.submit(TakeProducerId()),
     "a new topic": lambda world: world.lane.submit(CreateTopic("v", 3, {"retention.ms": "1"})),
     "more partitions": lambda world: world.lane.submit(GrowTopic("t", 4)),
     "a setting": lambda world: world.lane.submit(ConfigureTopic("t", {"retention.ms": "2"})),
+    "a setting, by an equal name": lambda world: world.lane.submit(
+        ConfigureTopic(bytes(NAMED, "ascii").decode(), {"retention.ms": "2"})
+    ),
+    "more partitions, by an equal name": lambda world: world.lane.submit(
+        GrowTopic(bytes(NAMED, "ascii").decode(), 4)
+    ),
     "a topic deleted": lambda world: world.lane.submit(DeleteTopic("t")),
     "a topic deleted and made again": lambda world: world.make_again("t"),
     "a term": lambda world: world.say(facts.Opened(9)),

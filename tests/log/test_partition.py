@@ -112,9 +112,9 @@ def test_a_silent_producer_is_forgotten_and_an_active_one_is_not() -> None:
             [Record(None, b"")], producer_id=producer_id, producer_epoch=0, base_sequence=0
         )
         partition.append(read(batch), 0, Term(0), at_ms)
-    assert not partition.has_silent_producer(100)
-    assert partition.has_silent_producer(101)
-    partition.expire_producers(101)
+    assert [each for each in (1, 2, 3) if partition.may_forget(each, 100)] == []
+    assert [each for each in (1, 2, 3) if partition.may_forget(each, 101)] == [1]
+    partition.forget_producers((1, 3))
     assert set(partition.producers) == {2}
 
 

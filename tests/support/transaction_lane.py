@@ -223,7 +223,7 @@ class Lane:
 
     def tick(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
-        for transactional_id in self.state.transactions.overdue(self.now_ms):
+        for transactional_id in self.state.transactions.overdue(self.now_ms, 100):
             value = self.state.transactions.get(transactional_id)
             self.append(self._items(decide_whole(value, Abort(), self._context())))
 

@@ -136,7 +136,7 @@ class World:
     def pass_time(self, duration_ms: int) -> list[Decision]:
         """What is overdue then is aborted."""
         self.now_ms += duration_ms
-        return [self.take(Abort()) for _ in self.store.overdue(self.now_ms)]
+        return [self.take(Abort()) for _ in self.store.overdue(self.now_ms, 100)]
 
     def raise_term(self) -> None:
         self.term = Term(self.term + 1)

@@ -70,11 +70,11 @@ def test_overdue_are_those_whose_time_is_up_and_they_are_named_until_they_end() 
     for number in range(3):
         store.apply(value_of(number, status=Status.ONGOING), number * 100)
     assert store.next_deadline_ms() == 1_000
-    assert store.overdue(999) == []
-    assert store.overdue(1_100) == ["id-0", "id-1"]
-    assert store.overdue(1_100) == ["id-0", "id-1"]
+    assert store.overdue(999, 100) == []
+    assert store.overdue(1_100, 100) == ["id-0", "id-1"]
+    assert store.overdue(1_100, 100) == ["id-0", "id-1"]
     store.apply(value_of(0, status=Status.COMPLETE_ABORT), 0)
-    assert store.overdue(1_100) == ["id-1"]
+    assert store.overdue(1_100, 100) == ["id-1"]
 
 
 def test_the_next_transaction_of_an_id_has_its_own_deadline() -> None:
@@ -82,9 +82,9 @@ def test_the_next_transaction_of_an_id_has_its_own_deadline() -> None:
     store.apply(value_of(0, status=Status.ONGOING), 0)
     store.apply(value_of(0, status=Status.COMPLETE_COMMIT), 0)
     store.apply(value_of(0, status=Status.ONGOING), 900)
-    assert store.overdue(1_000) == []
-    assert store.overdue(1_899) == []
-    assert store.overdue(1_900) == ["id-0"]
+    assert store.overdue(1_000, 100) == []
+    assert store.overdue(1_899, 100) == []
+    assert store.overdue(1_900, 100) == ["id-0"]
 
 
 def test_a_shorter_timeout_is_heeded() -> None:
@@ -93,7 +93,7 @@ def test_a_shorter_timeout_is_heeded() -> None:
     store.apply(value_of(0), 0)
     store.apply(value_of(0, status=Status.ONGOING, timeout_ms=5), 10)
     assert store.next_deadline_ms() == 15
-    assert store.overdue(15) == ["id-0"]
+    assert store.overdue(15, 100) == ["id-0"]
 
 
 def test_deadlines_agree_with_looking_at_every_value() -> None:
@@ -116,7 +116,7 @@ def test_deadlines_agree_with_looking_at_every_value() -> None:
             assert next_ms is not None
             assert next_ms <= min(deadlines_ms.values())
         due = {each for each, deadline_ms in deadlines_ms.items() if deadline_ms <= now_ms}
-        assert set(store.overdue(now_ms)) == due
+        assert set(store.overdue(now_ms, 100)) == due
 
 
 def test_many_short_transactions_of_one_id_keep_one_deadline() -> None:
@@ -132,7 +132,7 @@ def test_idle_ids_are_those_that_nothing_has_changed_since() -> None:
     store.apply(value_of(0), 10)
     store.apply(value_of(1), 11)
     store.apply(value_of(2, status=Status.ONGOING), 1)
-    assert list(store.idle_since(10)) == ["id-0"]
+    assert list(store.idle_since(10, 100)) == ["id-0"]
 
 
 def test_a_checkpoint_holds_all_of_it() -> None:
@@ -150,14 +150,14 @@ def test_a_checkpoint_holds_all_of_it() -> None:
     assert restored.open() == store.open()
     assert restored.of_producer(ProducerId(99)) is None
     for now_ms in range(8):
-        assert list(restored.idle_since(now_ms)) == list(store.idle_since(now_ms))
+        assert list(restored.idle_since(now_ms, 100)) == list(store.idle_since(now_ms, 100))
 
 
 def test_a_checkpoint_that_knows_no_times_but_those_in_the_values_is_judged_by_them() -> None:
     values = tuple(replace(value_of(number), last_update_ms=number) for number in range(3))
     store = Transactions()
     store.restore(TransactionsSnapshot(values))
-    assert list(store.idle_since(1)) == ["id-0", "id-1"]
+    assert list(store.idle_since(1, 100)) == ["id-0", "id-1"]
 
 
 def test_a_process_that_has_recovered_gives_each_open_transaction_its_full_timeout() -> None:
@@ -166,8 +166,8 @@ def test_a_process_that_has_recovered_gives_each_open_transaction_its_full_timeo
     store.apply(value_of(1, status=Status.PREPARE_COMMIT), 0)
     store.recovered(5_000_000)
     assert store.next_deadline_ms() == 5_001_000
-    assert store.overdue(5_000_999) == []
-    assert store.overdue(5_001_000) == ["id-0"]
+    assert store.overdue(5_000_999, 100) == []
+    assert store.overdue(5_001_000, 100) == ["id-0"]
 
 
 def test_an_idle_id_takes_less_than_a_kilobyte() -> None:

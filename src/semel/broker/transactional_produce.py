@@ -62,7 +62,7 @@ class _Writing:
         self._lane: Lane | None = None
         self._incoming: dict[TopicPartition, Incoming] = {}
         self._results: dict[TopicPartition, Result] = {}
-        self._appended_at_ms = NO_TIMESTAMP_MS
+        self._appended_at_ms: dict[TopicPartition, int] = {}
         self.refusal: RequestError | None = None
         self.missed: list[Missed] = []
 
@@ -117,13 +117,15 @@ class _Writing:
             return
         metrics = self._broker.metrics
         metrics.bytes_in += produced.byte_count
-        metrics.batches_duplicate += produced.duplicate_count
-        self._appended_at_ms = produced.appended_at_ms
-        for key, result in zip(keys, produced.results, strict=True):
+        metrics.batches_duplicate += len(produced.duplicates)
+        for number, (key, result) in enumerate(zip(keys, produced.results, strict=True)):
             if isinstance(result, RequestError):
                 self._refuse(key, result)
             else:
                 self._results[key] = result
+                # When the original of a retry was appended is not remembered.
+                if number not in produced.duplicates:
+                    self._appended_at_ms[key] = produced.appended_at_ms
 
     def response(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
         key = TopicPartition(topic, data.index)
@@ -133,7 +135,8 @@ class _Writing:
             if isinstance(result, NotRemembered):
                 self.missed.append((response, self._incoming[key], result))
             return response
-        return accepted(self._incoming[key], result, self._appended_at_ms)
+        appended_at_ms = self._appended_at_ms.get(key, NO_TIMESTAMP_MS)
+        return accepted(self._incoming[key], result, appended_at_ms)
 
     def _refuse(self, key: TopicPartition, error: RequestError) -> None:
         self.refusal = self._broker.metrics.counted(as_version(self._call, error))

@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from semel.errors import JournalFull
 from semel.journal.seam import Journal
 from semel.lane.claims import Claim
 from semel.lane.clock import LaneClock
 from semel.lane.commands import ExpirySettings
-from semel.lane.producing import ExpireProducers
+from semel.lane.producing import ForgetProducers
 from semel.lane.state import LaneState
 from semel.lane.transactions import Transact
 from semel.transactions.commands import Abort, ExpireId
+from semel.types import TransactionalId
 
 if TYPE_CHECKING:
     from semel.lane.lane import Lane
@@ -19,8 +21,15 @@ if TYPE_CHECKING:
 CHECKPOINT_FRAMES: Final = 50_000
 """Frames behind the last checkpoint that start-up may have to replay, about."""
 
-IDS_EXPIRED_MAX: Final = 1_000
-"""Transactional ids that one round may forget, so that nobody waits long behind it."""
+LOOKED_AT_MAX: Final = 2_000
+"""Producers, and ids, that one look at the clock may judge, so that nobody waits long behind it. A
+look comes once a second at least."""
+
+TRANSACTIONS_ENDED_MAX: Final = 100
+"""In one look; the others stay overdue."""
+
+NEVER_MS: Final = -(2**62)
+"""What found no room counts as last looked at then, and is due at once."""
 
 
 class Duties:
@@ -40,6 +49,10 @@ class Duties:
         self._producers_checked_at_ms = clock.now_ms()
         self._ids_checked_at_ms = self._producers_checked_at_ms
         self._frames_at_checkpoint = journal.frames_appended
+        self._silent: Iterator[ForgetProducers | None] | None = None
+        """The rest of a search for silent producers, while one is under way."""
+        self._idle: Iterator[TransactionalId | None] | None = None
+        """As above, for transactional ids."""
         self.transactions_timed_out = 0
 
     def look(self) -> int:
@@ -87,29 +100,63 @@ class Duties:
             self._lane.waiting_room.expire(now_ms)
 
     def _end_overdue_transactions(self, now_ms: int) -> None:
-        for transactional_id in self._state.transactions.overdue(now_ms):
+        overdue = self._state.transactions.overdue(now_ms, TRANSACTIONS_ENDED_MAX)
+        for transactional_id in overdue:
             decision = self._lane.submit(Transact(transactional_id, Abort()))
             if decision.values:
                 self.transactions_timed_out += 1
 
     def _expire_producers(self, now_ms: int) -> None:
         settings = self._settings
-        passed_ms = now_ms - self._producers_checked_at_ms
-        if passed_ms >= settings.producer_id_expiration_check_interval_ms:
+        if self._silent is None:
+            passed_ms = now_ms - self._producers_checked_at_ms
+            if passed_ms < settings.producer_id_expiration_check_interval_ms:
+                return
             self._producers_checked_at_ms = now_ms
-            self._lane.submit(ExpireProducers(now_ms - settings.producer_id_expiration_ms))
+            self._silent = self._silent_producers(now_ms - settings.producer_id_expiration_ms)
+        silent, self._silent = self._silent, None
+        for command in silent:
+            if command is None:
+                self._silent = silent
+                return
+            try:
+                self._lane.submit(command)
+            except JournalFull:
+                self._producers_checked_at_ms = NEVER_MS
+                raise
+
+    def _silent_producers(self, before_ms: int) -> Iterator[ForgetProducers | None]:
+        """Those of all partitions; None whenever enough were looked at for once."""
+        left = LOOKED_AT_MAX
+        for partition in list(self._state.partitions.values()):
+            producers = iter(list(partition.producers.items()))
+            while some := list(islice(producers, max(1, left))):
+                silent = tuple(each for each, producer in some if producer.may_expire(before_ms))
+                left -= 1 + len(some)
+                if silent:
+                    yield ForgetProducers(partition.number, silent, before_ms)
+                if left <= 0:
+                    left = LOOKED_AT_MAX
+                    yield None
 
     def _expire_transactional_ids(self, now_ms: int) -> None:
         settings = self._settings
-        if now_ms - self._ids_checked_at_ms < settings.transactional_id_cleanup_interval_ms:
-            return
-        before_ms = now_ms - settings.transactional_id_expiration_ms
-        idle = self._state.transactions.idle_since(before_ms)
-        expired = list(islice(idle, IDS_EXPIRED_MAX))
-        for transactional_id in expired:
-            self._lane.submit(Transact(transactional_id, ExpireId(), Claim.ENDING))
-        if len(expired) < IDS_EXPIRED_MAX:
+        if self._idle is None:
+            if now_ms - self._ids_checked_at_ms < settings.transactional_id_cleanup_interval_ms:
+                return
             self._ids_checked_at_ms = now_ms
+            before_ms = now_ms - settings.transactional_id_expiration_ms
+            self._idle = self._state.transactions.idle_since(before_ms, LOOKED_AT_MAX)
+        idle, self._idle = self._idle, None
+        for transactional_id in idle:
+            if transactional_id is None:
+                self._idle = idle
+                return
+            try:
+                self._lane.submit(Transact(transactional_id, ExpireId(), Claim.ENDING))
+            except JournalFull:
+                self._ids_checked_at_ms = NEVER_MS
+                raise
 
     def _note_jump(self, now_ms: int) -> None:
         self._lane.note_jump()

@@ -83,9 +83,19 @@ class ProducerIdTaken(Fact, frozen=True):
 
 
 class ProducersExpired(Fact, frozen=True):
-    """Whoever has written nothing since `before_ms` is forgotten."""
+    """Whoever has written nothing since `before_ms` is forgotten, in all partitions.
+
+    Written up to version 0.1: what it takes grows with all there is.
+    """
 
     before_ms: int
+
+
+class ProducersForgotten(Fact, frozen=True):
+    """A partition knows nothing of these any more, as they have been silent for long."""
+
+    partition_number: int
+    producer_ids: tuple[int, ...]
 
 
 AnyFact = (
@@ -99,6 +109,7 @@ AnyFact = (
     | RecordsDeleted
     | ProducerIdTaken
     | ProducersExpired
+    | ProducersForgotten
 )
 
 encode = msgspec.msgpack.Encoder().encode

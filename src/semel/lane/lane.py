@@ -65,6 +65,8 @@ class Lane:
         self._journal = journal
         self._limits = journal.limits
         self._environment = Environment(settings, randomness, journal.limits, lane_count)
+        self._log_starts_moved_at = Position(0)
+        """Behind the last frame that has moved the start of a partition's log."""
         self._growing: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
         state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
@@ -176,6 +178,8 @@ class Lane:
                 if partition is not None:
                     self._growing.append((end, partition, partition.log_end_offset))
             if effects is not NO_EFFECTS:
+                if effects.moved_log_starts:
+                    self._log_starts_moved_at = end
                 for gone in effects.gone:
                     for tell in tuple(gone.watchers):
                         tell()
@@ -226,6 +230,12 @@ class Lane:
         watched = self._state.partitions.get(partition.number)
         if watched is not None:
             watched.watchers.pop(tell, None)
+
+    @property
+    def are_log_starts_durable(self) -> bool:
+        """Whether where its logs begin may be told already. Other ends move when they are durable,
+        but records are no longer shown as soon as their deletion is decided."""
+        return self._log_starts_moved_at <= self._journal.durable
 
     def mark(self) -> Mark:
         """The present end: whoever waits for it waits for all that was decided by now."""

@@ -80,7 +80,7 @@ class StampedIncoming(Incoming):
 class Produced:
     """What became of each batch of a request: its offset, or the refusal of its partition."""
 
-    __slots__ = ("appended_at_ms", "byte_count", "duplicate_count", "results")
+    __slots__ = ("appended_at_ms", "byte_count", "duplicates", "results")
 
     def __init__(self, appended_at_ms: int) -> None:
         self.appended_at_ms = appended_at_ms
@@ -88,7 +88,8 @@ class Produced:
         self.results: list[Offset | RequestError] = []
         self.byte_count = 0
         """Of the batches that are new."""
-        self.duplicate_count = 0
+        self.duplicates: set[int] = set()
+        """Which of them are retries, by their places in the request."""
 
 
 class Produce:
@@ -116,7 +117,7 @@ class Produce:
                 produced.results.append(error)
                 continue
             if original is not None:
-                produced.duplicate_count += 1
+                produced.duplicates.add(len(produced.results))
                 produced.results.append(original)
                 continue
             produced.byte_count += len(incoming.batch)
@@ -167,8 +168,9 @@ class ProduceInTransaction:
         produced = Produced(at.wall_ms)
         for incoming, result in zip(self._incoming, results, strict=True):
             if result is not None:
+                if not isinstance(result, RequestError):
+                    produced.duplicates.add(len(produced.results))
                 produced.results.append(result)
-                produced.duplicate_count += not isinstance(result, RequestError)
                 continue
             produced.byte_count += len(incoming.batch)
             partition = state.partitions[incoming.partition.number]
@@ -214,8 +216,9 @@ class ProduceInTransaction:
             if result is None or isinstance(result, SequenceReused):
                 produced.results.append(decision.refusal)
             else:
+                if not isinstance(result, RequestError):
+                    produced.duplicates.add(len(produced.results))
                 produced.results.append(result)
-                produced.duplicate_count += not isinstance(result, RequestError)
         return Decided(produced, frame, Claim.ENDING)
 
 
@@ -228,14 +231,20 @@ class TakeProducerId(NamedTuple):
         return Decided(state.next_producer_id, frame)
 
 
-class ExpireProducers(NamedTuple):
-    """Forget producers that were silent since `before_ms`; nothing if there are none."""
+class ForgetProducers(NamedTuple):
+    """Those of them that a partition has not heard of since `before_ms`."""
 
+    partition_number: int
+    producer_ids: tuple[int, ...]
     before_ms: int
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
-        partitions = state.partitions.values()
-        if any(partition.has_silent_producer(self.before_ms) for partition in partitions):
-            frame.add_fact(facts.ProducersExpired(self.before_ms))
+        partition = state.partitions.get(self.partition_number)
+        if partition is not None:
+            silent = tuple(
+                each for each in self.producer_ids if partition.may_forget(each, self.before_ms)
+            )
+            if silent:
+                frame.add_fact(facts.ProducersForgotten(self.partition_number, silent))
         return Decided(None, frame, Claim.ENDING)

@@ -159,8 +159,8 @@ class Things(Generic[Key, Thing, Captured]):
         self._early: list[Captured] = []
 
     def before_change(self, key: Key, thing: Thing) -> None:
-        """Another of the same name may have been made since."""
-        if key not in self._done and self._there.get(key) is thing:
+        """Another of the same name may have been made since; it is equal to no other."""
+        if key not in self._done and self._there.get(key) == thing:
             self._done.add(key)
             self._early.append(self._capture(thing))
 

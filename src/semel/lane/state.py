@@ -44,6 +44,8 @@ class Effects(NamedTuple):
     """Partitions that are deleted by it."""
     aborted: list[tuple[int, Aborted]]
     """Transactions that were aborted in a partition, by its number."""
+    moved_log_starts: bool = False
+    """Records of a partition are no longer shown."""
 
 
 NO_EFFECTS: Final = Effects([], [])
@@ -99,6 +101,8 @@ class LaneState:
                     effects = Effects([], [])
                 effects.gone.extend(self._delete_topic(entry))
             else:
+                if isinstance(entry, facts.RecordsDeleted):
+                    effects = Effects([*effects.gone], [*effects.aborted], True)
                 self._apply_fact(entry)
         if at is not self.last_moment:
             self.passed(at)
@@ -167,7 +171,7 @@ class LaneState:
         for each in learned:
             self.transactions.apply(cast(Transaction, each), now_ms)
 
-    def _apply_fact(self, fact: facts.AnyFact) -> None:
+    def _apply_fact(self, fact: facts.AnyFact) -> None:  # noqa: PLR0912  One case per fact.
         match fact:
             case facts.Opened():
                 self.term = Term(fact.term)
@@ -198,8 +202,12 @@ class LaneState:
                 for partition in self.partitions.values():
                     self._before_partition(partition)
                     partition.expire_producers(fact.before_ms)
+            case facts.ProducersForgotten():
+                partition = self.partitions[fact.partition_number]
+                self._before_partition(partition)
+                partition.forget_producers(fact.producer_ids)
             case facts.TopicDeleted():
-                self._delete_topic(fact)
+                raise AssertionError("a deletion has effects")
             case _:
                 assert_never(fact)
 

@@ -5,7 +5,7 @@ appended; `high_watermark` belongs to the durable state and moves when the journ
 synced. Readers are shown the second alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
@@ -159,8 +159,14 @@ class Partition:
         self.log_start_offset = offset
         self.transactions.aborted_before.forget_before(offset)
 
-    def has_silent_producer(self, before_ms: int) -> bool:
-        return any(producer.may_expire(before_ms) for producer in self.producers.values())
+    def may_forget(self, producer_id: int, before_ms: int) -> bool:
+        """Whether this producer is known, silent since then and has nothing open."""
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.may_expire(before_ms)
+
+    def forget_producers(self, producer_ids: Iterable[int]) -> None:
+        for producer_id in producer_ids:
+            self.producers.pop(producer_id, None)
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget whoever has written nothing since `before_ms` and has no transaction open."""

@@ -91,27 +91,41 @@ class Transactions:
             if value.status is Status.ONGOING:
                 self._start_timer(value, now_ms)
 
-    def overdue(self, now_ms: int) -> list[TransactionalId]:
-        """Those whose timer has rung; they are named again until they have ended."""
-        named = []
-        for transactional_id in self._deadlines.take_due(now_ms):
+    def overdue(self, now_ms: int, count_max: int) -> list[TransactionalId]:
+        """Those whose timer has rung, so many at most; named again until they have ended."""
+        named: list[TransactionalId] = []
+        while len(named) < count_max:
+            transactional_id = self._deadlines.due(now_ms)
+            if transactional_id is None:
+                break
+            self._deadlines.take(transactional_id)
             deadline_ms = self._deadline_ms.get(transactional_id)
             if deadline_ms is None:
                 continue
-            self._deadlines.schedule(transactional_id, deadline_ms)
             if deadline_ms <= now_ms:
                 named.append(transactional_id)
+            else:
+                self._deadlines.schedule(transactional_id, deadline_ms)
+        for transactional_id in named:
+            self._deadlines.schedule(transactional_id, self._deadline_ms[transactional_id])
         return named
 
     def next_deadline_ms(self) -> int | None:
         """When `overdue` is worth asking again; it may be too early, never too late."""
         return self._deadlines.next_ms()
 
-    def idle_since(self, before_ms: int) -> Iterator[TransactionalId]:
-        """Ids without an open transaction that nothing has changed since; looks at all of them."""
-        for transactional_id, value in self._by_id.items():
-            if self._changed_ms[transactional_id] <= before_ms and not value.is_open:
+    def idle_since(self, before_ms: int, looked_at_max: int) -> Iterator[TransactionalId | None]:
+        """Ids without an open transaction that nothing has changed since.
+
+        None whenever so many were looked at: ids may come and go then.
+        """
+        for number, transactional_id in enumerate(list(self._by_id), 1):
+            value = self._by_id.get(transactional_id)
+            is_closed = value is not None and not value.is_open
+            if is_closed and self._changed_ms[transactional_id] <= before_ms:
                 yield transactional_id
+            if number % looked_at_max == 0:
+                yield None
 
     def snapshot(self) -> TransactionsSnapshot:
         # Both dicts have the same ids in the same order.

@@ -194,8 +194,12 @@ class _Look:
     def _answer(self) -> Answer:
         self._broker.metrics.bytes_out += self._size
         # Records come from the durable state. A refusal may come from what is not yet durable,
-        # such as the deletion of a topic, and then waits for that.
-        marks = None if self._is_refused else NOTHING
+        # such as the deletion of a topic, and then waits for that; so does a log that now begins
+        # later.
+        is_durable = not self._is_refused and all(
+            lane.are_log_starts_durable for lane in self._broker.led_lanes
+        )
+        marks = NOTHING if is_durable else None
         return Answer(FetchResponse(responses=self._responses), marks)
 
     def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:

@@ -53,7 +53,6 @@ class _Searches:
     def __init__(self, broker: "Broker", request: ListOffsetsRequest) -> None:
         self._broker = broker
         self._request = request
-        self._marks = broker.marks()
 
     def answer_at_once(self) -> Answer:
         return self._answer(
@@ -76,7 +75,7 @@ class _Searches:
             ListOffsetsTopicResponse(topic.name, partitions)
             for topic, partitions in zip(self._request.topics, found, strict=True)
         ]
-        return Answer(ListOffsetsResponse(topics=topics), self._marks)
+        return Answer(ListOffsetsResponse(topics=topics))
 
     def _end(self, topic: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         try:

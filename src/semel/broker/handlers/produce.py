@@ -180,11 +180,12 @@ class _Writing:
             return
         metrics = self._broker.metrics
         metrics.bytes_in += produced.byte_count
-        metrics.batches_duplicate += produced.duplicate_count
+        metrics.batches_duplicate += len(produced.duplicates)
         for number, result in enumerate(produced.results):
             if not isinstance(result, RequestError):
                 responses[number].base_offset = result
-                if waiting[number].is_stamped:
+                # When the original of a retry was appended is not remembered.
+                if waiting[number].is_stamped and number not in produced.duplicates:
                     responses[number].log_append_time_ms = produced.appended_at_ms
                 continue
             self._refuse(responses[number], result)
