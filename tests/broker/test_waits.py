@@ -12,6 +12,11 @@ from semel.errors import UnknownTopicOrPartition
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.list_offsets import (
@@ -127,5 +132,40 @@ def test_a_retry_waits_as_its_original_does(acks: int) -> None:
                 assert answer.durable == (acks == -1)
                 assert waits_for(answer, broker) == [journal_of(broker).end]
                 assert journal_of(broker).end > journal_of(broker).durable
+
+    run(rng, main())
+
+
+def deletion_before(offset: int) -> DeleteRecordsRequest:
+    topics = [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)])]
+    return DeleteRecordsRequest(topics, 1_000)
+
+
+@pytest.mark.parametrize("timestamp", [-2, 0])
+def test_where_a_log_begins_is_told_when_the_deletion_before_it_is_durable(timestamp: int) -> None:
+    """By a fetch and by ListOffsets, also where a search lies between question and answer."""
+    rng = Random(1)
+    batch = encode_batch([Record(b"k", b"v", 1)])
+    partitions = [
+        ListOffsetsPartition(0, timestamp=0),
+        ListOffsetsPartition(0, timestamp=timestamp),
+    ]
+    listing = ListOffsetsRequest(-1, 0, [ListOffsetsTopic("t", partitions)])
+
+    async def main() -> None:
+        broker = opened(MemoryDevice(rng), rng)
+        async with started(broker):
+            await call(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+            for _ in range(3):
+                await call(broker, "produce", 9, produce_request("t", batch))
+            searching = ask(broker, "list_offsets", 7, listing)
+            ask(broker, "delete_records", 2, deletion_before(2))
+            end = journal_of(broker).end
+            assert end > journal_of(broker).durable
+            answers = [ask(broker, "fetch", 11, fetch_request("t", 2)), await searching]
+            for answer in answers:
+                assert answer.durable
+                assert waits_for(answer, broker) == [end]
+            assert answers[0].response.responses[0].partitions[0].log_start_offset == 2
 
     run(rng, main())
