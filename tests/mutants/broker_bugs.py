@@ -238,7 +238,7 @@ def a_term_ends_where_the_log_does(patch: Patch) -> None:
 
 
 def any_leader_epoch_may_fetch(patch: Patch) -> None:
-    patch.setattr("semel.broker.handlers.fetch.check_leader_epoch", lambda claimed, term: None)
+    patch.setattr("semel.lane.view.check_leader_epoch", lambda claimed, term: None)
 
 
 # Rule 14: internal topics

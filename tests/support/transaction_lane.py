@@ -24,7 +24,6 @@ from semel.transactions.commands import (
     RaiseTerm,
     WriteRecords,
 )
-from semel.transactions.coordinator import decide_whole
 from semel.transactions.dialect import Dialect, as_version
 from semel.transactions.late_requests import LateRequests
 from semel.transactions.records import decode, encode
@@ -39,6 +38,7 @@ from semel.types import (
     TopicPartition,
     TransactionalId,
 )
+from support.deciding import decide_whole
 from support.transaction_world import takes_part
 
 PARTITIONS = tuple(TopicPartition("out", index) for index in range(3))

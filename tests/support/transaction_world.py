@@ -16,7 +16,6 @@ from semel.transactions.commands import (
     WriteOffsets,
     WriteRecords,
 )
-from semel.transactions.coordinator import decide_whole
 from semel.transactions.dialect import Dialect
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
@@ -31,6 +30,7 @@ from semel.types import (
     TopicPartition,
     TransactionalId,
 )
+from support.deciding import decide_whole
 
 ID = TransactionalId("orders")
 START_MS = 1_700_000_000_000

@@ -11,10 +11,11 @@ from semel.errors import (
     RequestError,
 )
 from semel.transactions.commands import Complete, End, InitProducer, Markers
-from semel.transactions.coordinator import decide, decide_whole
+from semel.transactions.coordinator import decide
 from semel.transactions.dialect import Dialect
 from semel.transactions.states import Status
 from semel.types import EPOCH_MAX, ProducerId, TopicPartition
+from support.deciding import decide_whole
 from support.transaction_world import (
     FIRST_PRODUCER_ID,
     ID,
@@ -58,7 +59,7 @@ def test_the_end_is_one_decision_prepare_markers_complete(commit: bool) -> None:
     offsets = TopicPartition("__consumer_offsets", 7)
     assert prepared.partitions == {P0, P2, offsets}
     assert not completed.partitions
-    assert decision.markers == Markers(identity[0], epoch(1), commit, (offsets, P0, P2))
+    assert decision.markers == Markers(identity[0], epoch(1), commit, (offsets, P0, P2), world.term)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -71,7 +72,7 @@ def test_an_end_is_prepared_first_and_completed_when_all_have_been_told(commit: 
     (value,) = prepared.values
     assert value.is_prepared
     assert value.partitions == {P0, P2}
-    assert prepared.markers == Markers(identity[0], epoch(1), commit, (P0, P2))
+    assert prepared.markers == Markers(identity[0], epoch(1), commit, (P0, P2), world.term)
     completed = decide(value, Complete(), world.context)
     assert completed.markers is None
     assert (*prepared.values, *completed.values) == world.end(identity, commit=commit).values
@@ -98,7 +99,7 @@ def test_tv1_keeps_its_epoch_and_tv2_gets_the_next_one() -> None:
     world = World()
     identity = world.init()
     assert world.transact(identity, dialect=TV1) == identity
-    assert world.frames[-1].markers == Markers(*identity, True, (P0,))
+    assert world.frames[-1].markers == Markers(*identity, True, (P0,), world.term)
     assert world.transact(identity, dialect=TV2) == (identity[0], 1)
 
 
@@ -267,7 +268,7 @@ def test_a_timeout_aborts_and_fences_by_the_next_epoch(dialect: Dialect) -> None
     identity = world.init()
     world.write(identity, P0, dialect=dialect)
     (decision,) = world.pass_time(TIMEOUT_MS)
-    assert decision.markers == Markers(identity[0], epoch(1), False, (P0,))
+    assert decision.markers == Markers(identity[0], epoch(1), False, (P0,), world.term)
     assert world.value.status is Status.COMPLETE_ABORT
     assert world.value.producer_epoch == 1
 

@@ -68,7 +68,7 @@ def test_a_rise_of_the_term_aborts_what_is_open_and_leaves_the_epoch() -> None:
         Status.PREPARE_ABORT,
         Status.COMPLETE_ABORT,
     ]
-    assert frame.markers == Markers(*identity, False, (P0, P1))
+    assert frame.markers == Markers(*identity, False, (P0, P1), world.term)
     assert world.value.producer_epoch == identity[1]
 
 
@@ -79,7 +79,7 @@ def test_a_rise_of_the_term_completes_what_was_decided() -> None:
     world.store.apply(replace(world.value, status=Status.PREPARE_COMMIT), world.now_ms)
     world.raise_term()
     assert world.value.status is Status.COMPLETE_COMMIT
-    assert world.frames[-1].markers == Markers(*identity, True, (P0,))
+    assert world.frames[-1].markers == Markers(*identity, True, (P0,), world.term)
 
 
 @pytest.mark.parametrize("status", SETTLED)

@@ -21,11 +21,11 @@ from semel.transactions.commands import (
     WriteOffsets,
     WriteRecords,
 )
-from semel.transactions.coordinator import decide_whole
 from semel.transactions.records import decode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
 from semel.types import EPOCH_MAX, NO_PRODUCER_ID, ProducerEpoch, ProducerId, Term
+from support.deciding import decide_whole
 from support.transaction_world import ID, P0, P1, P2, TIMEOUT_MS, TV1, TV2, Identity, World
 
 # By Kafka's names, so that the table of the code is not its own judge.

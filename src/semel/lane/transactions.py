@@ -19,7 +19,7 @@ from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, encode_batch
 from semel.transactions import records as transaction_records
 from semel.transactions.commands import Command, Context, Decision, Markers
-from semel.transactions.coordinator import decide_whole
+from semel.transactions.coordinator import complete_at_once, decide
 from semel.transactions.transaction import Transaction
 from semel.types import (
     TRANSACTIONS_TOPIC,
@@ -103,8 +103,10 @@ def add_transaction(
     context = Context(
         frame.at.wall_ms, its_term, state.next_producer_id, environment.settings.transactions
     )
-    # All partitions that can join lie in this lane: prepare and complete are one frame, one sync.
-    decision = decide_whole(current, command, context)
+    decision = decide(current, command, context)
+    if _is_prepared_here(state, decision):
+        # Prepare and complete are one frame then, and one sync.
+        decision = complete_at_once(decision, context)
     if not decision.values:
         return Added(decision)
     newest = decision.values[-1]
@@ -124,6 +126,13 @@ def add_transaction(
     return Added(decision, owed_change)
 
 
+def _is_prepared_here(state: LaneState, decision: Decision) -> bool:
+    """Whether it prepares an end, and all who take part lie in this lane."""
+    if not decision.values or not decision.values[-1].is_prepared:
+        return False
+    return all(state.partition(*each) is not None for each in decision.values[-1].partitions)
+
+
 def _check_width(value: Transaction, owed_size: int, environment: Environment) -> None:
     # The other half is for a batch in the frame by which a partition joins.
     limits = environment.limits
@@ -137,12 +146,13 @@ def _check_width(value: Transaction, owed_size: int, environment: Environment) -
 
 
 def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) -> None:
+    """In the partitions that they name, which this lane leads in `term`."""
     marker = Marker(
         MarkerType.COMMIT if markers.commit else MarkerType.ABORT,
         0,
         markers.producer_id,
         markers.producer_epoch,
-        term,
+        markers.coordinator_epoch,
         frame.at.wall_ms,
     )
     # Offset and leader epoch lie outside the checksum, so that one batch serves all partitions.
@@ -188,9 +198,13 @@ class AbortHanging(NamedTuple):
     partition: TopicPartition
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    coordinator_epoch: Term
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
-        markers = Markers(self.producer_id, self.producer_epoch, False, (self.partition,))
+        named = (self.partition,)
+        markers = Markers(
+            self.producer_id, self.producer_epoch, False, named, self.coordinator_epoch
+        )
         add_markers(state, frame, markers, state.term)
         return Decided(None, frame, Claim.ENDING)

@@ -145,6 +145,9 @@ class Markers(NamedTuple):
     producer_epoch: ProducerEpoch
     commit: bool
     partitions: tuple[TopicPartition, ...]
+    coordinator_epoch: Term
+    """The term of the coordinator that says so. A marker carries it, besides the term of the
+    partition that it stands in, which may be another lane's."""
 
 
 class Decision(NamedTuple):

@@ -33,13 +33,10 @@ from semel.transactions.states import FOLLOWERS
 from semel.transactions.transaction import Transaction, dead, offsets_partition
 
 
-def decide_whole(current: Transaction | None, command: Command, context: Context) -> Decision:
-    """As `decide`, and if that prepares an end, complete it too: all who take part are at hand,
+def complete_at_once(decision: Decision, context: Context) -> Decision:
+    """As the decision, which prepares an end, and its completion: all who take part are at hand,
     and get their markers in the same frame."""
-    decision = decide(current, command, context)
-    rest: list[Command] = []
-    if decision.values and decision.values[-1].is_prepared:
-        rest.append(Complete())
+    rest: list[Command] = [Complete()]
     if decision.then is not None:
         rest.append(decision.then)
     for each in rest:

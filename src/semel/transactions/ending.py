@@ -115,7 +115,7 @@ def raise_term(current: Transaction | None, context: Context) -> Decision:
     if current is None or not current.is_open:
         return unchanged(current)
     if current.is_prepared:
-        return changed(context, complete(current, context), markers=markers_of(current))
+        return changed(context, complete(current, context), markers=markers_of(current, context))
     return prepare(current, context, commit=False, bump=False)
 
 

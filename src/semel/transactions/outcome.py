@@ -62,10 +62,10 @@ def prepare(
     )
     if bump:
         prepared = prepare_bump(prepared, context)
-    return changed(context, prepared, markers=markers_of(prepared), then=then)
+    return changed(context, prepared, markers=markers_of(prepared, context), then=then)
 
 
-def markers_of(prepared: Transaction) -> Markers | None:
+def markers_of(prepared: Transaction, context: Context) -> Markers | None:
     if not prepared.partitions:
         return None
     return Markers(
@@ -73,4 +73,5 @@ def markers_of(prepared: Transaction) -> Markers | None:
         prepared.producer_epoch,
         prepared.status is Status.PREPARE_COMMIT,
         tuple(sorted(prepared.partitions)),
+        context.term,
     )

@@ -20,7 +20,7 @@ from semel.errors import (
 from semel.lane.transactions import AbortHanging, Transact
 from semel.transactions.commands import Abort
 from semel.transactions.verification import check_coordinator
-from semel.types import ProducerEpoch, ProducerId, TopicPartition
+from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition
 from semel.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -59,10 +59,11 @@ def write_txn_markers(broker: "Broker", request: WriteTxnMarkersRequest, call: C
 def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) -> int:
     producer_id = ProducerId(marker.producer_id)
     epoch = ProducerEpoch(marker.producer_epoch)
+    coordinator_epoch = Term(marker.coordinator_epoch)
     try:
         partition = TopicPartition(topic, index)
         lane = broker.lane_of(partition)
-        check_coordinator(marker.coordinator_epoch, lane.view.term)
+        check_coordinator(coordinator_epoch, lane.view.term)
         open_since = lane.view.open_in(partition, producer_id)
         if open_since is None:
             # A marker would end nothing. It may be that of another partition of a transaction
@@ -76,7 +77,7 @@ def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) 
         if current is not None and current.is_open:
             lane.submit(Transact(current.transactional_id, Abort()))
         else:
-            lane.submit(AbortHanging(partition, producer_id, epoch))
+            lane.submit(AbortHanging(partition, producer_id, epoch, coordinator_epoch))
     except RequestError as error:
         return error.code
     except JournalFull:
