@@ -87,8 +87,8 @@ class Journal(Protocol):
     def reserve(self, size: int, kept_size: int) -> None:
         """Raises JournalFull unless a payload of this size can be appended now.
 
-        Frames of `kept_size` bytes must fit behind it. Before the lane decides anything: a
-        checkpoint may be taken here, which holds nothing of the frame to come.
+        Frames of `kept_size` bytes must fit behind it. Before the frame is applied: a checkpoint
+        may be begun here, which holds nothing of it.
         """
 
     def room(self, kept_size: int) -> int:

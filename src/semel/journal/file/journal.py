@@ -172,7 +172,7 @@ class FileJournal:
         """Raises JournalFull unless a payload of this size can be appended now.
 
         Frames of `kept_size` bytes must fit behind it. If the payload needs a new segment, that
-        is opened here, before the lane decides anything, so that the checkpoint at its beginning
+        is opened here, before the frame is applied, so that the checkpoint at its beginning
         holds nothing of the frame to come.
         """
         frame_size = HEADER_SIZE + size

@@ -1,7 +1,7 @@
 """The segments of the journal: which file holds a position, and whether there is room for a frame.
 
 Room means blocks that are already allocated: what is left of the open segment, and another one
-prepared ahead in the background. So a full disk is met before anything was decided. The prepared
+prepared ahead in the background. So a full disk is met before anything has changed. The prepared
 one is smaller than others if the disk has no more, and larger if a frame, with what must be left
 behind it, takes more than a segment has.
 """
