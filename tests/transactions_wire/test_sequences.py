@@ -183,7 +183,7 @@ def test_9_a_stale_epoch_is_said_before_anything_else(
         assert refused.error_code == INVALID_PRODUCER_EPOCH
 
 
-def test_a_partition_named_twice_in_one_request_is_written_once_at_most(
+def test_as_many_batches_of_a_partition_that_is_named_often_are_stored_as_are_told_so(
     broker: Broker, client: RawClient, topic: str, name: str
 ) -> None:
     with WireProducer(broker, name) as producer:
@@ -193,6 +193,4 @@ def test_a_partition_named_twice_in_one_request_is_written_once_at_most(
         answers = client.call("produce", 12, request).responses[0].partition_responses
         assert len(answers) == 3
         taken = [answer for answer in answers if answer.error_code == NONE]
-        assert len(fetch(client, topic, isolation=0).values) == len(
-            {each.base_offset for each in taken}
-        )
+        assert len(fetch(client, topic, isolation=0).values) == len(taken)

@@ -55,6 +55,12 @@ class Reply:
     def wait_for_ends(self, lanes: Sequence[Lane], *, durable: bool) -> None:
         """For all that these lanes have decided by now."""
         self.lanes = lanes
+        if len(lanes) == 1:
+            if durable:
+                lanes[0].when_all_durable(self.release)
+            else:
+                lanes[0].when_all_written(self.release)
+            return
         # One more than there are, as those that are reached already say so at once.
         self._awaited_count = len(lanes) + 1
         for lane in lanes:

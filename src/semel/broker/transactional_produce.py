@@ -17,7 +17,7 @@ from semel.errors import (
     StorageError,
 )
 from semel.lane.lane import Lane
-from semel.lane.producing import Incoming, NotRemembered, ProduceInTransaction
+from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, ProduceInTransaction
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 from semel.wire.messages.produce import (
@@ -71,8 +71,8 @@ class _Writing:
             self._lane = self._broker.lane_of_transactional_id(self._transactional_id)
             lane, incoming = look_at(self._broker, topic, data)
             key = incoming.partition.topic_partition
-            if key in self._incoming:
-                raise InvalidRequest(f"{key} is named twice in one request")
+            if key in self._incoming or key in self._results:
+                raise InvalidRequest(f"{key} is named more than once in one request")
             if not incoming.header.is_transactional:
                 raise InvalidTransactionState("a plain batch came with a transactional id")
             if lane is not self._lane:
@@ -93,11 +93,11 @@ class _Writing:
         together: list[Incoming] = []
         size = 0
         for incoming in self._incoming.values():
-            size += incoming.size_in_frame
+            size += ENTRY_SIZE + len(incoming.batch)
             if together and size > self._broker.frame_size_max:
                 self._submit(together)
                 together = []
-                size = incoming.size_in_frame
+                size = ENTRY_SIZE + len(incoming.batch)
             together.append(incoming)
         self._submit(together)
 

@@ -10,7 +10,8 @@ from semel.errors import InvalidProducerIdMapping, InvalidTransactionState, Requ
 from semel.lane import facts
 from semel.lane.claims import Claim
 from semel.lane.commands import Decided, Environment
-from semel.lane.frame import ENTRY_SIZE, Frame
+from semel.lane.frame import ENTRY_SIZE as ENTRY_SIZE
+from semel.lane.frame import Frame
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction
 from semel.lane.view import PartitionView
@@ -39,10 +40,6 @@ class Incoming:
         self.header = header
         self.fingerprint = fingerprint
         self.batch = batch
-
-    @property
-    def size_in_frame(self) -> int:
-        return ENTRY_SIZE + len(self.batch)
 
     def add_to(self, frame: Frame, partition: Partition, term: Term) -> Offset:
         """As the partition's next; gives the offset of its first record."""
@@ -121,7 +118,19 @@ class Produce:
                 produced.results.append(original)
                 continue
             produced.byte_count += len(incoming.batch)
-            produced.results.append(incoming.add_to(frame, partition, term))
+            if incoming.is_stamped:
+                produced.results.append(incoming.add_to(frame, partition, term))
+                continue
+            # As `add_to` does, where every call counts.
+            offset = frame.add_batch(
+                partition.number,
+                partition.log_end_offset,
+                term,
+                header,
+                incoming.fingerprint,
+                incoming.batch,
+            )
+            produced.results.append(offset)
         return Decided(produced, frame)
 
 

@@ -25,7 +25,7 @@ from semel.errors import (
     StorageError,
 )
 from semel.lane.lane import Lane
-from semel.lane.producing import Incoming, NotRemembered, Produce
+from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, Produce
 from semel.lane.view import PartitionView
 from semel.types import Offset
 from semel.wire.messages.produce import (
@@ -126,6 +126,7 @@ class _Writing:
         self._waiting: list[Incoming] = []
         """What goes to that lane next."""
         self._partitions: set[PartitionView] = set()
+        """Of the first of those that wait, as far as anyone has asked."""
         self._responses: list[PartitionProduceResponse] = []
         """Of those that wait: what becomes of them is written here."""
         self.refusal: RequestError | None = None
@@ -146,30 +147,32 @@ class _Writing:
         except RequestError as error:
             self._count(error)
             return refused(data, error)
-        size = incoming.size_in_frame
+        size = ENTRY_SIZE + len(incoming.batch)
         if self._waiting and not self._goes_with(lane, incoming, size):
             self._submit()
         self._lane = lane
         self._size += size
         self._waiting.append(incoming)
-        self._partitions.add(incoming.partition)
         response = accepted(incoming, NO_OFFSET)
         self._responses.append(response)
         return response
 
     def _goes_with(self, lane: Lane, incoming: Incoming, size: int) -> bool:
         """Whether it may stand in one frame with those that wait."""
+        partitions = self._partitions
+        for waiting in self._waiting[len(partitions) :]:
+            partitions.add(waiting.partition)
         return (
             lane is self._lane
             and self._size + size <= self._broker.frame_size_max
-            and incoming.partition not in self._partitions
+            and incoming.partition not in partitions
         )
 
     def _submit(self) -> None:
         waiting, self._waiting = self._waiting, []
         responses, self._responses = self._responses, []
         self._size = 0
-        self._partitions.clear()
+        self._partitions = set()
         assert self._lane is not None
         try:
             produced = self._lane.submit(Produce(waiting))
