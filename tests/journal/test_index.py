@@ -288,6 +288,31 @@ def test_sealing_encodes_nothing() -> None:
     assert not world.index._open
 
 
+class Uncounted:
+    """Sizes of rows that nobody may go through."""
+
+    def append(self, size: int) -> None:
+        pass
+
+    def __getitem__(self, row: int) -> int:
+        assert row == -1
+        return 7
+
+
+@plain_python
+def test_the_bytes_of_a_partition_are_known_without_a_look_at_its_rows() -> None:
+    """Law: it takes as long with many batches in the open segment as with few."""
+    index = BatchIndex(nothing)
+    index.add(0, 0, 0, 5, 0)
+    index._open[0].sizes = Uncounted()  # type: ignore[assignment]
+    index.add(0, 1, 5, 7, 0)
+    assert index.bytes_of(0) == 12
+    index.seal(0, 12)
+    assert index.bytes_of(0) == 12
+    index.add(0, 2, 12, 3, 0)
+    assert index.bytes_of(0) == 15
+
+
 def test_an_index_is_encoded_in_steps_of_a_few_partitions() -> None:
     world = World(1)
     for partition in range(20 * sealed.PARTITIONS_AT_ONCE):

@@ -146,8 +146,9 @@ class BatchIndex:
     def add(
         self, partition: int, base_offset: int, position: int, size: int, max_timestamp: int
     ) -> None:
-        rows = self._open.get(partition)
-        if rows is None:
+        try:
+            rows = self._open[partition]
+        except KeyError:
             rows = self._open[partition] = Rows(self._before.standing(partition))
         if max_timestamp < rows.timestamp_max:
             max_timestamp = rows.timestamp_max
@@ -156,6 +157,7 @@ class BatchIndex:
         rows.timestamps.append(max_timestamp)
         rows.base_offsets.append(base_offset)
         rows.sizes.append(size)
+        rows.byte_count += size
         # Last, since rows before a position may be counted by a thread.
         rows.positions.append(position)
 

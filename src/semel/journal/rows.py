@@ -34,6 +34,7 @@ class Rows:
     __slots__ = (
         "aborted",
         "base_offsets",
+        "byte_count",
         "earlier_aborted_count",
         "earlier_byte_count",
         "positions",
@@ -52,6 +53,8 @@ class Rows:
         self.aborted: AbortedIndex | None = None
         self.timestamp_max = TIMESTAMP_MIN if earlier is None else earlier.timestamp_max
         self.earlier_byte_count = 0 if earlier is None else earlier.byte_count
+        self.byte_count = self.earlier_byte_count
+        """With all rows: kept, since there may be very many to sum up."""
         self.earlier_aborted_count = 0 if earlier is None else earlier.aborted_count
 
     def count_before(self, position: int) -> int:
@@ -66,11 +69,8 @@ class Rows:
             return 0
         return self.aborted.count_before(self.base_offsets[row_count - 1] + 1)
 
-    def byte_count(self) -> int:
-        return self.earlier_byte_count + sum(self.sizes)
-
     def last(self) -> Location:
         return Location(self.base_offsets[-1], self.positions[-1], self.sizes[-1])
 
     def standing(self) -> Standing:
-        return Standing(self.last(), self.byte_count(), self.timestamp_max, self.aborted_count())
+        return Standing(self.last(), self.byte_count, self.timestamp_max, self.aborted_count())

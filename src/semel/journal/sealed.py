@@ -455,7 +455,8 @@ def restored_rows(
         rows.aborted = rows.aborted or AbortedIndex()
         rows.aborted.extend(piece)
     rows.timestamp_max = directory.timestamp_maxima[slot]
-    rows.earlier_byte_count = directory.byte_counts[slot] - sum(rows.sizes)
+    rows.byte_count = directory.byte_counts[slot]
+    rows.earlier_byte_count = rows.byte_count - sum(rows.sizes)
     aborted_count = 0 if rows.aborted is None else len(rows.aborted)
     rows.earlier_aborted_count = directory.aborted_counts[slot] - aborted_count
     return rows
