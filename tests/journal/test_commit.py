@@ -1,8 +1,11 @@
 """Group commit: who is told what, in which order, and how many syncs it takes."""
 
 import asyncio
+import errno
+import threading
 from collections.abc import Coroutine
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -10,8 +13,10 @@ import pytest
 
 from semel.errors import JournalFailed
 from semel.journal.file.commit import SyncReason
+from semel.journal.file.disk import FileDevice
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
+from semel.journal.seam import JournalAbandoned
 from support import seeded_loop
 from support.journal_world import SEGMENT_BYTES, Remembering
 
@@ -164,6 +169,66 @@ def test_after_a_failed_write_or_sync_nothing_is_appended_or_acknowledged(fault:
         assert Remembering(device).journal.may_miss_acknowledged
 
     run(main())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_sync_that_fails_behind_a_step_down_leaves_the_doubt(seed: int) -> None:
+    async def main() -> None:
+        device = MemoryDevice(Random(seed))
+        lane = Remembering(device)
+        lane.start()
+        position = lane.append(b"acknowledged when written")
+        await lane.written(position)
+        lane.journal.when_durable(position, lambda: None)
+        device.fails_next_sync = True
+        lane.journal.abandon()
+        await lane.journal.close()
+        assert not device.fails_next_sync
+        assert [type(failure) for failure in lane.failures] == [JournalAbandoned]
+        again = Remembering(device)
+        assert again.journal.may_miss_acknowledged
+        again.start()
+        assert await again.durable(again.append(b"the lane's answer"))
+        await again.journal.close()
+        assert not Remembering(device).journal.may_miss_acknowledged
+
+    run(main(), seed)
+
+
+class SlowDisk(FileDevice):
+    """Its next sync fails when it is told to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.fails = False
+        self.may_fail = threading.Event()
+
+    def _sync(self, descriptor: int, *, whole: bool = False) -> None:
+        if self.fails and threading.current_thread().name == "semel-sync":
+            self.may_fail.wait()
+            self.fails = False
+            raise OSError(errno.EIO, "Input/output error")
+        super()._sync(descriptor, whole=whole)
+
+
+def test_on_files_nobody_else_has_the_folder_before_that_doubt_is_noted(tmp_path: Path) -> None:
+    async def main() -> None:
+        device = SlowDisk(tmp_path)
+        lane = Remembering(device)
+        lane.start()
+        position = lane.append(b"acknowledged when written")
+        device.fails = True
+        await lane.written(position)
+        lane.journal.when_durable(position, lambda: None)
+        lane.journal.abandon()
+        asyncio.get_running_loop().call_soon(device.may_fail.set)
+        await lane.journal.close()
+        again = Remembering(FileDevice(tmp_path))
+        assert again.journal.may_miss_acknowledged
+        again.start()
+        await again.journal.close()
+
+    asyncio.run(main())
 
 
 def test_a_close_makes_everything_durable() -> None:

@@ -138,7 +138,8 @@ class Journal(Protocol):
     def abandon(self) -> None:
         """Steps down: nothing is written any more, and `on_failure` hears JournalAbandoned.
 
-        It leaves no doubt behind. `close` then lets others have the journal.
+        It leaves no doubt behind, unless what is under way yet fails. `close` then lets others
+        have the journal.
         """
 
     def fail(self, error: Exception, deed: str) -> None:
@@ -147,5 +148,5 @@ class Journal(Protocol):
     async def close(self) -> None:
         """Makes all of it durable, leaves a checkpoint and lets others have the journal.
 
-        After a failure or `abandon` it does the last alone.
+        After a failure or `abandon` it does the last alone, when nothing is under way.
         """

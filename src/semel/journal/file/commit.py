@@ -63,6 +63,7 @@ class GroupCommit:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_durable: Callable[[Position], None]
         self._on_failure: Callable[[JournalFailed], None]
+        self._on_error: Callable[[], None]
         self._name = ""
         self._base = 0
         self._parts: list[Buffer] = []
@@ -78,16 +79,20 @@ class GroupCommit:
         self._interval: asyncio.TimerHandle | None = None
         self._written_waiters: deque[Waiter] = deque()
         self._durable_waiters: deque[Waiter] = deque()
+        self._when_idle: list[Callable[[], None]] = []
 
     def start(
         self,
         loop: asyncio.AbstractEventLoop,
         on_durable: Callable[[Position], None],
         on_failure: Callable[[JournalFailed], None],
+        on_error: Callable[[], None],
     ) -> None:
+        """`on_error` hears of each error of the device, also of those behind the end."""
         self._loop = loop
         self._on_durable = on_durable
         self._on_failure = on_failure
+        self._on_error = on_error
 
     def roll_to(self, name: str, base: int, *, renamed: bool) -> None:
         """What is added from now on goes to this segment."""
@@ -142,6 +147,7 @@ class GroupCommit:
 
     def fail(self, error: Exception, deed: str) -> None:
         """As `end`, because of this."""
+        self._on_error()
         failure = JournalFailed(f"{deed} failed: {error}")
         failure.__cause__ = error
         self.end(failure)
@@ -153,6 +159,15 @@ class GroupCommit:
         self.failure = failure
         self._cancel_interval()
         self._on_failure(failure)
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Of a journal that has ended: at once, or when what the device was given has come back,
+        however it went."""
+        assert self.failure is not None
+        if self._writing or self._syncing:
+            self._when_idle.append(callback)
+        else:
+            callback()
 
     def _write(self, write: SegmentWrite) -> None:
         self._writing = True
@@ -172,10 +187,10 @@ class GroupCommit:
 
     def _on_written(self, end: Position, error: Exception | None) -> None:
         self._writing = False
-        if self.failure is not None:
-            return
         if error is not None:
             self.fail(error, f"writing the journal at {self.written}")
+        if self.failure is not None:
+            self._tell_if_idle()
             return
         self.written = end
         _release(self._written_waiters, end)
@@ -211,10 +226,11 @@ class GroupCommit:
 
     def _on_synced(self, target: Position, names: list[str], error: Exception | None) -> None:
         self._syncing = False
-        if self.failure is not None:
-            return
         if error is not None:
+            # Also if nobody waits for it any more: pages may be lost that were acknowledged.
             self.fail(error, f"syncing the journal from {self.durable} to {target}")
+        if self.failure is not None:
+            self._tell_if_idle()
             return
         for name in names[:-1]:
             self._device.retire(name)
@@ -222,6 +238,12 @@ class GroupCommit:
         self._on_durable(target)
         _release(self._durable_waiters, target)
         self._consider_sync()
+
+    def _tell_if_idle(self) -> None:
+        if not (self._writing or self._syncing):
+            idle, self._when_idle = self._when_idle, []
+            for callback in idle:
+                callback()
 
     def _cancel_interval(self) -> None:
         if self._interval is not None:

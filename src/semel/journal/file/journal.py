@@ -78,6 +78,8 @@ class FileJournal:
         """No frame behind the doubt is durable yet."""
         self._tell_failure: Callable[[BaseException], None]
         self._answers: list[asyncio.Event] = []
+        self._is_closed = False
+        """Others may have the folder."""
         if checkpoint is not None and found.start.opened is not None:
             self.index.restore(checkpoint.sealed_bases, found.start.opened)
 
@@ -138,7 +140,7 @@ class FileJournal:
             self._background.on_warning = on_warning
         self.segments.on_warning = self._background.on_warning
         self._device.start(loop)
-        self._commit.start(loop, on_durable, self._on_failure)
+        self._commit.start(loop, on_durable, self._on_failure, self._note_error)
         self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
         if self._sealed_in_replay:
             self._mark()
@@ -354,6 +356,7 @@ class FileJournal:
         finally:
             # Whoever opens the folder next must be alone in it.
             self._background.finish()
+            self._is_closed = True
             self._device.stop()
 
     async def _finish(self) -> None:
@@ -364,6 +367,11 @@ class FileJournal:
         self.segments.finish_preparing()
         if self._commit.failure is None:
             self._write_note()
+        else:
+            # A sync under way may yet fail, which whoever opens the folder next has to know.
+            idle = asyncio.Event()
+            self._commit.when_idle(idle.set)
+            await idle.wait()
 
     async def _wait(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Until it calls back, or the journal has failed and never will."""
@@ -459,11 +467,14 @@ class FileJournal:
         self._background.write_indexes_now()
         self._sealed_in_replay = True
 
-    def _on_failure(self, failure: JournalFailed) -> None:
-        if not isinstance(failure, JournalAbandoned):
+    def _note_error(self) -> None:
+        """Whoever finds the journal here has to doubt."""
+        if not self._is_closed:
             # Best effort: a disk that refuses even this is one more error of the same kind.
             with contextlib.suppress(OSError):
                 note.mark(self._device, failed=True)
+
+    def _on_failure(self, failure: JournalFailed) -> None:
         for answer in self._answers:
             answer.set()
         self._tell_failure(failure)
