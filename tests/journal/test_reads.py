@@ -1,13 +1,22 @@
-"""Reads of many small batches: few calls, and no more memory than is asked for."""
+"""Reads: few calls for many small batches, no more memory than is asked for, always an answer."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from semel.journal import names
+from semel.journal.file import disk
+from semel.journal.file.device import Device
+from semel.journal.file.disk import READS_AT_ONCE, FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.segments import GAP_MAX, RUN_SIZE_MAX, Segments
-from support.journal_world import SETTINGS
+from support import seeded_loop
+from support.journal_world import SETTINGS, Remembering
 
 
 @pytest.fixture
@@ -46,3 +55,64 @@ def test_a_run_among_the_batches_of_others_is_bounded_and_known_as_such(segments
 def test_one_piece_larger_than_a_run_is_read_whole(segments: Segments) -> None:
     (run,) = segments.runs([(0, RUN_SIZE_MAX * 2)])
     assert run.size == RUN_SIZE_MAX * 2
+
+
+async def close_with_reads_under_way(device: Device, count: int) -> list[bytes | BaseException]:
+    """What each is answered, and behind them one that comes when all is over."""
+    lane = Remembering(device)
+    lane.start()
+    await lane.durable(lane.append(b"payload"))
+    name = names.segment(0)
+    reads = [asyncio.ensure_future(lane.journal.read_index(name, 0, 10)) for _ in range(count)]
+    await asyncio.sleep(0)
+    lane.journal.abandon()
+    await lane.journal.close()
+    return await asyncio.gather(
+        *reads, lane.journal.read_index(name, 0, 10), return_exceptions=True
+    )
+
+
+def is_refused(answer: bytes | BaseException) -> bool:
+    return isinstance(answer, OSError) and "the journal was closed" in str(answer)
+
+
+def test_reads_that_a_stopped_disk_has_not_begun_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_read = threading.Event()
+
+    class Disk(FileDevice):
+        def _read_apart(self, name: str, offset: int, size: int) -> bytes:
+            may_read.wait()
+            return super()._read_apart(name, offset, size)
+
+    class Readers(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            may_read.set()
+            super().shutdown(wait)
+
+    monkeypatch.setattr(disk, "ThreadPoolExecutor", Readers)
+    answers = asyncio.run(close_with_reads_under_way(Disk(tmp_path), READS_AT_ONCE + 3))
+    assert [len(answer) for answer in answers if isinstance(answer, bytes)] == [10] * READS_AT_ONCE
+    assert [is_refused(answer) for answer in answers[READS_AT_ONCE:]] == [True] * 4
+
+
+def test_a_stopped_disk_opens_no_file_for_who_still_reads(tmp_path: Path) -> None:
+    async def main() -> None:
+        device = FileDevice(tmp_path)
+        lane = Remembering(device)
+        lane.start()
+        await lane.durable(lane.append(b"payload"))
+        await lane.journal.close()
+        assert device.read_now(names.segment(0), 0, 1) is None
+        assert not device._readers
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_reads_under_way_are_refused_when_a_simulated_disk_stops(seed: int) -> None:
+    rng = Random(seed)
+    answers = seeded_loop.run(rng, close_with_reads_under_way(MemoryDevice(rng), 3))
+    assert [is_refused(answer) for answer in answers] == [True] * 4

@@ -38,6 +38,11 @@ class DiskIdentity(msgspec.Struct, frozen=True):
         return self == noted and UNKNOWN not in fields
 
 
+def closed(name: str) -> OSError:
+    """What is left to say to who reads."""
+    return OSError(f"the journal was closed before {name} was read")
+
+
 class JobHandle(Protocol):
     def finish(self) -> None:
         """Waits until the job has run and calls its `on_done`, if that has not happened yet."""
@@ -96,7 +101,10 @@ class Device(Protocol):
         """May call `on_done` before it returns. One at a time."""
 
     def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
-        """As `read`, beside the loop; those beyond a few wait for each other."""
+        """As `read`, beside the loop; those beyond a few wait for each other.
+
+        Whatever `stop` finds unread is answered with an OSError, and so is all that comes later.
+        """
 
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
         """Covers all that was written to `names` before the call, in this order. One at a time."""

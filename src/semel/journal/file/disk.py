@@ -11,12 +11,12 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal import names
-from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job
+from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job, closed
 from semel.types import Buffer
 
 IOV_MAX = 1024
@@ -51,6 +51,8 @@ class FileDevice:
         self._sync_tasks: queue.SimpleQueue[_SyncTask | None] = queue.SimpleQueue()
         self._sync_thread: threading.Thread | None = None
         self._cold_readers: ThreadPoolExecutor | None = None
+        self._is_stopped = False
+        """No file may be opened any more that nobody would close."""
         self._nowait = NOWAIT
         """None where the system or this file system cannot tell what it has in memory."""
 
@@ -97,7 +99,7 @@ class FileDevice:
         return os.pread(self._reader(name), size, offset)
 
     def read_now(self, name: str, offset: int, size: int) -> bytearray | None:
-        if self._nowait is None:
+        if self._nowait is None or self._is_stopped:
             return None
         reader = self._reader(name)
         try:
@@ -164,6 +166,7 @@ class FileDevice:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._is_stopped = False
         self._sync_thread = threading.Thread(
             target=self._sync_one_by_one, name="semel-sync", daemon=True
         )
@@ -172,19 +175,25 @@ class FileDevice:
 
     def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
         assert self._loop is not None
-        assert self._cold_readers is not None
         loop = self._loop
+        if self._cold_readers is None:
+            loop.call_soon(on_done, closed(name))
+            return
 
-        def read() -> None:
+        def tell(reading: "Future[bytes]") -> None:
+            """In the thread that has read, or in the one that stops the device."""
+            found: bytes | Exception
             try:
-                found: bytes | Exception = self._read_apart(name, offset, size)
-            except OSError as error:
+                found = reading.result()
+            except CancelledError:
+                found = closed(name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, who waits must hear of it.
                 found = error
             # A closed loop has no one left who waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(on_done, found)
 
-        self._cold_readers.submit(read)
+        self._cold_readers.submit(self._read_apart, name, offset, size).add_done_callback(tell)
 
     def _read_apart(self, name: str, offset: int, size: int) -> bytes:
         """Through a descriptor of its own: those at hand are closed by the loop's thread."""
@@ -220,6 +229,7 @@ class FileDevice:
             os.close(descriptor)
 
     def stop(self) -> None:
+        self._is_stopped = True
         if self._sync_thread is not None:
             self._sync_tasks.put(None)
             self._sync_thread.join()

@@ -8,10 +8,11 @@ part of what was not synced, in any order, by the page.
 import asyncio
 import errno
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from semel.errors import FolderInUse
-from semel.journal.file.device import DiskIdentity, Done, DoneReading, Job
+from semel.journal.file.device import DiskIdentity, Done, DoneReading, Job, closed
 from semel.journal.file.memory_file import MemoryFile
 from semel.types import Buffer
 
@@ -49,6 +50,8 @@ class MemoryDevice:
         self._folder_history: list[dict[str, MemoryFile]] = []
         """The folder after each change since its last sync."""
         self._write_under_way: tuple[str, int, bytes] | None = None
+        self._reads: dict[Callable[[], None], Callable[[], None]] = {}
+        """Those under way, and what answers each if it never lands."""
 
     # Crashes and faults.
 
@@ -58,6 +61,8 @@ class MemoryDevice:
             name, offset, content = self._write_under_way
             cut = self._rng.choice((0, self._rng.randint(0, len(content)), len(content)))
             self._files[name].write(offset, content[:cut])
+        # Nobody is left who could hear of it.
+        self._reads.clear()
         self.stop()
 
     def power_loss(self) -> None:
@@ -179,13 +184,20 @@ class MemoryDevice:
             self._later(land)
 
     def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
+        assert self._loop is not None
+        if not self._is_held:
+            self._loop.call_soon(on_done, closed(name))
+            return
+
         def land() -> None:
             try:
                 found: bytes | Exception = self.read(name, offset, size)
             except OSError as error:
                 found = error
+            del self._reads[land]
             on_done(found)
 
+        self._reads[land] = partial(on_done, closed(name))
         self._later(land)
 
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
@@ -214,6 +226,10 @@ class MemoryDevice:
         pass
 
     def stop(self) -> None:
+        reads, self._reads = self._reads, {}
+        for refuse in reads.values():
+            assert self._loop is not None
+            self._loop.call_soon(refuse)
         self._process += 1
         self._write_under_way = None
         self._is_held = False
