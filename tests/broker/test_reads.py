@@ -84,6 +84,43 @@ def test_what_was_just_written_is_read_without_the_device() -> None:
     with_topic(PARTITION_COUNT, scenario, tail_bytes=2**20)
 
 
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_it_is_so_too_when_its_segment_was_just_sealed_and_published(isolation_level: int) -> None:
+    """What finds it is still in memory, too."""
+
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        journal = broker.journals[0]
+        offset = 0
+
+        async def write(index: int, value: bytes) -> int:
+            batch = encode_batch([Record(None, value, 1_000)])
+            answer = await call(broker, "produce", 9, produce_request("t", batch, partition=index))
+            (written,) = answer.responses[0].partition_responses
+            assert written.error_code == NONE
+            return int(written.base_offset)
+
+        for segment_count in range(2, 9):
+            value = b"the last of segment %d" % segment_count
+            while len(journal.segments.bases) < segment_count:
+                # There may be room behind it for one that is smaller.
+                offset = await write(0, value)
+                await write(1, b"x" * 19_000)
+            await journal.checkpoint_now()
+            assert not journal.index.unpublished()
+            device.reads = 0
+            device.is_cold = True
+            wanted = FetchPartition(0, -1, offset, -1, -1, 2**20)
+            request = FetchRequest(
+                None, -1, 0, 1, 2**20, isolation_level, topics=[FetchTopic("t", [wanted])]
+            )
+            found = fetched(await call(broker, "fetch", 11, request))
+            assert values(found[0]) == [value]
+            assert device.reads == 0
+            device.is_cold = False
+
+    with_topic(2, scenario, tail_bytes=2**19)
+
+
 def test_what_is_on_the_disk_alone_is_waited_for_while_others_are_served() -> None:
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
         expected = await write_all(broker)

@@ -133,6 +133,11 @@ class World:
             self.files[names.index(each.base)] = finished(each.encode())
             self.index.published(each.base)
 
+    def hold(self) -> None:
+        """Frames of the last segments are held in memory from now on, or fewer than before."""
+        bases = [-1, *self.oracle.sealed_bases[-3:], self.oracle.position]
+        self.index.not_held_to(self.rng.choice(bases))
+
     def encode_a_part(self) -> None:
         """And leave it, as a job does that fails."""
         for each in self.index.unpublished():
@@ -182,6 +187,7 @@ class World:
             (0.01, self.reopen),
             (0.015, self.encode_a_part),
             (0.02, self.set_mark),
+            (0.02, self.hold),
         ]
         if self.mark is not None:
             choices += [(0.01, self.reopen_at_mark), (0.03, self.encode_more_of_mark)]
@@ -347,6 +353,37 @@ def test_restoring_reads_no_sealed_index() -> None:
     world.reopen()
     assert world.index.bytes_of(0) > 0
     assert world.read_count == 0
+
+
+def test_no_file_is_needed_to_find_what_is_held_in_memory() -> None:
+    world = World(1)
+    world.index.not_held_to(-1)
+    world.is_cold = True
+    for _ in range(20):
+        for partition in (0, 1):
+            world.add(partition)
+            world.abort(partition, world.batches[partition][-1][0])
+        world.seal()
+        world.publish()
+        world.index.not_held_to(world.oracle.base - 1)
+    for _ in range(3):
+        world.add(0)
+        world.abort(0, world.batches[0][-1][0])
+        world.seal()
+        world.publish()
+    for is_open in (False, True):
+        if is_open:
+            world.add(0)
+        for offset, position, size, _ in world.batches[0][20:23]:
+            assert world.index.locations(0, offset, offset + 1, 1) == [(position, size)]
+            assert world.index.aborted(0, offset, offset + 1)
+    newest = world.batches[0][22]
+    world.index.not_held_to(newest[1])
+    assert world.index.locations(0, newest[0], newest[0] + 1, 1)
+    world.index.not_held_to(world.oracle.base)
+    assert not world.index._published
+    with pytest.raises(NotLoaded):
+        world.index.locations(0, newest[0], newest[0] + 1, 1)
 
 
 def test_nothing_of_a_published_segment_stays_in_memory_but_bounded_pages() -> None:

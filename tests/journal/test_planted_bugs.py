@@ -16,7 +16,7 @@ from semel.journal.file.commit import GroupCommit
 from semel.journal.file.device import Device, DiskIdentity, Job
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.memory_file import MemoryFile
-from semel.journal.index import UnpublishedIndex
+from semel.journal.index import IndexInMemory
 from support.compiled import plain_python
 
 SEEDS_MAX = 120
@@ -148,7 +148,7 @@ def _trusting_decode(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 
 def an_index_is_not_written(patch: pytest.MonkeyPatch) -> None:
-    def encode_only(device: Device, indexes: Sequence[UnpublishedIndex]) -> Job:
+    def encode_only(device: Device, indexes: Sequence[IndexInMemory]) -> Job:
         for index in indexes:
             yield from index.encode()
 

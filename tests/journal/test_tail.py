@@ -17,7 +17,7 @@ def test_what_is_held_is_what_was_appended(
     sizes: list[list[int]], bytes_max: int, data: st.DataObject
 ) -> None:
     journal = bytearray()
-    tail = Tail(bytes_max)
+    tail = Tail(bytes_max, lambda position: None)
     frames: list[tuple[int, int]] = []
     for frame in sizes:
         journal += b"header"
@@ -38,7 +38,7 @@ def test_what_is_held_is_what_was_appended(
 
 
 def test_a_small_batch_counts_as_the_whole_request_that_it_keeps_alive() -> None:
-    tail = Tail(3 * (1000 + FRAME_OVERHEAD))
+    tail = Tail(3 * (1000 + FRAME_OVERHEAD), lambda position: None)
     requests = [bytes(1000) for _ in range(4)]
     for number, request in enumerate(requests):
         tail.add(number * 100, [memoryview(request)[10:20]])
@@ -46,7 +46,7 @@ def test_a_small_batch_counts_as_the_whole_request_that_it_keeps_alive() -> None
 
 
 def test_batches_of_one_request_keep_it_alive_once() -> None:
-    tail = Tail(1000 + 50 * FRAME_OVERHEAD)
+    tail = Tail(1000 + 50 * FRAME_OVERHEAD, lambda position: None)
     request = bytes(1000)
     for number in range(50):
         tail.add(number * 100, [memoryview(request)[number * 10 : number * 10 + 10]])
@@ -55,7 +55,7 @@ def test_batches_of_one_request_keep_it_alive_once() -> None:
 
 def test_frames_of_a_few_bytes_take_no_more_memory_than_they_may() -> None:
     bytes_max = 2**20
-    tail = Tail(bytes_max)
+    tail = Tail(bytes_max, lambda position: None)
     tracemalloc.start()
     try:
         for number in range(50_000):

@@ -1,18 +1,19 @@
 """Where each partition's batches lie: in memory for the open segment, in files for the others.
 
 Of the open segment, the partitions written in it have rows, which are kept until the index file of
-the segment is written. Where all the others stand is told by the directory of the segment before.
-So sealing a segment moves nothing, however many partitions there are; its file is encoded in small
-steps beside other work.
+the segment is written and none of its frames is held in memory. Where all the others stand is told
+by the directory of the segment before. So sealing a segment moves nothing, however many partitions
+there are; its file is encoded in small steps beside other work.
 
-Nothing is kept in memory per batch of a segment whose file is written, but pages of index files
-that lookups have used. A lookup raises NotLoaded if it needs a page that only the disk has.
+Nothing is kept in memory per batch of any other segment, but pages of index files that lookups have
+used. A lookup raises NotLoaded if it needs a page that only the disk has.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
+from math import inf
 from typing import Final
 
 from semel.journal import names, sealed
@@ -31,8 +32,8 @@ ROWS_CUT_MAX: Final = 512
 """Rows that are taken out of pages at once; few first, as most readers want few."""
 
 
-class UnpublishedIndex:
-    """A sealed segment whose index file is not there yet."""
+class IndexInMemory:
+    """A sealed segment whose index file is not there yet, or not needed yet."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class UnpublishedIndex:
         end: int,
         rows: dict[int, Rows],
         dropped: Sequence[int],
-        before: "UnpublishedIndex | Directory",
+        before: "IndexInMemory | Directory",
     ) -> None:
         self.base = base
         self.end = end
@@ -60,8 +61,8 @@ class UnpublishedIndex:
 
     def newest(self, partition: int) -> Rows | tuple[Directory, int]:
         """Where it is told how far the partition had come; NO_SLOT if it had no batch."""
-        index: UnpublishedIndex | Directory = self
-        while isinstance(index, UnpublishedIndex):
+        index: IndexInMemory | Directory = self
+        while isinstance(index, IndexInMemory):
             rows = index.rows.get(partition)
             if rows is not None:
                 return rows
@@ -116,8 +117,8 @@ def stretch_of(rows: Rows) -> Stretch:
     )
 
 
-def directory_of(index: UnpublishedIndex | Directory) -> Generator[None, None, Directory]:
-    if isinstance(index, UnpublishedIndex):
+def directory_of(index: IndexInMemory | Directory) -> Generator[None, None, Directory]:
+    if isinstance(index, IndexInMemory):
         if index.directory is None:
             yield from index.encode()
         assert index.directory is not None
@@ -132,10 +133,16 @@ class BatchIndex:
         self._dropped: list[int] = []
         """Partitions deleted in the open segment. What is encoded as of a point before that still
         has them: the deletion itself may yet be lost."""
-        self._before: UnpublishedIndex | Directory = Directory()
+        self._before: IndexInMemory | Directory = Directory()
         """Where all others stand."""
         self._sealed_bases = array("q")
-        self._unpublished: dict[int, UnpublishedIndex] = {}
+        self._unpublished: dict[int, IndexInMemory] = {}
+        """By base, oldest first."""
+        self._published: dict[int, IndexInMemory] = {}
+        """Those with frames that are held in memory, so that who reads these needs no file to find
+        them. All are older than those unpublished."""
+        self._not_held_to: float = inf
+        """No frame that begins at this position or before it is held."""
         self._pages = Pages(read_now)
         self._files: OrderedDict[int, AnySealedIndex] = OrderedDict()
         self._place_last = 0
@@ -261,18 +268,15 @@ class BatchIndex:
         self, partition: int, start: int, end: int, found: list[AbortedTransaction]
     ) -> bool:
         """True if none that was aborted later can overlap."""
+        recent = self._recent_place(partition, start)
         place = self._first_sealed(
-            partition, lambda index, entry: index.last_offset(entry) >= start
+            partition, lambda index, entry: index.last_offset(entry) >= start, recent or 0
         )
         if place is None:
             return False
-        count = 0
-        if place:
-            earlier = self._sealed(place - 1)
-            entry = earlier.entry(partition)
-            count = 0 if entry == NO_ENTRY else earlier.aborted_count(entry)
+        count = self._aborted_count_before(partition, place)
         # From one segment that has any to the next: there may be very many without.
-        while (place := self._first_with_more_aborted(partition, count)) is not None:
+        while (place := self._first_with_more_aborted(partition, count, place)) is not None:
             index = self._sealed(place)
             entry = index.entry(partition)
             for piece in index.aborted_from(entry, start):
@@ -281,9 +285,21 @@ class BatchIndex:
             count = index.aborted_count(entry)
         return False
 
-    def _first_with_more_aborted(self, partition: int, count: int) -> int | None:
+    def _aborted_count_before(self, partition: int, place: int) -> int:
+        """Of all segments before the one at `place`."""
+        if not place:
+            return 0
+        recent = self._in_memory(self._sealed_bases[place])
+        rows = None if recent is None else recent.rows.get(partition)
+        if rows is not None:
+            return rows.earlier_aborted_count
+        earlier = self._sealed(place - 1)
+        entry = earlier.entry(partition)
+        return 0 if entry == NO_ENTRY else earlier.aborted_count(entry)
+
+    def _first_with_more_aborted(self, partition: int, count: int, low: int) -> int | None:
         return self._first_sealed(
-            partition, lambda index, entry: index.aborted_count(entry) > count
+            partition, lambda index, entry: index.aborted_count(entry) > count, low
         )
 
     def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
@@ -331,6 +347,12 @@ class BatchIndex:
     def _sealed_row(self, partition: int, offset: int) -> tuple[int, Stretch | None, int] | None:
         """The sealed segment to look for this offset in, the partition's rows there, and the last
         of them to begin at or before it. None if no segment has the partition."""
+        recent = self._recent_place(partition, offset)
+        if recent is not None:
+            index = self._sealed(recent)
+            stretch = index.stretch(index.entry(partition))
+            assert stretch is not None
+            return recent, stretch, stretch.row_of(offset)
         if self._place_last < len(self._sealed_bases):
             index = self._sealed(self._place_last)
             entry = index.entry(partition)
@@ -345,6 +367,18 @@ class BatchIndex:
         index = self._sealed(place)
         stretch = index.stretch(index.entry(partition))
         return place, stretch, -1 if stretch is None else stretch.row_of(offset)
+
+    def _recent_place(self, partition: int, offset: int) -> int | None:
+        """The segment in memory that has the last batch to begin at or before this offset, if it
+        is in one of them: who reads the newest should not meet the files of old ones."""
+        for place in range(len(self._sealed_bases) - 1, -1, -1):
+            recent = self._in_memory(self._sealed_bases[place])
+            if recent is None:
+                return None
+            rows = recent.rows.get(partition)
+            if rows is not None and rows.base_offsets[0] <= offset:
+                return place
+        return None
 
     def _place_of(self, partition: int, offset: int) -> int | None:
         """The sealed segment to look for this offset in, if any has the partition."""
@@ -390,9 +424,9 @@ class BatchIndex:
 
     def _sealed(self, place: int) -> SegmentIndex:
         base = self._sealed_bases[place]
-        unpublished = self._unpublished.get(base)
-        if unpublished is not None:
-            return unpublished
+        recent = self._in_memory(base)
+        if recent is not None:
+            return recent
         index = self._files.get(base)
         if index is not None:
             self._files.move_to_end(base)
@@ -401,6 +435,9 @@ class BatchIndex:
         if len(self._files) > INDEXES_MAX:
             self._files.popitem(last=False)
         return index
+
+    def _in_memory(self, base: int) -> IndexInMemory | None:
+        return self._unpublished.get(base) or self._published.get(base)
 
     def _standing(self, partition: int) -> Standing | None:
         rows = self._open.get(partition)
@@ -414,7 +451,7 @@ class BatchIndex:
 
     def seal(self, base: int, end: int) -> None:
         """The segment [base, end) is complete."""
-        index = UnpublishedIndex(base, end, self._open, self._dropped, self._before)
+        index = IndexInMemory(base, end, self._open, self._dropped, self._before)
         self._unpublished[base] = index
         self._sealed_bases.append(base)
         self._before = index
@@ -425,18 +462,21 @@ class BatchIndex:
         """The first sealed segments are given up; their index files are written."""
         for base in self._sealed_bases[:count]:
             assert base not in self._unpublished
+            self._published.pop(base, None)
             self._files.pop(base, None)
         del self._sealed_bases[:count]
         self._place_last = max(0, self._place_last - count)
 
-    def unpublished(self) -> list[UnpublishedIndex]:
+    def unpublished(self) -> list[IndexInMemory]:
         """Sealed indexes that have no file yet, oldest first. What they encode may be encoded by
         a thread, one at a time."""
         return list(self._unpublished.values())
 
     def published(self, base: int) -> None:
-        """The file is there to stay; the rows need not be held any more."""
+        """The file is there to stay; the rows are needed for the frames alone that are held."""
         index = self._unpublished.pop(base)
+        if index.end > self._not_held_to:
+            self._published[base] = index
         directory = index.directory
         assert directory is not None
         if self._before is index:
@@ -445,10 +485,18 @@ class BatchIndex:
             if later.before is index:
                 later.before = directory
 
+    def not_held_to(self, position: int) -> None:
+        """Frames are held in memory, but none that begins at this position or before it."""
+        self._not_held_to = position
+        for base, index in list(self._published.items()):
+            if index.end > position:
+                break
+            del self._published[base]
+
     def encode_open(self, base: int, end: int) -> Generator[None, None, bytearray]:
         """The rows of the open segment as of now, with every partition's summary.
 
-        The steps may be taken later, when there are more, as those of `UnpublishedIndex.encode`.
+        The steps may be taken later, when there are more, as those of `IndexInMemory.encode`.
         """
         return _encode_open(self._before, self._open, frozenset(self._dropped), base, end)
 
@@ -478,7 +526,7 @@ def _fill(
 
 
 def _encode_open(
-    before: UnpublishedIndex | Directory,
+    before: IndexInMemory | Directory,
     rows: dict[int, Rows],
     dropped: frozenset[int],
     base: int,

@@ -5,6 +5,7 @@ what counts against the bound is the memory that stays alive, not the bytes that
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Final
 
 from semel.types import Buffer
@@ -19,9 +20,20 @@ _DROPPED: Final[list[Buffer]] = []
 
 
 class Tail:
-    __slots__ = ("_bytes_held", "_bytes_max", "_first", "_frames", "_held", "_owner", "_starts")
+    __slots__ = (
+        "_bytes_held",
+        "_bytes_max",
+        "_first",
+        "_frames",
+        "_held",
+        "_on_dropped",
+        "_owner",
+        "_starts",
+    )
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, on_dropped: Callable[[int], None]) -> None:
+        """`on_dropped` is told where the last frame of each lot begins that is dropped."""
+        self._on_dropped = on_dropped
         self._bytes_max = bytes_max
         self._bytes_held = 0
         self._starts: list[int] = []
@@ -76,6 +88,7 @@ class Tail:
         self._frames[self._first] = _DROPPED
         self._first += 1
         if self._first >= FRAMES_DROPPED_AT_ONCE and 2 * self._first >= len(self._starts):
+            self._on_dropped(self._starts[self._first - 1])
             for column in (self._starts, self._frames, self._held):
                 del column[: self._first]
             self._first = 0

@@ -14,7 +14,7 @@ from semel.journal.file import checkpoints, note
 from semel.journal.file.checkpoints import KEPT_COUNT, Checkpoint
 from semel.journal.file.device import Device, Done, Job, JobHandle
 from semel.journal.file.note import Note
-from semel.journal.index import BatchIndex, UnpublishedIndex
+from semel.journal.index import BatchIndex, IndexInMemory
 from semel.types import Buffer
 
 
@@ -126,7 +126,7 @@ class BackgroundJobs:
 
         self._job = self._device.submit(job, done)
 
-    def _published(self, indexes: Sequence[UnpublishedIndex]) -> None:
+    def _published(self, indexes: Sequence[IndexInMemory]) -> None:
         for each in indexes:
             self._index.published(each.base)
 
@@ -143,7 +143,7 @@ def _log(warning: str) -> None:
 def _publish(
     device: Device,
     trims: Sequence[tuple[str, int]],
-    indexes: Sequence[UnpublishedIndex],
+    indexes: Sequence[IndexInMemory],
     publication: Publication,
     older: Sequence[int],
 ) -> Job:

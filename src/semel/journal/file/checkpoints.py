@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from semel.journal import names, sealed
 from semel.journal.file.device import Device, Job
-from semel.journal.index import UnpublishedIndex
+from semel.journal.index import IndexInMemory
 from semel.records.checksum import crc32c
 from semel.types import Buffer
 
@@ -99,7 +99,7 @@ def has_indexes(device: Device, checkpoint: Checkpoint, open_base: int) -> bool:
     return True
 
 
-def write_indexes(device: Device, indexes: Sequence[UnpublishedIndex]) -> Job:
+def write_indexes(device: Device, indexes: Sequence[IndexInMemory]) -> Job:
     for index in indexes:
         content = yield from index.encode()
         yield from _write_whole(device, names.index(index.base), [content])
@@ -108,7 +108,7 @@ def write_indexes(device: Device, indexes: Sequence[UnpublishedIndex]) -> Job:
 
 def publish(
     device: Device,
-    indexes: Sequence[UnpublishedIndex],
+    indexes: Sequence[IndexInMemory],
     checkpoint: Checkpoint,
     opened: Generator[None, None, Buffer],
     older: Sequence[int],

@@ -51,7 +51,8 @@ class FileJournal:
         self.segments = Segments(device, settings, found.bases, found.limit, found.prepared_size)
         self.index = BatchIndex(device.read_now)
         self._device = device
-        self._tail = Tail(settings.tail_bytes)
+        self.index.not_held_to(found.end)
+        self._tail = Tail(settings.tail_bytes, self.index.not_held_to)
         self._checksum = found.checksum
         self._commit = GroupCommit(
             device, found.end, settings.flush_interval_ms, settings.group_commit
