@@ -14,6 +14,7 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.dispatch import route
 from semel.errors import (
     NONE,
+    CorruptJournal,
     LeaderNotAvailable,
     NotController,
     NotCoordinator,
@@ -24,7 +25,9 @@ from semel.records.records import Record, decode_batch, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -83,6 +86,26 @@ async def create(broker: Broker, topic: str = "t") -> None:
     request = CreateTopicsRequest([CreatableTopic(topic, LANE_COUNT, 1)])
     (created,) = (await call(broker, "create_topics", 7, request)).topics
     assert created.error_code == NONE
+
+
+async def find_coordinators(broker: Broker) -> None:
+    """As all clients do before they ask one."""
+    for key_type in range(2):
+        request = FindCoordinatorRequest("any", key_type)
+        assert (await call(broker, "find_coordinator", 3, request)).error_code == NONE
+
+
+def group_in(broker: Broker, lane_number: int) -> str:
+    names = (f"g{number}" for number in range(100))
+    return next(name for name in names if broker.lane_of_group(name).number == lane_number)
+
+
+async def joined(broker: Broker, group_id: str, session_timeout_ms: int = 10_000) -> Any:
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    request = JoinGroupRequest(
+        group_id, session_timeout_ms, 60_000, "", None, "consumer", protocols
+    )
+    return await call(broker, "join_group", 3, request)
 
 
 async def produced(broker: Broker, request: ProduceRequest) -> list[tuple[int, int]]:
@@ -288,3 +311,77 @@ def test_what_was_appended_gets_a_closed_connection_as_it_may_yet_count(partitio
             assert offset in (0, 1)
 
     run(Random(1), scenario())
+
+
+# Each lane for itself
+
+
+def transactional_id_in(broker: Broker, lane_number: int) -> str:
+    names = (f"tx{number}" for number in range(100))
+    return next(
+        name for name in names if broker.lane_of_transactional_id(name).number == lane_number
+    )
+
+
+async def producer_of(broker: Broker, transactional_id: str | None) -> tuple[int, int]:
+    request = InitProducerIdRequest(transactional_id, 60_000)
+    answer = await call(broker, "init_producer_id", 4, request)
+    assert answer.error_code == NONE
+    return answer.producer_id, answer.producer_epoch
+
+
+@on_two_lanes
+async def test_no_producer_id_is_given_twice(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await find_coordinators(broker)
+        given = []
+        for lane_number in range(LANE_COUNT):
+            names = [None, transactional_id_in(broker, 0), transactional_id_in(broker, 1)]
+            given += [await producer_of(broker, name) for name in names]
+            await broker.step_down(lane_number)
+            await broker.take_lane(lane_number, machine.devices[lane_number])
+            assert [lane.number for lane in broker.led_lanes] == [0, 1]
+    assert len(set(given)) == len(given)
+    ids = {producer_id for producer_id, _ in given}
+    assert sorted(ids) == [0, 1, 2, 1 << 40]
+
+
+@on_two_lanes
+async def test_housekeeping_leaves_a_lane_alone_that_has_left(machine: TwoLanes) -> None:
+    complaints: list[Any] = []
+    async with machine.broker() as broker:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: complaints.append(what))
+        await find_coordinators(broker)
+        assert broker._server is not None
+        read_what_waits = broker._server.read_what_waits
+
+        async def meanwhile() -> None:
+            await read_what_waits()
+            if 1 in broker.lanes:
+                await broker.step_down(1)
+
+        group_id = group_in(broker, 1)
+        assert (await joined(broker, group_id, session_timeout_ms=10)).error_code == NONE
+        broker._server.read_what_waits = meanwhile  # type: ignore[method-assign]
+        left = broker.lanes[1]
+        await elapse(5)
+        left.note_jump()
+    assert complaints == []
+
+
+@on_two_lanes
+async def test_a_lane_that_cannot_be_replayed_is_given_free(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await broker.step_down(1)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("semel.lane.lane.recover", damaged)
+            with pytest.raises(CorruptJournal):
+                await broker.take_lane(1, machine.devices[1])
+        assert sorted(broker.journals) == [0]
+        await broker.take_lane(1, machine.devices[1])
+        assert await produced(broker, over_both()) == [(NONE, 0), (NONE, 0)]
+
+
+def damaged(*_: object) -> None:
+    raise CorruptJournal("a frame cannot be read")

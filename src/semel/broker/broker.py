@@ -80,9 +80,10 @@ class Broker:
         """Of these lanes."""
         self.lanes: dict[int, Lane] = {}
         """Those that this broker leads, by their numbers."""
+        self.led_lanes: tuple[Lane, ...] = ()
+        """The same, in the order of their numbers."""
         for number, device in enumerate(devices):
-            self.lanes[number] = self._open(number, device)
-        self.led_lanes = tuple(self.lanes.values())
+            self._lead(self._open(number, device))
         self.catalogue: CatalogueView = self.lanes[CONTROLLER].view.catalogue
         payload_bytes_max = self._journal_settings.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
@@ -94,16 +95,27 @@ class Broker:
         self._server: Server | None = None
 
     def _open(self, number: int, device: Device) -> Lane:
-        journal = self.journals[number] = FileJournal.open(device, self._journal_settings)
-        return Lane(
-            journal,
-            lane_settings(self.config),
-            self._clock,
-            self._randomness,
-            number,
-            self._lane_count,
-            self.deadlines_changed,
-        )
+        journal = FileJournal.open(device, self._journal_settings)
+        try:
+            lane = Lane(
+                journal,
+                lane_settings(self.config),
+                self._clock,
+                self._randomness,
+                number,
+                self._lane_count,
+                self.deadlines_changed,
+            )
+        except BaseException:
+            # What cannot be replayed here may be replayed elsewhere, or mended.
+            device.stop()
+            raise
+        self.journals[number] = journal
+        return lane
+
+    def _lead(self, lane: Lane) -> None:
+        self.lanes[lane.number] = lane
+        self.led_lanes = tuple(self.lanes[number] for number in sorted(self.lanes))
 
     async def start(self, tasks: asyncio.TaskGroup) -> Server:
         """Ready to take connections: each needs a `Connection(server)` as its protocol."""
@@ -139,7 +151,7 @@ class Broker:
         """Let another lead this lane; the process lives on, and may take it again."""
         lane = self.lanes.pop(number)
         self.journals.pop(number)
-        self.led_lanes = tuple(self.lanes.values())
+        self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
         if self._server is not None:
             self._server.lane_left(lane)
         await lane.step_down()
@@ -148,8 +160,7 @@ class Broker:
         """Lead this lane, with the state that its journal says."""
         lane = self._open(number, device)
         await lane.start(self._on_failure, self._warn)
-        self.lanes[number] = lane
-        self.led_lanes = tuple(self.lanes.values())
+        self._lead(lane)
         if number == CONTROLLER:
             self.catalogue = lane.view.catalogue
 
@@ -178,10 +189,10 @@ class Broker:
     def lane_in(self, topic: TopicView, index: int) -> Lane:
         if not 0 <= index < topic.partition_count:
             raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {index}")
-        lane = self.lanes.get((topic.first_lane + index) % topic.lane_count)
-        if lane is None:
-            raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere")
-        return lane
+        try:
+            return self.lanes[topic.lane_of(index)]
+        except KeyError:
+            raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere") from None
 
     def lane_of_group(self, group_id: str) -> Lane:
         """Raises NotCoordinator if it is led elsewhere."""
@@ -223,11 +234,7 @@ class Broker:
         """Let the other lanes know which partitions of a topic lie in them."""
         for lane in self.led_lanes:
             if lane.number != CONTROLLER:
-                indexes = tuple(
-                    index
-                    for index in range(topic.partition_count)
-                    if topic.lane_of(index) == lane.number
-                )
+                indexes = tuple(topic.indexes_in(lane.number))
                 if indexes:
                     lane.submit(
                         HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count)

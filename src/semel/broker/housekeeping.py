@@ -46,7 +46,8 @@ class Housekeeping:
         """
         looked = [(lane, lane.duties.look()) for lane in self._broker.led_lanes]
         await self._server.read_what_waits()
-        return self._tidy(looked)
+        # A lane may have left meanwhile.
+        return self._tidy([(lane, now_ms) for lane, now_ms in looked if lane.is_leading])
 
     async def _pause(self) -> None:
         changed = self._broker.deadlines_changed
@@ -103,7 +104,7 @@ class Housekeeping:
         return is_done
 
     def _take_checkpoint(self, lane: Lane) -> None:
-        if lane.duties.is_checkpoint_due:
+        if lane.is_leading and lane.duties.is_checkpoint_due:
             self._server.start_task(self._checkpoint(lane))
 
     async def _checkpoint(self, lane: Lane) -> None:

@@ -62,8 +62,26 @@ class Topic:
         self.is_log_append_time = config.get("message.timestamp.type") == "LogAppendTime"
 
     def lane_of(self, index: int) -> int:
-        """The number of the lane that partition `index` lies in."""
+        """The number of the lane that partition `index` lies in. Nobody else knows the rule."""
         return (self.first_lane + index) % self.lane_count
+
+    def indexes_in(self, lane_number: int, first_index: int = 0) -> range:
+        """The partitions from `first_index` on that lie in a lane."""
+        if lane_number >= self.lane_count:
+            return range(0)
+        ahead = (lane_number - self.lane_of(first_index)) % self.lane_count
+        return range(first_index + ahead, self.partition_count, self.lane_count)
+
+
+def topic_created(fact: facts.TopicCreated) -> Topic:
+    return Topic(
+        fact.name,
+        fact.topic_id,
+        fact.config,
+        fact.partition_count,
+        fact.first_lane,
+        fact.lane_count,
+    )
 
 
 class Catalogue:
@@ -103,16 +121,7 @@ class Catalogue:
     def apply(self, fact: CatalogueFact) -> None:
         match fact:
             case facts.TopicCreated():
-                self.add(
-                    Topic(
-                        fact.name,
-                        fact.topic_id,
-                        fact.config,
-                        fact.partition_count,
-                        fact.first_lane,
-                        fact.lane_count,
-                    )
-                )
+                self.add(topic_created(fact))
             case facts.PartitionsAdded():
                 self._by_name[fact.name].partition_count += fact.partition_count
             case facts.TopicConfigured():

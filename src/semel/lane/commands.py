@@ -11,7 +11,7 @@ from semel.groups.deciding import Decided as GroupsDecided
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
 from semel.lane import facts
-from semel.lane.catalogue import TOPIC_ID_SIZE
+from semel.lane.catalogue import TOPIC_ID_SIZE, topic_created
 from semel.lane.claims import Claim
 from semel.lane.frame import Frame, Learned
 from semel.lane.state import LaneState
@@ -119,17 +119,15 @@ class InternalTopic:
         self._state = state
         self._name = name
         self._frame = frame
-        self._lane_count = environment.lane_count
-        self._first_number: int | None = None
+        self._creation: facts.TopicCreated | None = None
         if name not in state.partition_counts:
             for entry in frame.entries:
                 if isinstance(entry, facts.TopicCreated) and entry.name == name:
-                    self._first_number = entry.first_number
+                    self._creation = entry
                     return
-            creation = internal_topic(state, name, environment)
-            assert creation is not None
-            self._first_number = creation.first_number
-            frame.add_fact(creation)
+            self._creation = internal_topic(state, name, environment)
+            assert self._creation is not None
+            frame.add_fact(self._creation)
 
     def index_for(self, key: str) -> int:
         return partition_for(key, self.partition_count)
@@ -142,10 +140,9 @@ class InternalTopic:
         self._frame.add_batch(number, end, term, header, header.checksum, view, learned=learned)
 
     def _next_of(self, index: int) -> tuple[int, Offset]:
-        if self._first_number is not None:
-            # Every so many of them lies here, from the first on.
-            assert index % self._lane_count == self._state.lane_number
-            return self._first_number + index // self._lane_count, Offset(0)
+        if self._creation is not None:
+            here = topic_created(self._creation).indexes_in(self._state.lane_number)
+            return self._creation.first_number + here.index(index), Offset(0)
         partition = self._state.partition(self._name, index)
         assert partition is not None, f"{self._name}-{index} does not lie in this lane"
         return partition.number, partition.log_end_offset

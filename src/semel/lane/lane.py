@@ -217,6 +217,8 @@ class Lane:
         The next process would take that for a rest, and forget who has waited for room on a full
         disk: clocks are not set so often that this could use up what ends need there.
         """
+        if not self.is_leading:
+            return
         if self._state.last_moment and self._clock.has_jumped(self._state.wall_ahead_ms):
             self._append(Frame(self._clock.moment()), Claim.ENDING)
 

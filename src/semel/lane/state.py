@@ -50,6 +50,10 @@ class Effects(NamedTuple):
 
 NO_EFFECTS: Final = Effects([], [])
 
+LANE_SHIFT: Final = 40
+"""A lane counts producer ids from its own number, moved up by so many bits, so that no two lanes
+ever give the same one."""
+
 
 class LaneState:
     def __init__(self, groups: Groups, transactions: Transactions, lane_number: int = 0) -> None:
@@ -70,7 +74,7 @@ class LaneState:
         self.partitions: dict[int, Partition] = {}
         """By the number that stands before their batches in a frame."""
         self.next_partition_number = 0
-        self.next_producer_id = ProducerId(0)
+        self.next_producer_id = ProducerId(lane_number << LANE_SHIFT)
         self.groups = groups
         self.transactions = transactions
         self._coordinated: dict[int, Callable[[Batch, int], None]] = {}
@@ -226,9 +230,7 @@ class LaneState:
         """Those of a topic from `first_index` on that its catalogue places in this lane."""
         topic = self.catalogue.named(name)
         self.partition_counts[name] = topic.partition_count
-        indexes = range(first_index, topic.partition_count)
-        here = [index for index in indexes if topic.lane_of(index) == self.lane_number]
-        self.host(name, here, first_number)
+        self.host(name, topic.indexes_in(self.lane_number, first_index), first_number)
 
     def host(self, topic: str, indexes: Iterable[int], first_number: int) -> None:
         for number, index in enumerate(indexes, first_number):

@@ -4,7 +4,7 @@ A view shows what is applied, which may not be durable yet. So an answer that wa
 as all do, until the lane is durable up to what it was read from.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from semel.errors import UnknownTopicOrPartition
@@ -36,7 +36,11 @@ class TopicView(Protocol):
     @property
     def is_log_append_time(self) -> bool: ...
 
-    def lane_of(self, index: int) -> int: ...
+    def lane_of(self, index: int) -> int:
+        """The number of the lane that partition `index` lies in."""
+
+    def indexes_in(self, lane_number: int) -> Sequence[int]:
+        """The partitions that lie in a lane."""
 
 
 class CatalogueView(Protocol):
