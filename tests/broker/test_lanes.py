@@ -14,7 +14,9 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.dispatch import route
 from semel.errors import (
     NONE,
+    CoordinatorNotAvailable,
     CorruptJournal,
+    InvalidRequest,
     LeaderNotAvailable,
     NotController,
     NotCoordinator,
@@ -22,15 +24,36 @@ from semel.errors import (
 )
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, decode_batch, encode_batch
+from semel.types import OFFSETS_TOPIC
+from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from semel.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
+from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.describe_groups import DescribeGroupsRequest
+from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from semel.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from support.handled import CONFIG, LoopClock, Peer, SeededRandomness, call, started
 from support.raw_client import BY_MODULE, fetch_request, produce_request
 from support.seeded_loop import elapse, run
@@ -227,6 +250,7 @@ async def test_members_that_wait_hear_that_their_group_is_led_elsewhere(
 ) -> None:
     async with machine.broker() as broker:
         await create(broker)
+        await find_coordinators(broker)
         lane = broker.lane_of_group("g")
         protocols = [JoinGroupRequestProtocol("range", b"")]
         joining = JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", protocols)
@@ -248,9 +272,148 @@ async def test_without_the_catalogue_no_topic_is_made(machine: TwoLanes) -> None
         request = CreateTopicsRequest([CreatableTopic("u", 1, 1)])
         (created,) = (await call(broker, "create_topics", 7, request)).topics
         assert created.error_code == NotController.code
-        assert await produced(broker, over_both()) == [(NotLeaderOrFollower.code, -1), (NONE, 0)]
+        deleting = DeleteTopicsRequest([DeleteTopicState("t")])
+        (deleted,) = (await call(broker, "delete_topics", 6, deleting)).responses
+        assert deleted.error_code == NotController.code
+        growing = CreatePartitionsRequest([CreatePartitionsTopic("t", 4)])
+        (grown,) = (await call(broker, "create_partitions", 3, growing)).results
+        assert grown.error_code == NotController.code
+        altering = AlterConfigsRequest([AlterConfigsResource(2, "t", [])])
+        (altered,) = (await call(broker, "alter_configs", 2, altering)).responses
+        assert altered.error_code == NotController.code
         await broker.take_lane(0, machine.devices[0])
         await create(broker, "u")
+
+
+@on_two_lanes
+async def test_without_the_catalogue_nothing_is_said_of_any_topic(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await find_coordinators(broker)
+        ask(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("u", LANE_COUNT, 1)]))
+        await broker.step_down(0)
+        refused = NotLeaderOrFollower.code
+        for topic in ("t", "u"):
+            request = MetadataRequest([MetadataRequestTopic(name=topic)])
+            (described,) = (await call(broker, "metadata", 9, request)).topics
+            assert described.error_code == LeaderNotAvailable.code
+            assert await produced(broker, over_both(topic)) == [(refused, -1), (refused, -1)]
+        assert (await call(broker, "metadata", 9, MetadataRequest(None))).topics == []
+        assert await fetched(broker) == [(refused, 0), (refused, 0)]
+        (folder,) = (await call(broker, "describe_log_dirs", 4, DescribeLogDirsRequest())).results
+        assert folder.topics == []
+
+        # Groups of the other lane go on, but for what has to be looked up.
+        group_id = group_in(broker, 1)
+        assert (await joined(broker, group_id)).error_code == NONE
+        assert await committed(broker, group_id) == CoordinatorNotAvailable.code
+        await broker.take_lane(0, machine.devices[0])
+        assert "u" not in broker.catalogue
+        assert await committed(broker, group_id) != CoordinatorNotAvailable.code
+
+
+@on_two_lanes
+async def test_partitions_of_a_lane_that_has_left_are_not_in_the_folder(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await broker.step_down(1)
+        (folder,) = (await call(broker, "describe_log_dirs", 4, DescribeLogDirsRequest())).results
+        assert [each.partition_index for each in folder.topics[0].partitions] == [0]
+
+
+# Coordinators
+
+
+@on_two_lanes
+async def test_who_only_asks_makes_no_internal_topic(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        for number in range(10):
+            request = DescribeGroupsRequest([f"g{number}"])
+            await call(broker, "describe_groups", 4, request)
+        assert len(broker.catalogue) == 0
+
+
+@on_two_lanes
+async def test_a_lane_coordinates_nothing_before_it_knows_its_part_of_the_internal_topic(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await find_coordinators(broker)
+        groups = [group_in(broker, number) for number in range(LANE_COUNT)]
+    machine = TwoLanes()
+    async with machine.broker() as broker:
+        await create(broker)
+        assert (await joined(broker, groups[1])).error_code == CoordinatorNotAvailable.code
+        # The first use in lane 0 makes the topic, and the other lane is told when it is needed.
+        assert await committed(broker, groups[0]) == NONE
+        assert (await joined(broker, groups[1])).error_code == NONE
+        assert [lane.view.hosts(OFFSETS_TOPIC) for lane in broker.led_lanes] == [True, True]
+
+
+async def committed(broker: Broker, group_id: str) -> int:
+    partitions = [OffsetCommitRequestPartition(0, 1)]
+    topics = [OffsetCommitRequestTopic("t", partitions)]
+    request = OffsetCommitRequest(group_id, -1, "", topics=topics)
+    answer = await call(broker, "offset_commit", 8, request)
+    code: int = answer.topics[0].partitions[0].error_code
+    return code
+
+
+@on_two_lanes
+async def test_a_transaction_takes_nothing_in_that_lies_in_another_lane(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await find_coordinators(broker)
+        for here, other in ((0, 1), (1, 0)):
+            name = transactional_id_in(broker, here)
+            producer_id, epoch = await producer_of(broker, name)
+
+            async def added(index: int) -> int:
+                topics = [AddPartitionsToTxnTopic("t", [index])]
+                request = AddPartitionsToTxnRequest(
+                    v3_and_below_transactional_id=name,  # noqa: B023
+                    v3_and_below_producer_id=producer_id,  # noqa: B023
+                    v3_and_below_producer_epoch=epoch,  # noqa: B023
+                    v3_and_below_topics=topics,
+                )
+                answer = await call(broker, "add_partitions_to_txn", 3, request)
+                (topic,) = answer.results_by_topic_v3_and_below
+                code: int = topic.results_by_partition[0].partition_error_code
+                return code
+
+            async def added_offsets(group_id: str) -> int:
+                request = AddOffsetsToTxnRequest(name, producer_id, epoch, group_id)  # noqa: B023
+                answer = await call(broker, "add_offsets_to_txn", 3, request)
+                code: int = answer.error_code
+                return code
+
+            async def committed_offsets(group_id: str) -> int:
+                topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 1)])]
+                request = TxnOffsetCommitRequest(
+                    name,  # noqa: B023
+                    group_id,
+                    producer_id,  # noqa: B023
+                    epoch,  # noqa: B023
+                    topics=topics,
+                )
+                answer = await call(broker, "txn_offset_commit", 3, request)
+                code: int = answer.topics[0].partitions[0].error_code
+                return code
+
+            assert await added(other) == InvalidRequest.code
+            assert await added(here) == NONE
+            for group_lane, code in ((other, InvalidRequest.code), (here, NONE)):
+                group_id = group_in(broker, group_lane)
+                assert await added_offsets(group_id) == code
+                assert await committed_offsets(group_id) == code
+            ending = EndTxnRequest(name, producer_id, epoch, here == 0)
+            if here == 0:
+                assert (await call(broker, "end_txn", 3, ending)).error_code == NONE
+        await elapse(1)
+    machine.lose_power()
+    async with machine.broker() as broker:
+        # A marker in each: committed in one lane, aborted in the other.
+        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
 
 
 class Transport(asyncio.Transport):

@@ -1,22 +1,18 @@
 """The offsets that a request wants committed, in or outside of a transaction, and its answers."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from semel.errors import UnknownTopicOrPartition
+from semel.errors import RequestError, UnknownTopicOrPartition
 from semel.groups.commands import OffsetToCommit
+from semel.lane.view import CatalogueView
 from semel.types import TopicPartition
 from semel.wire.messages.offset_commit import OffsetCommitRequestTopic
 from semel.wire.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-
-
 Topics = list[OffsetCommitRequestTopic] | list[TxnOffsetCommitRequestTopic]
 
 
-def known_offsets(broker: "Broker", topics: Topics) -> tuple[OffsetToCommit, ...]:
+def known_offsets(catalogue: CatalogueView, topics: Topics) -> tuple[OffsetToCommit, ...]:
     """Those of partitions that exist; the others are refused one by one."""
     return tuple(
         OffsetToCommit(
@@ -28,8 +24,21 @@ def known_offsets(broker: "Broker", topics: Topics) -> tuple[OffsetToCommit, ...
         )
         for topic in topics
         for partition in topic.partitions
-        if broker.catalogue.has_partition(topic.name, partition.partition_index)
+        if catalogue.has_partition(topic.name, partition.partition_index)
     )
+
+
+def refused(
+    topics: Topics, known: tuple[OffsetToCommit, ...] | None, refusal: RequestError
+) -> dict[TopicPartition, int]:
+    """The code of each that is known, or of all if that could not be found out."""
+    if known is not None:
+        return {TopicPartition(each.topic, each.partition): refusal.code for each in known}
+    return {
+        TopicPartition(topic.name, partition.partition_index): refusal.code
+        for topic in topics
+        for partition in topic.partitions
+    }
 
 
 def answers(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from semel.broker import log
+from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
@@ -15,7 +16,6 @@ from semel.broker.server import Server
 from semel.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    JournalFull,
     NotController,
     NotCoordinator,
     NotLeaderOrFollower,
@@ -25,7 +25,7 @@ from semel.groups.settings import GroupSettings
 from semel.journal.file.device import Device
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
-from semel.lane.commands import ExpirySettings, LaneSettings
+from semel.lane.commands import ExpirySettings, LaneSettings, placed_internal_topic
 from semel.lane.lane import Lane, Mark
 from semel.lane.topics import CreateInternalTopic, DeleteTopic, HostPartitions
 from semel.lane.view import CatalogueView, TopicView
@@ -73,6 +73,7 @@ class Broker:
             group_commit=config.journal_group_commit,
             tail_bytes=config.journal_tail_bytes,
         )
+        self._lane_settings = lane_settings(config)
         self._lane_count = len(devices)
         self.deadlines_changed = asyncio.Event()
         """Set when a step has brought a deadline before the next look at them."""
@@ -99,7 +100,7 @@ class Broker:
         try:
             lane = Lane(
                 journal,
-                lane_settings(self.config),
+                self._lane_settings,
                 self._clock,
                 self._randomness,
                 number,
@@ -152,6 +153,8 @@ class Broker:
         lane = self.lanes.pop(number)
         self.journals.pop(number)
         self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
+        if number == CONTROLLER:
+            self.catalogue = AbsentCatalogue()
         if self._server is not None:
             self._server.lane_left(lane)
         await lane.step_down()
@@ -163,6 +166,10 @@ class Broker:
         self._lead(lane)
         if number == CONTROLLER:
             self.catalogue = lane.view.catalogue
+
+    @property
+    def leads_catalogue(self) -> bool:
+        return CONTROLLER in self.lanes
 
     @property
     def controller(self) -> Lane:
@@ -180,7 +187,8 @@ class Broker:
         return self.led_lanes[0]
 
     def lane_of(self, partition: TopicPartition) -> Lane:
-        """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere."""
+        """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere, or if the
+        catalogue is."""
         topic = self.catalogue.get(partition.topic)
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {partition.topic!r}")
@@ -203,17 +211,35 @@ class Broker:
         return self._coordinator(TRANSACTIONS_TOPIC, transactional_id)
 
     def _coordinator(self, topic_name: str, key: str) -> Lane:
-        number = CONTROLLER
-        if self._lane_count > 1:
-            try:
-                topic = self.internal_topic(topic_name)
-            except JournalFull as error:
-                raise CoordinatorNotAvailable(str(error)) from error
-            number = topic.lane_of(partition_for(key, topic.partition_count))
-        lane = self.lanes.get(number)
+        if self._lane_count == 1 and self.led_lanes:
+            return self.led_lanes[0]
+        topic = self._placed(topic_name)
+        index = partition_for(key, topic.partition_count)
+        lane = self.lanes.get(topic.lane_of(index))
         if lane is None:
             raise NotCoordinator(f"the coordinator of {key!r} is elsewhere")
+        if lane.number != CONTROLLER and not lane.view.hosts_partition(topic_name, index):
+            # Lane 0 may have made the topic for itself, or this lane had no room for its part.
+            if self.leads_catalogue and topic_name in self.catalogue:
+                self.host(topic)
+            if not lane.view.hosts_partition(topic_name, index):
+                raise CoordinatorNotAvailable(f"the coordinator of {key!r} is not ready")
         return lane
+
+    def _placed(self, name: str) -> TopicView:
+        """The topic of a coordinator as it is, or will be; nothing is made."""
+        if self.leads_catalogue:
+            topic = self.catalogue.get(name)
+            if topic is not None:
+                return topic
+        settings = self._lane_settings
+        count = settings.transactions_partition_count
+        if name == OFFSETS_TOPIC:
+            count = settings.offsets_partition_count
+        for lane in self.led_lanes:
+            # Without the catalogue: the setting may have been another one when it was made.
+            count = lane.view.known_partition_count(name) or count
+        return placed_internal_topic(name, count, self._lane_count)
 
     def marks(self) -> list[Mark]:
         """The present end of every lane that is led here."""
@@ -222,13 +248,32 @@ class Broker:
     # Topics over lanes
 
     def internal_topic(self, name: str) -> TopicView:
-        """The topic of a coordinator, made when the first needs it. Raises JournalFull."""
+        """The topic of a coordinator, made when the first needs it.
+
+        Raises JournalFull, or CoordinatorNotAvailable where topics cannot be made.
+        """
+        if not self.leads_catalogue:
+            raise CoordinatorNotAvailable("the topics are led elsewhere")
         topic = self.catalogue.get(name)
         if topic is None:
             self.controller.submit(CreateInternalTopic(name))
             topic = self.catalogue.named(name)
             self.host(topic)
         return topic
+
+    def partition_of_group(self, group_id: str) -> int:
+        """Of `__consumer_offsets`, which is made if it is not there. Raises as `internal_topic`."""
+        topic = self._placed(OFFSETS_TOPIC)
+        if self.leads_catalogue:
+            topic = self.internal_topic(OFFSETS_TOPIC)
+        return partition_for(group_id, topic.partition_count)
+
+    @property
+    def catalogue_for_coordinators(self) -> CatalogueView:
+        """Raises CoordinatorNotAvailable, upon which clients of coordinators ask again."""
+        if not self.leads_catalogue:
+            raise CoordinatorNotAvailable("the topics are led elsewhere")
+        return self.catalogue
 
     def host(self, topic: TopicView) -> None:
         """Let the other lanes know which partitions of a topic lie in them."""
@@ -261,7 +306,7 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        if CONTROLLER in self.lanes:
+        if self.leads_catalogue:
             self._cluster_id = self.controller.view.cluster_id
         return base64.urlsafe_b64encode(self._cluster_id).decode().rstrip("=")
 

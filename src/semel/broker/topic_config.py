@@ -191,7 +191,7 @@ def _alter_topic(
 ) -> None:
     if resource_type != TOPIC_RESOURCE:
         raise InvalidRequest("only the settings of topics can be changed while the broker runs")
-    topic = broker.catalogue.named(name)
+    topic = broker.controller.view.catalogue.named(name)
     config = change(dict(topic.config))
     check(config, broker.batch_size_most)
     broker.controller.submit(ConfigureTopic(name, config, only_check))

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from semel.broker.answer import Call
 from semel.errors import (
     CoordinatorNotAvailable,
+    InvalidRequest,
     JournalFull,
     ProtocolError,
     RequestError,
     UnknownProducerId,
 )
+from semel.lane.lane import Lane
 from semel.lane.transactions import Transact
 from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
 from semel.transactions.dialect import Dialect, dialect_of
@@ -57,6 +59,13 @@ def refuse_if_late(
             f"{call.api.name} of {transactional_id!r} came on connection {call.peer.number}, "
             f"which its client has replaced"
         )
+
+
+def check_lane(lane: Lane, number: int, what: str) -> None:
+    """What takes part in a transaction must lie in the lane of its coordinator, which alone can
+    end it."""
+    if number != lane.number:
+        raise InvalidRequest(f"{what} lies in another lane than its transaction")
 
 
 def take(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
 from semel.broker.incoming import Missed, accepted, look_at, refused
-from semel.broker.transactional import as_version, dialect, refuse_if_late
+from semel.broker.transactional import as_version, check_lane, dialect, refuse_if_late
 from semel.errors import (
     InvalidRequest,
     InvalidTransactionState,
@@ -75,8 +75,7 @@ class _Writing:
                 raise InvalidRequest(f"{key} is named more than once in one request")
             if not incoming.header.is_transactional:
                 raise InvalidTransactionState("a plain batch came with a transactional id")
-            if lane is not self._lane:
-                raise InvalidRequest(f"{key} lies in another lane than its transaction")
+            check_lane(self._lane, lane.number, str(key))
             self._incoming[key] = incoming
         except RequestError as error:
             key = TopicPartition(topic, data.index)

@@ -12,6 +12,7 @@ from semel.errors import InvalidConfig, InvalidPartitions, InvalidTopic, Unknown
 from semel.lane import facts
 from semel.types import INTERNAL_TOPICS
 
+CATALOGUE_LANE: Final = 0
 NAME_LENGTH_MAX: Final = 249
 PARTITION_COUNT_MAX: Final = 100_000
 CONFIG_SIZE_MAX: Final = 32 * 2**10

@@ -7,11 +7,12 @@ what room is needed is never guessed.
 
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from semel.errors import CoordinatorNotAvailable
 from semel.groups.deciding import Decided as GroupsDecided
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
 from semel.lane import facts
-from semel.lane.catalogue import TOPIC_ID_SIZE, topic_created
+from semel.lane.catalogue import CATALOGUE_LANE, TOPIC_ID_SIZE, Topic, topic_created
 from semel.lane.claims import Claim
 from semel.lane.frame import Frame, Learned
 from semel.lane.state import LaneState
@@ -94,12 +95,22 @@ def internal_partition_count(state: LaneState, name: str, environment: Environme
     return settings.transactions_partition_count
 
 
+def placed_internal_topic(name: str, partition_count: int, lane_count: int) -> Topic:
+    """Where its partitions lie, or will when it is made."""
+    return Topic(name, b"", {}, partition_count, 0, lane_count)
+
+
 def internal_topic(
     state: LaneState, name: str, environment: Environment
 ) -> facts.TopicCreated | None:
-    """The fact that makes the topic of a coordinator, if it is not there yet."""
+    """The fact that makes the topic of a coordinator, if it is not there yet.
+
+    The catalogue makes it; another lane has to wait until it is told what lies there.
+    """
     if name in state.partition_counts:
         return None
+    if state.lane_number != CATALOGUE_LANE:
+        raise CoordinatorNotAvailable(f"lane {state.lane_number} has no part of {name} yet")
     return facts.TopicCreated(
         name,
         environment.randomness.token_bytes(TOPIC_ID_SIZE),

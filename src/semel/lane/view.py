@@ -155,6 +155,13 @@ class LaneView:
     def hosts(self, topic: str) -> bool:
         return topic in self._state.partition_counts
 
+    def hosts_partition(self, topic: str, index: int) -> bool:
+        return self._state.partition(topic, index) is not None
+
+    def known_partition_count(self, topic: str) -> int | None:
+        """With those that lie in other lanes; None if none lies here."""
+        return self._state.partition_counts.get(topic)
+
     def open_in(self, partition: TopicPartition, producer_id: ProducerId) -> ActiveProducer | None:
         """What this producer has open in a partition."""
         for producer in self.producers(*partition):

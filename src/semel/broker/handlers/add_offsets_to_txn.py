@@ -9,11 +9,10 @@ written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import join, refuse_if_late
+from semel.broker.transactional import check_lane, join, refuse_if_late
 from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, RequestError
-from semel.records.partitioning import partition_for
 from semel.transactions.commands import AddOffsets
-from semel.types import OFFSETS_TOPIC, ProducerEpoch, ProducerId
+from semel.types import ProducerEpoch, ProducerId
 from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
@@ -26,6 +25,9 @@ def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: 
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     try:
         index = _partition_of(broker, request.group_id)
+        lane = broker.lane_of_transactional_id(request.transactional_id)
+        group = f"group {request.group_id!r}"
+        check_lane(lane, broker.lane_of_group(request.group_id).number, group)
         command = AddOffsets(producer_id, epoch, index)
         join(broker, call, request.transactional_id, command)
     except RequestError as error:
@@ -37,7 +39,6 @@ def _partition_of(broker: "Broker", group_id: str) -> int:
     if not group_id:
         raise InvalidGroupId("a group needs a name")
     try:
-        topic = broker.internal_topic(OFFSETS_TOPIC)
+        return broker.partition_of_group(group_id)
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
-    return partition_for(group_id, topic.partition_count)

@@ -9,10 +9,12 @@ written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import join, refuse_if_late
+from semel.broker.transactional import check_lane, join, refuse_if_late
 from semel.errors import InvalidTopic, OperationNotAttempted, RequestError, UnknownTopicOrPartition
+from semel.lane.lane import Lane
+from semel.lane.view import CatalogueView
 from semel.transactions.commands import AddPartitions
-from semel.types import INTERNAL_TOPICS, ProducerEpoch, ProducerId, TopicPartition
+from semel.types import ProducerEpoch, ProducerId, TopicPartition
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -37,29 +39,41 @@ def add_partitions_to_txn(
         for index in topic.partitions
     ]
     codes = dict.fromkeys(partitions, 0)
-    wrong = {partition: code for partition in partitions if (code := _wrong(broker, partition))}
-    if wrong:
-        codes = {
-            partition: wrong.get(partition, OperationNotAttempted.code) for partition in partitions
+    try:
+        lane = broker.lane_of_transactional_id(transactional_id)
+        catalogue = broker.catalogue_for_coordinators
+        wrong = {
+            partition: refusal.code
+            for partition in partitions
+            if (refusal := _refusal(catalogue, lane, partition)) is not None
         }
-    else:
-        try:
-            join(
-                broker,
-                call,
-                transactional_id,
-                AddPartitions(producer_id, epoch, frozenset(partitions)),
-            )
-        except RequestError as error:
-            codes = dict.fromkeys(partitions, error.code)
+        if wrong:
+            codes = {
+                partition: wrong.get(partition, OperationNotAttempted.code)
+                for partition in partitions
+            }
+        else:
+            command = AddPartitions(producer_id, epoch, frozenset(partitions))
+            join(broker, call, transactional_id, command)
+    except RequestError as error:
+        codes = dict.fromkeys(partitions, error.code)
     is_taken = not any(codes.values())
     return Answer(_response(request, codes), durable=not is_taken)
 
 
-def _wrong(broker: "Broker", partition: TopicPartition) -> int:
-    if not broker.catalogue.has_partition(*partition):
-        return UnknownTopicOrPartition.code
-    return InvalidTopic.code if partition.topic in INTERNAL_TOPICS else 0
+def _refusal(
+    catalogue: CatalogueView, lane: Lane, partition: TopicPartition
+) -> RequestError | None:
+    try:
+        topic = catalogue.named(partition.topic)
+        if not catalogue.has_partition(*partition):
+            raise UnknownTopicOrPartition(f"there is no partition {partition}")
+        if topic.is_internal:
+            raise InvalidTopic(f"clients may not write to {topic.name!r}")
+        check_lane(lane, topic.lane_of(partition.partition), str(partition))
+    except RequestError as error:
+        return error
+    return None
 
 
 def _response(

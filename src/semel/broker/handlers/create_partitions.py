@@ -34,7 +34,7 @@ def _add(
     broker: "Broker", wanted: CreatePartitionsTopic, only_check: bool
 ) -> CreatePartitionsTopicResult:
     try:
-        topic = broker.catalogue.named(wanted.name)
+        topic = broker.controller.view.catalogue.named(wanted.name)
         if topic.is_internal:
             raise InvalidRequest(f"the partitions of {topic.name!r} are fixed")
         broker.controller.submit(GrowTopic(topic.name, wanted.count, only_check=True))

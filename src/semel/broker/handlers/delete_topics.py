@@ -51,9 +51,10 @@ def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
 
 
 def _find(broker: "Broker", wanted: DeleteTopicState) -> TopicView:
+    catalogue = broker.controller.view.catalogue
     if wanted.name is not None:
-        return broker.catalogue.named(wanted.name)
-    topic = broker.catalogue.with_id(wanted.topic_id)
+        return catalogue.named(wanted.name)
+    topic = catalogue.with_id(wanted.topic_id)
     if topic is None:
         raise UnknownTopicId("there is no topic with this id")
     return topic

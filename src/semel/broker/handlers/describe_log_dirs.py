@@ -5,9 +5,12 @@ v2  flexible encoding; v4  size of the disk
 All partitions share the journal; a partition's size is that of its own batches in it.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.errors import RequestError
+from semel.lane.view import CatalogueView
 from semel.types import TopicPartition
 from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -22,33 +25,29 @@ if TYPE_CHECKING:
 
 
 def describe_log_dirs(broker: "Broker", request: DescribeLogDirsRequest, call: Call) -> Answer:
-    catalogue = broker.catalogue
-    if request.topics is None:
-        wanted = {topic.name: list(range(topic.partition_count)) for topic in catalogue}
-    else:
-        wanted = {
-            topic.topic: [
-                index for index in topic.partitions if catalogue.has_partition(topic.topic, index)
-            ]
-            for topic in request.topics
-            if topic.topic in catalogue
-        }
-    topics = [
-        DescribeLogDirsTopic(
-            name,
-            [
-                DescribeLogDirsPartition(index, _size(broker, name, index), 0, False)
-                for index in indexes
-            ],
-        )
-        for name, indexes in wanted.items()
-    ]
+    topics = []
+    for name, indexes in _wanted(broker.catalogue, request).items():
+        here = [each for index in indexes for each in _described(broker, name, index)]
+        if here:
+            topics.append(DescribeLogDirsTopic(name, here))
     total, usable = broker.disk_bytes()
     result = DescribeLogDirsResult(0, broker.data_folder, topics, total, usable)
     return Answer(DescribeLogDirsResponse(results=[result]))
 
 
-def _size(broker: "Broker", name: str, index: int) -> int:
-    partition = TopicPartition(name, index)
-    lane = broker.lane_of(partition)
-    return lane.log.bytes_of(lane.view.partition(name, index))
+def _wanted(
+    catalogue: CatalogueView, request: DescribeLogDirsRequest
+) -> Mapping[str, Iterable[int]]:
+    if request.topics is None:
+        return {topic.name: range(topic.partition_count) for topic in catalogue}
+    return {topic.topic: topic.partitions for topic in request.topics}
+
+
+def _described(broker: "Broker", name: str, index: int) -> Iterator[DescribeLogDirsPartition]:
+    """Nothing, if the partition lies elsewhere or nowhere."""
+    try:
+        lane = broker.lane_of(TopicPartition(name, index))
+        size = lane.log.bytes_of(lane.view.partition(name, index))
+    except RequestError:
+        return
+    yield DescribeLogDirsPartition(index, size, 0, False)

@@ -21,7 +21,6 @@ from semel.errors import (
     OffsetOutOfRange,
     RequestError,
     StorageError,
-    UnknownTopicOrPartition,
 )
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Damage, Found, Stored, Wanted
@@ -112,14 +111,18 @@ class _Look:
         self._size = 0
         self._responses = []
         for asked in request.topics:
-            topic = broker.catalogue.get(asked.topic)
-            data = [self._partition(topic, wanted) for wanted in asked.partitions]
+            found: TopicView | RequestError
+            try:
+                found = broker.catalogue.named(asked.topic)
+            except RequestError as error:
+                found = error
+            data = [self._partition(found, wanted) for wanted in asked.partitions]
             self._responses.append(FetchableTopicResponse(asked.topic, data))
 
-    def _partition(self, topic: TopicView | None, wanted: FetchPartition) -> PartitionData:
+    def _partition(self, topic: TopicView | RequestError, wanted: FetchPartition) -> PartitionData:
         try:
-            if topic is None:
-                raise UnknownTopicOrPartition
+            if isinstance(topic, RequestError):
+                raise topic
             lane = self._broker.lane_in(topic, wanted.partition)
             view = lane.view
             partition = view.partition(topic.name, wanted.partition)

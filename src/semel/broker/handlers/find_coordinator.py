@@ -13,6 +13,7 @@ from semel.errors import (
     InvalidGroupId,
     InvalidRequest,
     JournalFull,
+    NotCoordinator,
     RequestError,
 )
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -51,14 +52,18 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
             if key_type == GROUP:
                 if not key:
                     raise InvalidGroupId("a group needs a name")
-                broker.internal_topic(OFFSETS_TOPIC)
+                if broker.leads_catalogue:
+                    broker.internal_topic(OFFSETS_TOPIC)
+                broker.lane_of_group(key)
             elif key_type == TRANSACTION:
                 if not key:
                     raise InvalidRequest("a transactional id cannot be empty")
-                broker.internal_topic(TRANSACTIONS_TOPIC)
+                if broker.leads_catalogue:
+                    broker.internal_topic(TRANSACTIONS_TOPIC)
+                broker.lane_of_transactional_id(key)
             else:
                 raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
-        except JournalFull as error:
+        except (JournalFull, NotCoordinator) as error:
             raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
         return Coordinator(key, -1, "", -1, error.code, str(error) or None)

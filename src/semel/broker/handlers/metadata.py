@@ -14,6 +14,7 @@ from semel.broker.answer import Answer, Call
 from semel.errors import (
     JournalFull,
     LeaderNotAvailable,
+    NotLeaderOrFollower,
     RequestError,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -75,6 +76,9 @@ def _find(
                 raise UnknownTopicOrPartition
             topic = _create(broker, name)
         return _describe(broker, topic)
+    except NotLeaderOrFollower:
+        # Where the topics are led the next request may tell.
+        return MetadataResponseTopic(LeaderNotAvailable.code, name, wanted.topic_id)
     except RequestError as error:
         return MetadataResponseTopic(error.code, name, wanted.topic_id)
 

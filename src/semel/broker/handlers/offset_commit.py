@@ -8,9 +8,9 @@ Answered when the offsets are durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import answers, known_offsets
+from semel.broker.asked_offsets import answers, known_offsets, refused
 from semel.errors import RequestError
-from semel.groups.commands import CommitOffsets, CommitReply
+from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from semel.types import GroupId, MemberId, TopicPartition
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,21 +24,23 @@ if TYPE_CHECKING:
 
 
 def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) -> Answer:
-    known = known_offsets(broker, request.topics)
-    command = CommitOffsets(
-        GroupId(request.group_id),
-        request.generation_id_or_member_epoch,
-        MemberId(request.member_id),
-        request.group_instance_id,
-        known,
-        request.retention_time_ms,
-    )
+    known: tuple[OffsetToCommit, ...] | None = None
     codes: dict[TopicPartition, int]
     try:
-        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(command, CommitReply)
+        lane = broker.lane_of_group(request.group_id)
+        known = known_offsets(broker.catalogue_for_coordinators, request.topics)
+        command = CommitOffsets(
+            GroupId(request.group_id),
+            request.generation_id_or_member_epoch,
+            MemberId(request.member_id),
+            request.group_instance_id,
+            known,
+            request.retention_time_ms,
+        )
+        reply = lane.waiting_room.ask_for(command, CommitReply)
         codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
     except RequestError as error:
-        codes = {TopicPartition(each.topic, each.partition): error.code for each in known}
+        codes = refused(request.topics, known, error)
     return Answer(
         OffsetCommitResponse(
             topics=[

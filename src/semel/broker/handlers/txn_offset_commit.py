@@ -10,8 +10,8 @@ durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import answers, known_offsets
-from semel.broker.transactional import as_version, dialect, refuse_if_late
+from semel.broker.asked_offsets import answers, known_offsets, refused
+from semel.broker.transactional import as_version, check_lane, dialect, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
     FrameTooLarge,
@@ -22,10 +22,8 @@ from semel.errors import (
 )
 from semel.groups.commands import CommitOffsets, OffsetToCommit
 from semel.lane.group_commands import CommitOffsetsInTransaction
-from semel.records.partitioning import partition_for
 from semel.transactions.commands import WriteOffsets
 from semel.types import (
-    OFFSETS_TOPIC,
     GroupId,
     MemberId,
     ProducerEpoch,
@@ -48,11 +46,12 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
-    known = known_offsets(broker, request.topics)
+    known: tuple[OffsetToCommit, ...] | None = None
     try:
+        known = known_offsets(broker.catalogue_for_coordinators, request.topics)
         codes = _commit(broker, request, call, known)
     except RequestError as error:
-        codes = {TopicPartition(each.topic, each.partition): error.code for each in known}
+        codes = refused(request.topics, known, error)
     topics = [
         TxnOffsetCommitResponseTopic(
             name, [TxnOffsetCommitResponsePartition(*each) for each in partitions]
@@ -81,17 +80,18 @@ def _commit(
         in_transaction=True,
     )
     try:
-        topic = broker.internal_topic(OFFSETS_TOPIC)
+        index = broker.partition_of_group(request.group_id)
+        name = TransactionalId(request.transactional_id)
+        lane = broker.lane_of_transactional_id(name)
+        group = f"group {request.group_id!r}"
+        check_lane(lane, broker.lane_of_group(request.group_id).number, group)
         joining = WriteOffsets(
             ProducerId(request.producer_id),
             ProducerEpoch(request.producer_epoch),
-            partition_for(request.group_id, topic.partition_count),
+            index,
             dialect(call),
         )
-        name = TransactionalId(request.transactional_id)
-        reply = broker.lane_of_group(request.group_id).submit(
-            CommitOffsetsInTransaction(name, joining, command)
-        )
+        reply = lane.submit(CommitOffsetsInTransaction(name, joining, command))
     except FrameTooLarge as error:
         raise InvalidCommitOffsetSize(str(error)) from error
     except JournalFull as error:
