@@ -42,6 +42,7 @@ from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from semel.wire.messages.leave_group import LeaveGroupRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -474,6 +475,63 @@ def test_what_was_appended_gets_a_closed_connection_as_it_may_yet_count(partitio
             assert offset in (0, 1)
 
     run(Random(1), scenario())
+
+
+@on_two_lanes
+async def test_who_is_answered_after_its_lane_has_left_gets_a_closed_connection(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await find_coordinators(broker)
+        group_id = group_in(broker, 1)
+        first = await joined(broker, group_id, session_timeout_ms=600)
+        assert first.error_code == NONE
+        connection, transport = broker.connection(), Transport()
+        connection.connection_made(transport)
+        known = route(BY_MODULE["join_group"].key)
+        protocols = [JoinGroupRequestProtocol("range", b"")]
+        request = JoinGroupRequest(group_id, 60_000, 60_000, "", None, "consumer", protocols)
+        handled = known.handler(broker, request, Call(known.api, 3, 1, None, connection))
+        assert not isinstance(handled, Answer)
+        connection.wait(handled, Call(known.api, 3, 1, None, connection))
+        await elapse(0.1)
+        # The other member leaves, so that this one has its answer: on what is not durable yet.
+        ask(broker, "produce", 9, over_both())
+        leaving = LeaveGroupRequest(group_id, member_id=first.member_id)
+        answer = ask(broker, "leave_group", 2, leaving)
+        assert answer.response.error_code == NONE
+        assert not transport.written
+        await broker.step_down(1)
+        await elapse(1)
+        assert transport.written == b""
+        assert transport.is_aborted
+
+
+@on_two_lanes
+async def test_an_answer_that_was_durable_leaves_also_after_its_lane_has_left(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await produced(broker, over_both())
+        connection, transport = broker.connection(), Transport()
+        connection.connection_made(transport)
+        known = route(BY_MODULE["produce"].key)
+        answered = Answer(ask(broker, "produce", 9, over_both()).response, broker.marks())
+        await elapse(1)
+        is_over = asyncio.Event()
+
+        async def later() -> Answer:
+            await is_over.wait()
+            return answered
+
+        connection.wait(later(), Call(known.api, 9, 1, None, connection))
+        await broker.step_down(1)
+        is_over.set()
+        await elapse(1)
+        assert transport.written
+        assert not transport.is_aborted
 
 
 # Each lane for itself

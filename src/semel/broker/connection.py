@@ -51,6 +51,10 @@ class Reply:
             wait = mark.lane.when_durable if durable else mark.lane.when_written
             wait(mark.position, self._reached_one)
         self._reached_one()
+        if not self.is_ready and not all(mark.lane.is_leading for mark in marks):
+            # A lane has left since this was decided: its mark may never be reached here, and what
+            # was appended may yet count.
+            self._connection.abort()
 
     def wait_for_ends(self, lanes: Sequence[Lane], *, durable: bool) -> None:
         """For all that these lanes have decided by now."""
