@@ -18,7 +18,8 @@ COMPILED = """
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome
     transactions/records transactions/states transactions/store transactions/verification
-    lane/catalogue lane/clock lane/frame lane/lane lane/producing lane/state lane/transactions
+    lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening lane/producing
+    lane/state lane/transactions lane/view
     journal/frames journal/index journal/sealed
     journal/file/commit journal/file/disk journal/file/journal journal/file/segments
     broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
