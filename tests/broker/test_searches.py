@@ -12,8 +12,9 @@ from semel.broker.broker import Broker
 from semel.errors import NONE, OutOfOrderSequence, StorageError
 from semel.lane import old_retries
 from semel.lane.stored_batches import BATCHES_AT_ONCE
+from semel.lane.time_search import RECORDS_AT_ONCE
 from semel.records.compression import Compression
-from semel.records.records import Record, encode_batch
+from semel.records.records import Record, RecordTimes, encode_batch
 from semel.types import TopicPartition
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -27,6 +28,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.compiled import plain_python
 from support.handled import call
 from support.raw_client import produce_request
 
@@ -102,6 +104,50 @@ def test_a_batch_that_unpacks_to_very_much_is_answered_with_its_first_offset(
         assert (await write(broker, 0, batch)).error_code == NONE
         assert await search(broker, 1_500, 0) == [(NONE, 2_000, 0)]
         assert await search(broker, YOUNGEST, 0) == [(NONE, 2_000, 0)]
+
+    with_topic(PARTITION_COUNT, scenario)
+
+
+@plain_python
+def test_a_batch_of_many_records_is_looked_through_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Law: no cycle of the loop looks at more records, however many search and find late."""
+    count = 5 * RECORDS_AT_ONCE + 1
+    looked_at: list[int] = []
+    few = RecordTimes.few
+
+    def watched(times: RecordTimes, count_max: int) -> list[tuple[int, int]]:
+        found = few(times, count_max)
+        looked_at.append(len(found))
+        return found
+
+    monkeypatch.setattr(RecordTimes, "few", watched)
+    batch = encode_batch(
+        [Record(None, b"", 1_000 + offset) for offset in range(count)],
+        compression=Compression.ZSTD,
+    )
+
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        assert (await write(broker, 0, batch)).error_code == NONE
+        assert (await write(broker, 0, of_times([500]))).error_code == NONE
+        most = 0
+        async with asyncio.TaskGroup() as tasks:
+            wanted = [1_000 + count - 1, 1_000 + RECORDS_AT_ONCE, 7, YOUNGEST] * 5
+            searching = [tasks.create_task(search(broker, each, 0)) for each in wanted]
+            while not all(task.done() for task in searching):
+                before = len(looked_at)
+                await asyncio.sleep(0)
+                most = max(most, sum(looked_at[before:]))
+        last = (NONE, 1_000 + count - 1, count - 1)
+        behind = (NONE, 1_000 + RECORDS_AT_ONCE, RECORDS_AT_ONCE)
+        expected = [last, behind, (NONE, 1_000, 0), last] * 5
+        assert [task.result() for task in searching] == [[each] for each in expected]
+        assert most == RECORDS_AT_ONCE
+        # The youngest that is left is looked for in what is left of the batch.
+        deleted = DeleteRecordsTopic("t", [DeleteRecordsPartition(0, count - 1)])
+        await call(broker, "delete_records", 2, DeleteRecordsRequest([deleted]))
+        assert await search(broker, YOUNGEST, 0) == [last]
 
     with_topic(PARTITION_COUNT, scenario)
 

@@ -13,7 +13,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 from semel.errors import RequestError
 from semel.records.batch import HEADER_SIZE, seal
 from semel.records.compression import Compression
-from semel.records.records import Record, decode_batch, encode_batch
+from semel.records.records import Record, RecordTimes, decode_batch, encode_batch, unpack
 
 optional_bytes = st.none() | st.binary(max_size=300)
 one_record = st.builds(
@@ -120,6 +120,15 @@ def test_a_batch_cut_under_a_right_checksum_raises_a_refusal(
     seal(batch)
     with pytest.raises(RequestError):
         decode_batch(batch)
+
+
+def test_times_are_read_a_few_at_a_time_without_what_they_are_the_times_of() -> None:
+    many = tuple(("h", None) for _ in range(100))
+    records = [Record(b"k", b"v" * at, 5 * at, many if at == 3 else ()) for at in range(7)]
+    times = RecordTimes(*unpack(encode_batch(records, base_offset=20)))
+    found = [times.few(3) for _ in range(4)]
+    assert [len(each) for each in found] == [3, 3, 1, 0]
+    assert [each for few in found for each in few] == [(5 * at, 20 + at) for at in range(7)]
 
 
 def test_bytes_behind_the_last_record_are_refused() -> None:

@@ -108,15 +108,7 @@ def decode_batch(
     buffer: Buffer, position: int = 0, *, output_size_max: int = OUTPUT_SIZE_MAX
 ) -> list[Record]:
     """The records of the batch at `position`, with checksum, lengths and counts checked."""
-    header = read(buffer, position)
-    verify_checksum(buffer, header, position)
-    packed = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    # `bytes` answers an index several times faster than a memoryview.
-    plain = bytes(decompress(header.compression, packed, output_size_max))
-    if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(plain):
-        raise CorruptMessage(
-            f"batch at byte {position}: {header.record_count} records in {len(plain)} bytes"
-        )
+    header, plain = unpack(buffer, position, output_size_max=output_size_max)
     records = []
     cursor = 0
     for _ in range(header.record_count):
@@ -129,16 +121,52 @@ def decode_batch(
     return records
 
 
+def unpack(
+    buffer: Buffer, position: int = 0, *, output_size_max: int = OUTPUT_SIZE_MAX
+) -> tuple[BatchHeader, bytes]:
+    """The header of the batch at `position` and its records as bytes, with the checksum checked."""
+    header = read(buffer, position)
+    verify_checksum(buffer, header, position)
+    packed = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    # `bytes` answers an index several times faster than a memoryview.
+    plain = bytes(decompress(header.compression, packed, output_size_max))
+    if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(plain):
+        raise CorruptMessage(
+            f"batch at byte {position}: {header.record_count} records in {len(plain)} bytes"
+        )
+    return header, plain
+
+
+class RecordTimes:
+    """The times of the records that `unpack` gave, for who wants no more of them, a few at a time.
+
+    However large a record is, its time is read in a bounded time.
+    """
+
+    def __init__(self, header: BatchHeader, plain: bytes) -> None:
+        self._header = header
+        self._plain = plain
+        self._cursor = 0
+        self._count_left = header.record_count
+
+    def few(self, count_max: int) -> list[tuple[int, int]]:
+        """Timestamp and offset of the next records, at most this many; none at the end.
+
+        Raises CorruptMessage.
+        """
+        count = min(count_max, self._count_left)
+        found = []
+        for _ in range(count):
+            timestamp_ms, offset, _, self._cursor = _read_head(
+                self._plain, self._cursor, self._header
+            )
+            found.append((timestamp_ms, offset))
+        self._count_left -= count
+        return found
+
+
 def _decode_record(plain: bytes, position: int, header: BatchHeader) -> tuple[Record, int]:
-    size, cursor = read_varint(plain, position)
-    end = cursor + size
-    if not cursor < end <= len(plain):
-        raise CorruptMessage(f"record at byte {position}: size {size} of {len(plain) - cursor}")
-    cursor += 1
-    timestamp_delta_ms, cursor = read_varint(plain, cursor)
-    offset_delta, cursor = read_varint(plain, cursor)
-    if not 0 <= offset_delta <= header.last_offset_delta:
-        raise CorruptMessage(f"record at byte {position}: offset delta {offset_delta}")
+    timestamp_ms, offset, cursor, end = _read_head(plain, position, header)
     key, cursor = _read_bytes(plain, cursor, end)
     value, cursor = _read_bytes(plain, cursor, end)
     header_count, cursor = read_varint(plain, cursor)
@@ -147,12 +175,25 @@ def _decode_record(plain: bytes, position: int, header: BatchHeader) -> tuple[Re
         headers, cursor = read_headers(plain, cursor, end, header_count)
     if cursor != end:
         raise CorruptMessage(f"record at byte {position}: ends at byte {cursor}, not {end}")
+    return Record(key, value, timestamp_ms, headers, offset), end
+
+
+def _read_head(plain: bytes, position: int, header: BatchHeader) -> tuple[int, int, int, int]:
+    """Timestamp and offset of a record, where its key begins, and where it ends."""
+    size, cursor = read_varint(plain, position)
+    end = cursor + size
+    if not cursor < end <= len(plain):
+        raise CorruptMessage(f"record at byte {position}: size {size} of {len(plain) - cursor}")
+    timestamp_delta_ms, cursor = read_varint(plain, cursor + 1)
+    offset_delta, cursor = read_varint(plain, cursor)
+    if not 0 <= offset_delta <= header.last_offset_delta:
+        raise CorruptMessage(f"record at byte {position}: offset delta {offset_delta}")
     timestamp_ms = (
         header.max_timestamp_ms
         if header.attributes & LOG_APPEND_TIME
         else header.base_timestamp_ms + timestamp_delta_ms
     )
-    return Record(key, value, timestamp_ms, headers, header.base_offset + offset_delta), end
+    return timestamp_ms, header.base_offset + offset_delta, cursor, end
 
 
 def _read_bytes(plain: bytes, position: int, end: int) -> tuple[bytes | None, int]:
