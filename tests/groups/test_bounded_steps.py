@@ -1,11 +1,16 @@
 """Steps that nobody asked for are of bounded size; what does not fit stays due."""
 
+import pytest
+
 from semel.errors import NONE
 from semel.groups.commands import UNASKED, Expire
 from semel.groups.deciding import Decided
-from semel.groups.records import size_alone
+from semel.groups.expiring import RETENTION_LOOKS_MAX
+from semel.groups.lasting import Offsets
+from semel.groups.records import OffsetForgotten, size_alone
 from semel.groups.settings import STRING_BYTES_MAX, GroupSettings
-from semel.types import GroupId
+from semel.types import GroupId, TopicPartition
+from support.compiled import plain_python
 from support.group_world import (
     EXPIRED_SIZE_MAX,
     GROUP,
@@ -114,3 +119,41 @@ def test_retention_forgets_what_fits_and_goes_on_with_the_rest() -> None:
     assert len(world.expire(0).records) == 1
     while world.groups.list_groups():
         assert world.expire(3 * one).records
+
+
+@plain_python
+@pytest.mark.parametrize("topics_per_group", [1, 10, 4_000])
+def test_retention_looks_at_a_few_offsets_in_a_step_and_goes_on_where_it_stopped(
+    topics_per_group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law: a step looks at no more, whatever there is, and one pass looks at each of them once."""
+    world = GroupWorld(SETTINGS)
+    names = [GroupId(f"g{number}") for number in range(4_000 // topics_per_group)]
+    old, young = set[tuple[GroupId, str]](), set[tuple[GroupId, str]]()
+    for number, name in enumerate(names):
+        for topic in range(topics_per_group):
+            world.commit(5, topic=f"t{topic}", group_id=name)
+            old.add((name, f"t{topic}"))
+            if (number + topic) % 3 == 0:
+                young.add((name, f"t{topic}"))
+    world.now_ms += RETENTION_MS
+    for name, topic_name in sorted(young):
+        world.commit(6, topic=topic_name, group_id=name)
+    looked_at: list[TopicPartition] = []
+    has_expired = Offsets.has_expired
+
+    def watched(offsets: Offsets, partition: TopicPartition, *rest: int) -> bool:
+        looked_at.append(partition)
+        return has_expired(offsets, partition, *rest)
+
+    monkeypatch.setattr(Offsets, "has_expired", watched)
+    forgotten = set()
+    while (deadline_ms := world.groups.next_deadline_ms()) and deadline_ms <= world.now_ms:
+        before = len(looked_at)
+        for record in world.expire(2**30).records:
+            assert isinstance(record, OffsetForgotten)
+            forgotten.add((record.group_id, record.topic))
+        assert len(looked_at) - before <= RETENTION_LOOKS_MAX
+    assert forgotten == old - young
+    assert len(looked_at) == len(old)
+    assert deadline_ms == world.now_ms + SETTINGS.retention_check_interval_ms

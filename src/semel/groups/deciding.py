@@ -13,7 +13,7 @@ from semel.groups.members import Member
 from semel.groups.membership import Membership
 from semel.groups.records import GroupRecord
 from semel.groups.settings import GroupSettings
-from semel.types import GroupId, MemberId
+from semel.types import GroupId, MemberId, TopicPartition
 from semel.world import Moment
 
 
@@ -39,14 +39,29 @@ class GroupChanged(NamedTuple):
     """One that waits no more, and gets no reply."""
 
 
+class RetentionCursor(NamedTuple):
+    """How far a look at the ages of all offsets has come. Who came later is for the next one."""
+
+    group_ids: tuple[GroupId, ...]
+    group_number: int = 0
+    """Of the group to look at next."""
+    partitions: tuple[TopicPartition, ...] | None = None
+    """Those of this group, if it was begun with."""
+    partition_number: int = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.group_number == len(self.group_ids)
+
+
 class TimePassed(NamedTuple):
     """What was due at a time is done."""
 
     due_ms: int
     group_ids: tuple[GroupId, ...]
     """Whose sessions and deadlines were looked at."""
-    retention_is_done: bool
-    """No offset that has outlived its retention is left."""
+    retention: RetentionCursor | None
+    """How far the offsets were looked at; None if that was not due."""
 
 
 VolatileChange = SessionRenewed | GroupChanged | TimePassed

@@ -14,7 +14,7 @@ from itertools import islice
 
 from semel.groups import leaving
 from semel.groups.commands import Expire
-from semel.groups.deciding import Decided, Deciding, TimePassed, VolatileChange
+from semel.groups.deciding import Decided, Deciding, RetentionCursor, TimePassed, VolatileChange
 from semel.groups.lasting import LastingGroup, LastingGroups
 from semel.groups.membership import Membership, State
 from semel.groups.records import (
@@ -32,6 +32,9 @@ from semel.world import Moment
 GROUPS_LOOKED_AT_MAX = 500
 """In one step, so that nobody waits long behind it."""
 
+RETENTION_LOOKS_MAX = 1_000
+"""At an offset or a group, in one step likewise: the next goes on where it stopped."""
+
 
 def expire(
     lasting: LastingGroups,
@@ -43,17 +46,16 @@ def expire(
     at = Moment(command.due_ms, at.wall_ms)
     group_ids, decisions = _end_sessions(volatile, command, settings, at)
     records = [record for decided in decisions for record in decided.records]
-    retention_is_done = False
+    retention: RetentionCursor | None = None
     # Retention is judged by what is recorded, so it waits until these records are applied.
     check_ms = volatile.retention_check_ms
     if not records and check_ms is not None and check_ms <= at.now_ms:
-        outlived = _outlived(lasting, volatile, settings, at)
-        records, retention_is_done = _as_many_as_fit(outlived, command.records_size_max)
+        records, retention = _outlived(lasting, volatile, command, settings, at)
     changes: list[VolatileChange] = [each for decided in decisions for each in decided.volatile]
     return Decided(
         tuple(records),
         tuple(reply for decided in decisions for reply in decided.replies),
-        (*changes, TimePassed(at.now_ms, tuple(group_ids), retention_is_done)),
+        (*changes, TimePassed(at.now_ms, tuple(group_ids), retention)),
     )
 
 
@@ -91,57 +93,89 @@ def _expire_group(group: VolatileGroup | None, settings: GroupSettings, at: Mome
     return deciding.decided(deciding.change(group.membership, after))
 
 
-def _as_many_as_fit(
-    records: Iterator[GroupRecord], size_max: int
-) -> tuple[list[GroupRecord], bool]:
-    """At least one, if there is any; and whether these are all."""
-    taken: list[GroupRecord] = []
-    for record in records:
-        size_max -= size_alone(record)
-        if size_max < 0 and taken:
-            return taken, False
-        taken.append(record)
-    return taken, True
-
-
 def _outlived(
-    lasting: LastingGroups, volatile: VolatileGroups, settings: GroupSettings, at: Moment
-) -> Iterator[GroupRecord]:
-    for group in lasting.by_id.values():
-        membership = volatile.membership(group.group_id)
-        assert membership is not None, f"{group.group_id} is not known"
-        is_expected = group.group_id in volatile.by_id
-        yield from _outlived_in(group, membership, is_expected, settings, at)
+    lasting: LastingGroups,
+    volatile: VolatileGroups,
+    command: Expire,
+    settings: GroupSettings,
+    at: Moment,
+) -> tuple[list[GroupRecord], RetentionCursor]:
+    """As many as fit, one at least if there is any that was looked at; and where to go on."""
+    cursor = volatile.retention or RetentionCursor(tuple(lasting.by_id))
+    size_left = command.records_size_max
+    records: list[GroupRecord] = []
+    looks = _looks(lasting, volatile, cursor, settings, at)
+    for record, behind in islice(looks, RETENTION_LOOKS_MAX):
+        if record is not None:
+            size_left -= size_alone(record)
+            if size_left < 0 and records:
+                break
+            records.append(record)
+        cursor = behind
+    return records, cursor
 
 
-def _outlived_in(
+def _looks(
+    lasting: LastingGroups,
+    volatile: VolatileGroups,
+    cursor: RetentionCursor,
+    settings: GroupSettings,
+    at: Moment,
+) -> Iterator[tuple[GroupRecord | None, RetentionCursor]]:
+    """For each look what it forgets, if anything, and where to go on behind it."""
+    while not cursor.is_at_end:
+        following = RetentionCursor(cursor.group_ids, cursor.group_number + 1)
+        group = lasting.by_id.get(cursor.group_ids[cursor.group_number])
+        if group is None:
+            yield None, following
+        else:
+            membership = volatile.membership(group.group_id)
+            assert membership is not None, f"{group.group_id} is not known"
+            is_expected = group.group_id in volatile.by_id
+            yield from _looks_into(group, membership, is_expected, cursor, settings, at)
+        cursor = following
+
+
+def _looks_into(
     group: LastingGroup,
     membership: Membership,
     is_expected: bool,
+    cursor: RetentionCursor,
     settings: GroupSettings,
     at: Moment,
-) -> Iterator[GroupRecord]:
-    """What forgets all that has outlived its retention in one group.
+) -> Iterator[tuple[GroupRecord | None, RetentionCursor]]:
+    """At the offsets of one group that are left to be looked at, and at last at the group.
 
     `is_expected`: someone is about to join, or is a member.
     """
-    subscribed: frozenset[str] | None = frozenset()
+    following = RetentionCursor(cursor.group_ids, cursor.group_number + 1)
     if membership.state is State.STABLE:
         subscribed = membership.subscribed_topics()
-    elif membership.state is not State.EMPTY:
-        subscribed = None
+    else:
+        subscribed = frozenset() if membership.state is State.EMPTY else None
     if subscribed is None:
+        yield None, following
         return
     since_ms = NO_TIMESTAMP
     if membership.state is State.EMPTY and group.recorded is not None:
         since_ms = group.recorded_ms
-    topics = subscribed
+    offsets, retention_ms = group.offsets, settings.offsets_retention_ms
+    partitions = cursor.partitions
+    if partitions is None:
+        partitions = tuple(offsets.committed)
     forgotten_count = 0
-    for partition in group.offsets.expired(
-        at.now_ms, settings.offsets_retention_ms, since_ms, lambda topic: topic in topics
-    ):
-        yield OffsetForgotten(group.group_id, *partition)
-        forgotten_count += 1
-    is_left = group.offsets.pending or forgotten_count < len(group.offsets.committed)
+    for number in range(cursor.partition_number, len(partitions)):
+        partition = partitions[number]
+        behind = cursor._replace(partitions=partitions, partition_number=number + 1)
+        if partition.topic in subscribed or not offsets.has_expired(
+            partition, at.now_ms, retention_ms, since_ms
+        ):
+            yield None, behind
+        else:
+            forgotten_count += 1
+            yield OffsetForgotten(group.group_id, *partition), behind
+    is_left = offsets.pending or forgotten_count < len(offsets.committed)
     if group.recorded is not None and not is_left and not is_expected:
-        yield GroupForgotten(group.group_id)
+        yield GroupForgotten(group.group_id), following
+    else:
+        yield None, following

@@ -86,29 +86,24 @@ class Offsets:
     def partitions(self) -> set[TopicPartition]:
         return set(self.committed).union(*self.pending.values())
 
-    def expired(
-        self,
-        now_ms: int,
-        retention_ms: int,
-        since_ms: int,
-        kept: Callable[[str], bool],
-    ) -> Iterator[TopicPartition]:
-        """Partitions whose offset has outlived its retention.
+    def has_expired(
+        self, partition: TopicPartition, now_ms: int, retention_ms: int, since_ms: int
+    ) -> bool:
+        """Whether its offset has outlived its retention, and no transaction is about to set it.
 
         It counts from the commit, or from `since_ms`, when the group lost its last member, if
-        that was later; a retention given with the commit overrides both. Topics that are `kept`
-        are still read.
+        that was later; a retention given with the commit overrides both.
         """
-        for partition, (record, _, stored_ms) in self.committed.items():
-            if kept(partition.topic) or self.is_pending(partition):
-                continue
-            if record.expire_timestamp_ms != NO_TIMESTAMP:
-                own_retention_ms = record.expire_timestamp_ms - record.commit_timestamp_ms
-                expires_at_ms = stored_ms + own_retention_ms
-            else:
-                expires_at_ms = max(stored_ms, since_ms) + retention_ms
-            if expires_at_ms <= now_ms:
-                yield partition
+        stored = self.committed.get(partition)
+        if stored is None:
+            return False
+        record, _, stored_ms = stored
+        if record.expire_timestamp_ms != NO_TIMESTAMP:
+            own_retention_ms = record.expire_timestamp_ms - record.commit_timestamp_ms
+            expires_at_ms = stored_ms + own_retention_ms
+        else:
+            expires_at_ms = max(stored_ms, since_ms) + retention_ms
+        return expires_at_ms <= now_ms and not self.is_pending(partition)
 
 
 class LastingGroup:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from semel.deadlines import Deadlines
 from semel.groups.commands import Ticket
-from semel.groups.deciding import Decided, GroupChanged, SessionRenewed, TimePassed
+from semel.groups.deciding import Decided, GroupChanged, RetentionCursor, SessionRenewed, TimePassed
 from semel.groups.lasting import LastingGroups
 from semel.groups.membership import Membership, State
 from semel.types import GroupId, MemberId
@@ -85,11 +85,14 @@ class VolatileGroups:
         """JoinGroup and SyncGroup requests that have no reply yet."""
         self.retention_check_ms: int | None = None
         """When the ages of offsets are looked at next; None before the first start."""
+        self.retention: RetentionCursor | None = None
+        """Where that goes on; None if it has to begin anew."""
         self._retention_check_interval_ms = retention_check_interval_ms
         self._deadlines = Deadlines[GroupId]()
 
     def __repr__(self) -> str:
-        return f"{self.by_id} {self.waiting} {self.retention_check_ms} {self._deadlines}"
+        retention = f"{self.retention_check_ms} {self.retention}"
+        return f"{self.by_id} {self.waiting} {retention} {self._deadlines}"
 
     def membership(self, group_id: GroupId) -> Membership | None:
         """Also of a group that is not here; None if there is nothing at all that it left."""
@@ -162,8 +165,11 @@ class VolatileGroups:
                 self._schedule(group_id, group)
         # Entries of groups that are gone would call for a look again and again.
         self._deadlines.due(passed.due_ms)
-        if passed.retention_is_done:
-            self.start(passed.due_ms)
+        if passed.retention is not None:
+            self.retention = passed.retention
+            if self.retention.is_at_end:
+                self.retention = None
+                self.start(passed.due_ms)
 
     def _schedule(self, group_id: GroupId, group: VolatileGroup) -> None:
         deadline_ms = group.next_deadline_ms()
