@@ -17,10 +17,13 @@ from semel.errors import (
     CoordinatorNotAvailable,
     CorruptJournal,
     InvalidRequest,
+    JournalFull,
     LeaderNotAvailable,
     NotController,
     NotCoordinator,
     NotLeaderOrFollower,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
 )
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, decode_batch, encode_batch
@@ -49,6 +52,7 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -606,3 +610,191 @@ async def test_a_lane_that_cannot_be_replayed_is_given_free(machine: TwoLanes) -
 
 def damaged(*_: object) -> None:
     raise CorruptJournal("a frame cannot be read")
+
+
+# The catalogue and what the other lanes have
+
+
+async def delete(broker: Broker, topic: str = "t") -> int:
+    request = DeleteTopicsRequest([DeleteTopicState(topic)])
+    (deleted,) = (await call(broker, "delete_topics", 6, request)).responses
+    code: int = deleted.error_code
+    return code
+
+
+EMPTY = [(NONE, 0), (NONE, 0)]
+
+
+@on_two_lanes
+async def test_what_a_lane_missed_while_it_was_led_elsewhere_is_made_good(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await create(broker, "gone")
+        assert await produced(broker, over_both()) == EMPTY
+        await broker.step_down(1)
+        assert await delete(broker) == NONE
+        assert await delete(broker, "gone") == NONE
+        await create(broker)
+        await create(broker, "new")
+        await broker.take_lane(1, machine.devices[1])
+        assert await fetched(broker) == EMPTY
+        assert await produced(broker, over_both()) == EMPTY
+        assert await produced(broker, over_both("new")) == EMPTY
+        assert not broker.lanes[1].view.hosts("gone")
+    async with machine.broker() as broker:
+        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+
+
+@on_two_lanes
+async def test_a_deletion_that_only_the_catalogue_kept_is_finished_by_the_next_broker(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        assert await produced(broker, over_both()) == EMPTY
+        device = machine.devices[1]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(device, "submit_write", lambda *_: None)
+            assert ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+            await elapse(1)
+            assert not broker.lanes[1].view.hosts("t")
+    machine.lose_power()
+    async with machine.broker() as broker:
+        assert len(broker.catalogue) == 0
+        assert not broker.lanes[1].view.hosts("t")
+        await create(broker)
+        assert await fetched(broker) == EMPTY
+
+
+@on_two_lanes
+async def test_a_deletion_that_the_catalogue_lost_has_cost_no_records(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        assert await produced(broker, over_both()) == EMPTY
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(machine.devices[0], "submit_write", lambda *_: None)
+            ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+            # Nor is the name free before: the other lane still has its records.
+            request = CreateTopicsRequest([CreatableTopic("t", LANE_COUNT, 1)])
+            (created,) = ask(broker, "create_topics", 7, request).response.topics
+            assert created.error_code == TopicAlreadyExists.code
+            wanted = MetadataRequest([MetadataRequestTopic(name="t")])
+            (described,) = ask(broker, "metadata", 9, wanted).response.topics
+            assert described.error_code == LeaderNotAvailable.code
+            await elapse(1)
+    machine.lose_power()
+    async with machine.broker() as broker:
+        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+
+
+@on_two_lanes
+async def test_a_topic_that_the_catalogue_lost_is_dropped_when_it_is_led_again(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        ask(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", LANE_COUNT, 1)]))
+        assert broker.lanes[1].view.hosts("t")
+        await broker.step_down(0)
+        await broker.take_lane(0, machine.devices[0])
+        assert "t" not in broker.catalogue
+        assert not broker.lanes[1].view.hosts("t")
+
+
+@on_two_lanes
+async def test_a_lane_without_room_is_told_of_a_topic_and_of_its_end_later(
+    machine: TwoLanes,
+) -> None:
+    def full(size: int, kept_size: int) -> None:
+        raise JournalFull("no room")
+
+    async with machine.broker() as broker:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(broker.journals[1], "reserve", full)
+            await create(broker)
+            refused = (UnknownTopicOrPartition.code, -1)
+            assert await produced(broker, over_both()) == [(NONE, 0), refused]
+        await elapse(60)
+        assert await produced(broker, over_both()) == [(NONE, 1), (NONE, 0)]
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(broker.journals[1], "reserve", full)
+            assert await delete(broker) == NONE
+            request = CreateTopicsRequest([CreatableTopic("t", LANE_COUNT, 1)])
+            (created,) = (await call(broker, "create_topics", 7, request)).topics
+            assert created.error_code == TopicAlreadyExists.code
+        await elapse(60)
+        await create(broker)
+        assert await fetched(broker) == EMPTY
+
+
+@on_two_lanes
+async def test_a_lane_that_cannot_drop_what_was_deleted_is_not_led(machine: TwoLanes) -> None:
+    def full(*_: object) -> None:
+        raise JournalFull("no room")
+
+    async with machine.broker() as broker:
+        await create(broker)
+        await produced(broker, over_both())
+        await broker.step_down(1)
+        assert await delete(broker) == NONE
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("semel.journal.file.journal.FileJournal.reserve", full)
+            with pytest.raises(JournalFull):
+                await broker.take_lane(1, machine.devices[1])
+        assert sorted(broker.lanes) == sorted(broker.journals) == [0]
+        await broker.take_lane(1, machine.devices[1])
+        await create(broker)
+        assert await fetched(broker) == EMPTY
+
+
+@on_two_lanes
+async def test_offsets_in_a_lane_without_any_of_a_topics_partitions_go_with_the_topic(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await find_coordinators(broker)
+        group_id = group_in(broker, 1)
+        for offset in (1, -1):
+            request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+            assert (await call(broker, "create_topics", 7, request)).topics[0].error_code == NONE
+            assert not broker.lanes[1].view.hosts("t")
+            if offset == 1:
+                assert await committed(broker, group_id) == NONE
+            wanted = [OffsetFetchRequestTopic("t", [0])]
+            asking = OffsetFetchRequest(group_id=group_id, topics=wanted)
+            found = await call(broker, "offset_fetch", 7, asking)
+            assert found.topics[0].partitions[0].committed_offset == offset
+            assert await delete(broker) == NONE
+            await elapse(1)
+
+
+@on_two_lanes
+async def test_a_checkpoint_of_a_lane_knows_which_topic_it_has_partitions_of(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        topic_id = broker.catalogue.named("t").topic_id
+        await produced(broker, over_both())
+        await broker.journals[1].checkpoint_now()
+    async with machine.broker() as broker:
+        assert broker.lanes[1].view.topic_id("t") == topic_id
+        assert len(broker.lanes[1].view.catalogue) == 0
+        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+
+
+@on_two_lanes
+async def test_a_checkpoint_that_does_not_know_the_topic_keeps_its_records(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        topic_id = broker.catalogue.named("t").topic_id
+        await produced(broker, over_both())
+        # As it was stored before.
+        broker.lanes[1]._state.topic_ids["t"] = b""
+        await broker.journals[1].checkpoint_now()
+    async with machine.broker() as broker:
+        assert broker.lanes[1].view.topic_id("t") == topic_id
+        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]

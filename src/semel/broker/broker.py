@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from semel.broker import log
@@ -16,9 +17,11 @@ from semel.broker.server import Server
 from semel.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
+    JournalFull,
     NotController,
     NotCoordinator,
     NotLeaderOrFollower,
+    TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from semel.groups.settings import GroupSettings
@@ -27,7 +30,7 @@ from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
 from semel.lane.commands import ExpirySettings, LaneSettings, placed_internal_topic
 from semel.lane.lane import Lane, Mark
-from semel.lane.topics import CreateInternalTopic, DeleteTopic, HostPartitions
+from semel.lane.topics import CreateInternalTopic, CreateTopic, DeleteTopic, HostPartitions
 from semel.lane.view import CatalogueView, TopicView
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import TransactionSettings
@@ -89,6 +92,11 @@ class Broker:
         payload_bytes_max = self._journal_settings.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
+        self._deleting: dict[str, int] = {}
+        """Topics that the catalogue has forgotten and other lanes may still have parts of, with the
+        number of their partitions. Law: none is made anew before all have dropped them."""
+        self._behind: set[str] = set()
+        """Topics that a lane could not be told of, as it had no room."""
         self._cluster_id = b""
         self.late_requests = LateRequests()
         self._unreadable: set[TopicPartition] = set()
@@ -124,9 +132,9 @@ class Broker:
         tasks.create_task(self._fail())
         for lane in self.led_lanes:
             await lane.start(self._on_failure, self._warn)
-        for topic in tuple(self.catalogue):
+        for lane in self.led_lanes:
             # A crash may have come between the lanes.
-            self.host(topic)
+            self._reconcile(lane, self.catalogue)
         self._server = Server(self, tasks)
         tasks.create_task(Housekeeping(self, self._server).run())
         return self._server
@@ -155,14 +163,30 @@ class Broker:
         self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
         if number == CONTROLLER:
             self.catalogue = AbsentCatalogue()
+            self._deleting.clear()
+            self._behind.clear()
         if self._server is not None:
             self._server.lane_left(lane)
         await lane.step_down()
 
     async def take_lane(self, number: int, device: Device) -> None:
-        """Lead this lane, with the state that its journal says."""
+        """Lead this lane, with the state that its journal says.
+
+        Law: it serves nobody before it is in line with the catalogue, nor does the catalogue before
+        the other lanes are: a name must not lead to what a deleted topic has left.
+        """
         lane = self._open(number, device)
-        await lane.start(self._on_failure, self._warn)
+        try:
+            await lane.start(self._on_failure, self._warn)
+            if number == CONTROLLER:
+                for other in self.led_lanes:
+                    self._reconcile(other, lane.view.catalogue)
+            elif self.leads_catalogue:
+                self._reconcile(lane, self.catalogue)
+        except BaseException:
+            del self.journals[number]
+            await lane.step_down()
+            raise
         self._lead(lane)
         if number == CONTROLLER:
             self.catalogue = lane.view.catalogue
@@ -275,22 +299,86 @@ class Broker:
             raise CoordinatorNotAvailable("the topics are led elsewhere")
         return self.catalogue
 
+    def create_topic(self, command: CreateTopic) -> bytes:
+        """Gives its id. Raises JournalFull, and refusals."""
+        controller = self.controller
+        if command.name in self._deleting:
+            # Other lanes still have what would be taken for the new topic's.
+            raise TopicAlreadyExists(f"topic {command.name!r} is being deleted")
+        topic_id = controller.submit(command)
+        if not command.only_check:
+            self.host(self.catalogue.named(command.name))
+        return topic_id
+
     def host(self, topic: TopicView) -> None:
-        """Let the other lanes know which partitions of a topic lie in them."""
+        """Let the other lanes know which partitions of a topic lie in them.
+
+        The topic is there whatever becomes of that: a lane without room is told again later.
+        """
         for lane in self.led_lanes:
-            if lane.number != CONTROLLER:
-                indexes = tuple(topic.indexes_in(lane.number))
-                if indexes:
-                    lane.submit(
-                        HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count)
-                    )
+            try:
+                self._host_in(lane, topic)
+            except JournalFull:
+                self._behind.add(topic.name)
+
+    def _host_in(self, lane: Lane, topic: TopicView) -> None:
+        if lane.number == CONTROLLER:
+            return
+        indexes = tuple(topic.indexes_in(lane.number))
+        if indexes or lane.view.hosts(topic.name):
+            lane.submit(HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count))
 
     def delete_topic(self, topic: TopicView) -> None:
-        """The catalogue forgets it last: what is there can be deleted again after a crash."""
-        name = topic.name
-        for lane in reversed(self.led_lanes):
-            if lane.number == CONTROLLER or lane.view.hosts(name):
-                lane.submit(DeleteTopic(name))
+        """The catalogue forgets it first. Law: other lanes drop what they have of it only when that
+        is durable: a crash before would leave a topic that has lost its records."""
+        controller = self.controller
+        name, partition_count = topic.name, topic.partition_count
+        controller.submit(DeleteTopic(name))
+        if self._lane_count > 1:
+            self._deleting[name] = partition_count
+            controller.when_all_durable(partial(self._drop, controller, name))
+
+    def _drop(self, controller: Lane, name: str) -> None:
+        if not controller.is_leading or name not in self._deleting:
+            return
+        try:
+            for lane in self.led_lanes:
+                if lane.number != CONTROLLER:
+                    lane.submit(DeleteTopic(name, self._deleting[name]))
+        except JournalFull:
+            self._behind.add(name)
+        else:
+            del self._deleting[name]
+
+    def catch_up(self) -> None:
+        """Tell the other lanes again what they had no room for."""
+        if not self.leads_catalogue:
+            return
+        behind, self._behind = self._behind, set()
+        for name in behind:
+            if name in self._deleting:
+                self._drop(self.controller, name)
+            elif (topic := self.catalogue.get(name)) is not None:
+                self.host(topic)
+
+    def _reconcile(self, lane: Lane, catalogue: CatalogueView) -> None:
+        """Drop what the catalogue does not know, host what it has placed here.
+
+        Raises JournalFull if the lane has no room to drop what must not be served.
+        """
+        if lane.number == CONTROLLER:
+            return
+        for hosted in lane.view.hosted_topics():
+            # What is being deleted is dropped when that is durable.
+            if hosted.name not in self._deleting and catalogue.get(hosted.name) is None:
+                lane.submit(DeleteTopic(hosted.name))
+        for topic in catalogue:
+            try:
+                self._host_in(lane, topic)
+            except JournalFull:
+                if lane.view.topic_id(topic.name) not in (None, topic.topic_id):
+                    raise
+                self._behind.add(topic.name)
 
     # What handlers ask
 

@@ -82,6 +82,7 @@ class Housekeeping:
             for duty in lane.duties.rounds():
                 yield partial(duty, now_ms)
             yield partial(self._take_checkpoint, lane)
+        yield self._broker.catch_up
         yield self._server.close_idle
         yield self._server.tell_of_closings
 

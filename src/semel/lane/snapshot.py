@@ -81,6 +81,8 @@ class TopicSnapshot(_Stored, frozen=True):
     """With those that lie in other lanes; None: there are none."""
     first_lane: int = 0
     lane_count: int = 1
+    hosted_id: bytes = b""
+    """Of a topic whose catalogue lies in another lane; `topic_id` is empty then."""
 
 
 class LanePiece(_Stored, frozen=True, tag="lane"):
@@ -135,6 +137,7 @@ class CapturedTopic(NamedTuple):
     name: str
     topic: Topic | None
     """None in a lane that has some of its partitions, and not the catalogue."""
+    topic_id: bytes
     config: dict[str, str]
     partition_count: int
     partitions: list[Partition]
@@ -205,6 +208,7 @@ class Capture:
         return CapturedTopic(
             name,
             topic,
+            state.topic_ids[name],
             {} if topic is None else topic.config,
             state.partition_counts[name],
             list(state.hosted.get(name, {}).values()),
@@ -325,6 +329,7 @@ def _topic_row(
         captured.partition_count,
         0 if topic is None else topic.first_lane,
         1 if topic is None else topic.lane_count,
+        captured.topic_id if topic is None else b"",
     )
 
 
@@ -410,6 +415,7 @@ def _restore_topics(pieces: list[TopicsPiece], state: LaneState) -> None:
         count = len(numbers) if topic.partition_count is None else topic.partition_count
         indexes = range(len(numbers)) if topic.indexes is None else topic.indexes
         state.partition_counts[topic.name] = count
+        state.topic_ids[topic.name] = topic.topic_id or topic.hosted_id
         if topic.topic_id:
             lanes = (topic.first_lane, topic.lane_count)
             state.catalogue.add(Topic(topic.name, topic.topic_id, topic.config, count, *lanes))

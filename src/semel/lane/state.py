@@ -71,6 +71,8 @@ class LaneState:
         """The partitions that lie in this lane, by topic and index."""
         self.partition_counts: dict[str, int] = {}
         """Of the topics that have partitions here, with those that lie elsewhere."""
+        self.topic_ids: dict[str, bytes] = {}
+        """Of the same; empty where an older snapshot does not say it."""
         self.partitions: dict[int, Partition] = {}
         """By the number that stands before their batches in a frame."""
         self.next_partition_number = 0
@@ -183,6 +185,7 @@ class LaneState:
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():
                 self.catalogue.apply(fact)
+                self.topic_ids[fact.name] = fact.topic_id
                 self._host_from(fact.name, 0, fact.first_number)
             case facts.PartitionsAdded():
                 self._before_topic(fact.name)
@@ -192,6 +195,7 @@ class LaneState:
             case facts.PartitionsHosted():
                 self._before_topic(fact.name)
                 self.partition_counts[fact.name] = fact.partition_count
+                self.topic_ids[fact.name] = fact.topic_id
                 self.host(fact.name, fact.indexes, fact.first_number)
             case facts.TopicConfigured():
                 self._before_topic(fact.name)
@@ -252,6 +256,7 @@ class LaneState:
         if fact.name in self.catalogue:
             self.catalogue.apply(fact)
         self.partition_counts.pop(fact.name, None)
+        self.topic_ids.pop(fact.name, None)
         gone = list(self.hosted.pop(fact.name, {}).values())
         for partition in gone:
             del self.partitions[partition.number]

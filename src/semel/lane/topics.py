@@ -5,6 +5,7 @@ from typing import NamedTuple
 from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
 from semel.groups.commands import UNASKED
 from semel.groups.commands import ForgetPartitions as ForgetOffsets
+from semel.groups.deciding import Decided as GroupsDecided
 from semel.lane import facts
 from semel.lane.catalogue import (
     TOPIC_ID_SIZE,
@@ -98,7 +99,8 @@ class GrowTopic(NamedTuple):
 class HostPartitions(NamedTuple):
     """What the catalogue, which lies in another lane, has placed in this one.
 
-    Said again after a crash between the two, it finds its partitions there.
+    Said again after a crash between the two, it finds its partitions there. Those of an older
+    topic of this name, whose deletion did not come so far, make room for it in the same frame.
     """
 
     name: str
@@ -108,9 +110,17 @@ class HostPartitions(NamedTuple):
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         hosted = state.hosted.get(self.name, {})
-        missing = tuple(index for index in self.indexes if index not in hosted)
         frame = Frame(at)
-        if missing or state.partition_counts.get(self.name) != self.partition_count:
+        known_id = state.topic_ids.get(self.name)
+        dropped = None
+        if known_id and known_id != self.topic_id:
+            its_count = state.partition_counts[self.name]
+            dropped = add_deletion(state, environment, frame, self.name, its_count)
+            hosted = {}
+        missing = tuple(index for index in self.indexes if index not in hosted)
+        known_count = state.partition_counts.get(self.name)
+        is_known = known_id == self.topic_id and known_count == self.partition_count
+        if missing or (hosted and not is_known):
             frame.add_fact(
                 facts.PartitionsHosted(
                     self.name,
@@ -120,7 +130,11 @@ class HostPartitions(NamedTuple):
                     self.partition_count,
                 )
             )
-        return Decided(None, frame)
+        if dropped is None:
+            return Decided(None, frame)
+        return Decided(
+            None, frame, Claim.ENDING, dropped.owed_change, volatile=dropped.forgotten_offsets
+        )
 
 
 class ConfigureTopic(NamedTuple):
@@ -140,27 +154,47 @@ class ConfigureTopic(NamedTuple):
 class DeleteTopic(NamedTuple):
     """In the same frame all that is known about it elsewhere in the lane.
 
-    Its offsets are forgotten, and open transactions go on without it: one that still named a
-    partition which is gone could never be given its markers.
+    A lane that has none of its partitions may have offsets of them.
     """
 
     name: str
+    partition_count: int | None = None
+    """None: as many as the lane knows of."""
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
-        partition_count = state.partition_counts[self.name]
-        partitions = frozenset(TopicPartition(self.name, index) for index in range(partition_count))
+        partition_count = self.partition_count
+        if partition_count is None:
+            partition_count = state.partition_counts[self.name]
         frame = Frame(at)
-        forgotten = state.groups.decide(ForgetOffsets(partitions), UNASKED, at)
-        add_group_batches(state, environment, frame, forgotten.records)
-        owed_change = 0
-        for transaction in state.transactions.open():
-            if transaction.partitions & partitions:
-                leaving = add_transaction(
-                    state, environment, frame, transaction, ForgetPartitions(partitions)
-                )
-                owed_change += leaving.owed_change
-        frame.add_fact(facts.TopicDeleted(self.name))
-        return Decided(None, frame, Claim.ENDING, owed_change, volatile=forgotten)
+        deletion = add_deletion(state, environment, frame, self.name, partition_count)
+        return Decided(
+            None, frame, Claim.ENDING, deletion.owed_change, volatile=deletion.forgotten_offsets
+        )
+
+
+class Deletion(NamedTuple):
+    owed_change: int
+    forgotten_offsets: GroupsDecided
+
+
+def add_deletion(
+    state: LaneState, environment: Environment, frame: Frame, name: str, partition_count: int
+) -> Deletion:
+    """Its offsets are forgotten, and open transactions go on without it: one that still named a
+    partition which is gone could never be given its markers."""
+    partitions = frozenset(TopicPartition(name, index) for index in range(partition_count))
+    forgotten = state.groups.decide(ForgetOffsets(partitions), UNASKED, frame.at)
+    add_group_batches(state, environment, frame, forgotten.records)
+    owed_change = 0
+    for transaction in state.transactions.open():
+        if transaction.partitions & partitions:
+            leaving = add_transaction(
+                state, environment, frame, transaction, ForgetPartitions(partitions)
+            )
+            owed_change += leaving.owed_change
+    if name in state.partition_counts:
+        frame.add_fact(facts.TopicDeleted(name))
+    return Deletion(owed_change, forgotten)
 
 
 class DeleteRecords(NamedTuple):

@@ -89,6 +89,15 @@ class ActiveProducer(NamedTuple):
     transaction_start_offset: int
 
 
+class HostedTopic(NamedTuple):
+    """A topic of which a lane has partitions, as that lane knows it."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    """With those that lie in other lanes."""
+
+
 class LaneView:
     def __init__(self, state: LaneState, clock: LaneClock) -> None:
         self._state = state
@@ -154,6 +163,17 @@ class LaneView:
 
     def hosts(self, topic: str) -> bool:
         return topic in self._state.partition_counts
+
+    def hosted_topics(self) -> list[HostedTopic]:
+        ids = self._state.topic_ids
+        return [
+            HostedTopic(name, ids[name], count)
+            for name, count in self._state.partition_counts.items()
+        ]
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Of a topic of which there are partitions here."""
+        return self._state.topic_ids.get(topic)
 
     def hosts_partition(self, topic: str, index: int) -> bool:
         return self._state.partition(topic, index) is not None

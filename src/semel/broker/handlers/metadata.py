@@ -16,6 +16,7 @@ from semel.errors import (
     LeaderNotAvailable,
     NotLeaderOrFollower,
     RequestError,
+    TopicAlreadyExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
@@ -87,9 +88,9 @@ def _create(broker: "Broker", name: str) -> TopicView:
     try:
         if name in INTERNAL_TOPICS:
             return broker.internal_topic(name)
-        broker.controller.submit(CreateTopic(name, broker.config.num_partitions, {}))
-        broker.host(broker.catalogue.named(name))
-    except JournalFull:
+        broker.create_topic(CreateTopic(name, broker.config.num_partitions, {}))
+    except (JournalFull, TopicAlreadyExists):
+        # There is no room, or one of this name is still being deleted.
         raise LeaderNotAvailable from None
     return broker.catalogue.named(name)
 
