@@ -9,11 +9,11 @@ Nothing is kept in memory per batch of any other segment, but pages of index fil
 used. A lookup raises NotLoaded if it needs a page that only the disk has.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
-from math import inf
 from typing import Final
 
 from semel.journal import names, sealed
@@ -141,7 +141,7 @@ class BatchIndex:
         self._published: dict[int, IndexInMemory] = {}
         """Those with frames that are held in memory, so that who reads these needs no file to find
         them. All are older than those unpublished."""
-        self._not_held_to: float = inf
+        self._not_held_to = sys.maxsize
         """No frame that begins at this position or before it is held."""
         self._pages = Pages(read_now)
         self._files: OrderedDict[int, AnySealedIndex] = OrderedDict()
