@@ -798,3 +798,12 @@ async def test_a_checkpoint_that_does_not_know_the_topic_keeps_its_records(
     async with machine.broker() as broker:
         assert broker.lanes[1].view.topic_id("t") == topic_id
         assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
+
+
+@on_two_lanes
+async def test_a_name_is_free_when_its_deletion_is_answered(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        for _ in range(3):
+            await create(broker)
+            assert await produced(broker, over_both()) == EMPTY
+            assert await delete(broker) == NONE
