@@ -17,7 +17,7 @@ COMPILED = """
     log/partition log/producers log/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/late_requests transactions/outcome
-    transactions/records transactions/states transactions/store transactions/verification
+    transactions/records transactions/store
     lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening lane/producing
     lane/state lane/transactions lane/view
     journal/frames journal/index journal/sealed

@@ -3,8 +3,7 @@
 from semel.cli.story import Story, stories_of, with_traces
 from semel.client.admin.transaction_history import StoredValue, TransactionTrace, WrittenRecords
 from semel.records.control import Marker, MarkerType
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 
 HERE = TopicPartition("orders", 0)

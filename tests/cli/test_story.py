@@ -5,8 +5,7 @@ from itertools import pairwise
 from semel.cli.story import Event, Story, events_of, stories_of
 from semel.client.admin.transaction_history import StoredValue, TransactionTrace, WrittenRecords
 from semel.records.control import Marker, MarkerType
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -28,8 +28,7 @@ from semel.transactions.commands import (
     RaiseTerm,
 )
 from semel.transactions.dialect import Dialect
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import (
     EPOCH_MAX,
     TRANSACTIONS_TOPIC,

@@ -16,14 +16,14 @@ from semel.transactions import (
     ending,
     epochs,
     initialising,
+    joining,
     outcome,
-    states,
-    verification,
+    transaction,
 )
 from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_usable
 from semel.transactions.late_requests import LateRequests
-from semel.transactions.states import Status
+from semel.transactions.transaction import Status
 from semel.types import Offset
 from transactions import (
     test_ending,
@@ -143,7 +143,7 @@ def a_new_incarnation_ends_in_complete_abort(patch: pytest.MonkeyPatch) -> None:
 
     everything = dict.fromkeys(Status, frozenset(Status))
     patch.setattr(initialising, "_emptied", aborted)
-    patch.setattr(states, "FOLLOWERS", everything)
+    patch.setattr(transaction, "FOLLOWERS", everything)
     patch.setattr(coordinator, "FOLLOWERS", everything)
 
 
@@ -230,7 +230,7 @@ def all_kinds_of_requests_count_together(patch: pytest.MonkeyPatch) -> None:
 
 def who_comes_back_is_told_the_same_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
-        verification, "check_usable", lambda current, term, was_told: check_usable(current, term)
+        joining, "check_usable", lambda current, term, was_told: check_usable(current, term)
     )
 
 

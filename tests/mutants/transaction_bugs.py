@@ -10,8 +10,8 @@ from semel.groups.lasting import Offsets
 from semel.lane import facts, opening
 from semel.lane import transactions as lane_transactions
 from semel.log.transactions import AbortedIndex, PartitionTransactions
-from semel.transactions import coordinator, ending, epochs, initialising, outcome, states
-from semel.transactions.states import Status
+from semel.transactions import coordinator, ending, epochs, initialising, outcome, transaction
+from semel.transactions.transaction import Status
 from semel.types import NO_PRODUCER_ID, Offset
 
 # Rule 1: readers
@@ -142,7 +142,7 @@ def a_newcomer_ends_in_complete_abort(patch: Patch) -> None:
 
     everything = dict.fromkeys(Status, frozenset(Status))
     patch.setattr(initialising, "_emptied", aborted)
-    patch.setattr(states, "FOLLOWERS", everything)
+    patch.setattr(transaction, "FOLLOWERS", everything)
     patch.setattr(coordinator, "FOLLOWERS", everything)
 
 

@@ -17,10 +17,10 @@ from semel.transactions.commands import (
     WriteRecords,
 )
 from semel.transactions.dialect import Dialect
+from semel.transactions.joining import check_joinable, check_member
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
-from semel.transactions.verification import check_joinable, check_member
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

@@ -13,7 +13,7 @@ from semel.errors import (
 from semel.transactions.commands import Complete, End, InitProducer, Markers
 from semel.transactions.coordinator import decide
 from semel.transactions.dialect import Dialect
-from semel.transactions.states import Status
+from semel.transactions.transaction import Status
 from semel.types import EPOCH_MAX, ProducerId, TopicPartition
 from support.deciding import decide_whole
 from support.transaction_world import (

@@ -17,7 +17,7 @@ from semel.transactions.commands import (
     InitProducer,
     TransactionSettings,
 )
-from semel.transactions.states import Status
+from semel.transactions.transaction import Status
 from semel.types import EPOCH_MAX, ProducerEpoch, ProducerId, TransactionalId
 from support.transaction_world import (
     FIRST_PRODUCER_ID,

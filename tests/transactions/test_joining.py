@@ -23,8 +23,9 @@ from semel.transactions.commands import (
     WriteRecords,
 )
 from semel.transactions.dialect import Dialect
-from semel.transactions.states import Status
-from semel.transactions.verification import check_coordinator, check_plain
+from semel.transactions.ending import check_coordinator
+from semel.transactions.joining import check_plain
+from semel.transactions.transaction import Status
 from semel.types import ProducerId, Term, TopicPartition
 from support.transaction_world import P0, P1, P2, TIMEOUT_MS, TV1, TV2, World, epoch, takes_part
 

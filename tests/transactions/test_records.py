@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from semel.errors import CorruptJournal
 from semel.records.partitioning import partition_for
 from semel.transactions.records import decode, encode
-from semel.transactions.states import Status
-from semel.transactions.transaction import NO_TERM, Transaction, dead
+from semel.transactions.transaction import NO_TERM, Status, Transaction, dead
 from semel.types import (
     NO_PRODUCER_ID,
     ProducerEpoch,

@@ -8,10 +8,8 @@ import msgspec
 from msgspec.structs import replace
 
 from semel.transactions.records import decode, encode
-from semel.transactions.snapshot import TransactionsSnapshot
-from semel.transactions.states import Status
 from semel.transactions.store import Transactions
-from semel.transactions.transaction import Transaction, dead
+from semel.transactions.transaction import Status, Transaction, TransactionsSnapshot, dead
 from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition, TransactionalId
 
 WALL_MS = 2 * 1_700_000_000_000

@@ -16,8 +16,7 @@ from semel.transactions.commands import (
 )
 from semel.transactions.dialect import Dialect
 from semel.transactions.records import decode, encode
-from semel.transactions.states import Status
-from semel.transactions.transaction import NO_TERM
+from semel.transactions.transaction import NO_TERM, Status
 from semel.types import Term
 from support.transaction_world import (
     P0,

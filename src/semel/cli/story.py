@@ -21,7 +21,7 @@ from semel.cli.times import duration_in_words
 from semel.client.admin.transaction_history import StoredValue, TransactionTrace
 from semel.records.control import MarkerType
 from semel.transactions.dialect import Dialect
-from semel.transactions.states import PREPARED, Status
+from semel.transactions.transaction import PREPARED, Status
 from semel.types import TopicPartition
 
 COMPLETED = frozenset({Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT})

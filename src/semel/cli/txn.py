@@ -15,7 +15,7 @@ from semel.client.admin.hanging import Hanging, find_hanging
 from semel.client.admin.transactions import OPEN_STATES, TransactionDescription, TransactionListing
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, UnknownTopicOrPartition
-from semel.transactions.states import Status
+from semel.transactions.transaction import Status
 from semel.types import TopicPartition
 from semel.world import SystemClock
 

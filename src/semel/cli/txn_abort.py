@@ -11,7 +11,7 @@ from semel.client.admin.hanging import descriptions_by_producer
 from semel.client.admin.transactions import ActiveProducer, TransactionDescription
 from semel.client.cluster.cluster import Cluster
 from semel.errors import ConfigError, InvalidTransactionState
-from semel.transactions.states import Status
+from semel.transactions.transaction import Status
 from semel.types import TopicPartition
 
 

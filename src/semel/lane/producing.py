@@ -22,7 +22,7 @@ from semel.records import batch as record_batch
 from semel.records.batch import TRANSACTIONAL, BatchHeader
 from semel.transactions.commands import Doom, WriteRecords
 from semel.transactions.dialect import Dialect
-from semel.transactions.verification import check_plain
+from semel.transactions.joining import check_plain
 from semel.types import Offset, ProducerEpoch, ProducerId, Term, TransactionalId
 from semel.world import Moment
 

@@ -23,7 +23,7 @@ from semel.lane.state import LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.log.snapshot import PartitionTransactionsSnapshot
-from semel.transactions.snapshot import TransactionsSnapshot
+from semel.transactions.transaction import TransactionsSnapshot
 from semel.types import Offset, ProducerEpoch, ProducerId, Term
 from semel.world import Moment
 

@@ -34,7 +34,7 @@ from semel.spark.marker import (
 )
 from semel.spark.offsets import Offsets
 from semel.spark.sink_settings import SinkSettings
-from semel.transactions.states import Status
+from semel.transactions.transaction import Status
 from semel.types import Buffer, ProducerIdAndEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)

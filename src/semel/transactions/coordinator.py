@@ -29,8 +29,7 @@ from semel.transactions.commands import (
     WriteRecords,
 )
 from semel.transactions.outcome import changed, unchanged
-from semel.transactions.states import FOLLOWERS
-from semel.transactions.transaction import Transaction, dead, offsets_partition
+from semel.transactions.transaction import FOLLOWERS, Transaction, dead, offsets_partition
 
 
 def complete_at_once(decision: Decision, context: Context) -> Decision:

@@ -12,6 +12,7 @@ from semel.errors import (
     InvalidTransactionState,
     ProducerFenced,
     RequestError,
+    TransactionCoordinatorFenced,
 )
 from semel.transactions.commands import Context, Decision, Doom, End
 from semel.transactions.dialect import Dialect
@@ -25,8 +26,8 @@ from semel.transactions.epochs import (
     writes_lost,
 )
 from semel.transactions.outcome import changed, markers_of, prepare, unchanged
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
+from semel.types import Term
 
 
 def end(current: Transaction | None, command: End, context: Context) -> Decision:
@@ -164,3 +165,11 @@ def _nothing_to_end(current: Transaction, commit: bool) -> InvalidTransactionSta
         f"{'commit' if commit else 'abort'} of {current.transactional_id!r}, "
         f"which is {current.status.label}"
     )
+
+
+def check_coordinator(coordinator_epoch: int, term: Term) -> None:
+    """Only the coordinator of this term or a later one may write markers (WriteTxnMarkers)."""
+    if coordinator_epoch < term:
+        raise TransactionCoordinatorFenced(
+            f"coordinator epoch {coordinator_epoch} is over, it is {term} now"
+        )

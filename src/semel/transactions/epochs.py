@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from semel.errors import InvalidProducerIdMapping, ProducerFenced, TransactionAbortable
 from semel.transactions.commands import Context
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import (
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,

@@ -15,8 +15,7 @@ from semel.errors import (
 from semel.transactions.commands import BeginAnew, Context, Decision, InitProducer
 from semel.transactions.epochs import epoch_after, is_exhausted, rotate, was_last
 from semel.transactions.outcome import changed, prepare, unchanged
-from semel.transactions.states import Status
-from semel.transactions.transaction import NO_TIME_MS, Transaction
+from semel.transactions.transaction import NO_TIME_MS, Status, Transaction
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch
 
 ID_BYTES_MAX = 2**15 - 1

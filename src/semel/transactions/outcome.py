@@ -5,8 +5,7 @@ from msgspec.structs import replace
 from semel.errors import RequestError
 from semel.transactions.commands import BeginAnew, Context, Decision, Markers
 from semel.transactions.epochs import prepare_bump
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 

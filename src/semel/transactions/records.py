@@ -15,8 +15,7 @@ from typing import Final
 
 from semel.errors import CorruptJournal
 from semel.records.fields import FieldReader, string_field
-from semel.transactions.states import Status
-from semel.transactions.transaction import NO_TERM, Transaction, dead
+from semel.transactions.transaction import NO_TERM, Status, Transaction, dead
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

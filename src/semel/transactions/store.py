@@ -10,9 +10,7 @@ which are those of a clock that can be set. Timers are volatile and start anew w
 from collections.abc import Callable, Iterator
 
 from semel.deadlines import Deadlines
-from semel.transactions.snapshot import TransactionsSnapshot
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction, TransactionsSnapshot
 from semel.types import ProducerId, TransactionalId
 
 

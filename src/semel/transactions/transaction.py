@@ -1,8 +1,13 @@
-"""One transactional id, as a value. `__transaction_state` holds its successive versions."""
+"""One transactional id, as a value: its states and which may follow which, and what is kept of it.
+
+`__transaction_state` holds its successive versions.
+"""
+
+import enum
+from collections.abc import Mapping
 
 import msgspec
 
-from semel.transactions.states import OPEN, PREPARED, Status
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -18,6 +23,48 @@ NO_TERM = Term(-1)
 """Older than every term: the epoch of a value that does not say who issued it counts as spent."""
 
 NO_TIME_MS = -1
+
+
+class Status(enum.IntEnum):
+    """Numbered as Kafka stores them in `__transaction_state`."""
+
+    EMPTY = 0
+    """Initialised; nothing was ever written under this epoch."""
+    ONGOING = 1
+    """At least one partition has joined."""
+    PREPARE_COMMIT = 2
+    """Decided, and not to be undone; not every partition has its marker."""
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    """Every partition has its marker; the next transaction may begin."""
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """Forgotten: the transactional id has expired. Stored as a record without a value."""
+
+    @property
+    def label(self) -> str:
+        """As Kafka names it to the client."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+FOLLOWERS: Mapping[Status, frozenset[Status]] = {
+    # A TV2 client that does not know whether anything was begun may abort at any time, hence
+    # PREPARE_ABORT behind a status in which nothing is open.
+    Status.EMPTY: frozenset({Status.EMPTY, Status.ONGOING, Status.PREPARE_ABORT, Status.DEAD}),
+    Status.ONGOING: frozenset({Status.ONGOING, Status.PREPARE_COMMIT, Status.PREPARE_ABORT}),
+    Status.PREPARE_COMMIT: frozenset({Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT}),
+    Status.PREPARE_ABORT: frozenset({Status.PREPARE_ABORT, Status.COMPLETE_ABORT}),
+    Status.COMPLETE_COMMIT: frozenset(
+        {Status.EMPTY, Status.ONGOING, Status.PREPARE_ABORT, Status.DEAD}
+    ),
+    Status.COMPLETE_ABORT: frozenset(
+        {Status.EMPTY, Status.ONGOING, Status.PREPARE_ABORT, Status.DEAD}
+    ),
+    Status.DEAD: frozenset(),
+}
+
+PREPARED = frozenset({Status.PREPARE_COMMIT, Status.PREPARE_ABORT})
+OPEN = PREPARED | {Status.ONGOING}
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
@@ -53,6 +100,14 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     @property
     def is_prepared(self) -> bool:
         return self.status in PREPARED
+
+
+class TransactionsSnapshot(msgspec.Struct, frozen=True):
+    """What a checkpoint keeps of the transactional ids: all that lasts, as one value."""
+
+    values: tuple[Transaction, ...] = ()
+    changed_ms: tuple[int, ...] | None = None
+    """When each was given its value; None in a checkpoint that knows one time alone."""
 
 
 def dead(transactional_id: TransactionalId) -> Transaction:

@@ -6,8 +6,7 @@ v1  by how long they have been running (KIP-994)
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.wire.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,

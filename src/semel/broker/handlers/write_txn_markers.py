@@ -19,7 +19,7 @@ from semel.errors import (
 )
 from semel.lane.transactions import AbortHanging, Transact
 from semel.transactions.commands import Abort
-from semel.transactions.verification import check_coordinator
+from semel.transactions.ending import check_coordinator
 from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition
 from semel.wire.messages.write_txn_markers import (
     WritableTxnMarker,

@@ -16,8 +16,7 @@ from semel.records.control import Marker, decode_marker
 from semel.records.partitioning import partition_for
 from semel.records.records import decode_batch
 from semel.transactions import records
-from semel.transactions.states import Status
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import TRANSACTIONS_TOPIC, Buffer, TopicPartition
 from semel.wire.messages import fetch
 

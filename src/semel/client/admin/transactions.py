@@ -8,7 +8,7 @@ from typing import NamedTuple
 from semel.client.cluster.calls import raise_for, together
 from semel.client.cluster.cluster import Cluster, CoordinatorOf
 from semel.errors import RequestError, TransactionalIdNotFound
-from semel.transactions.states import OPEN
+from semel.transactions.transaction import OPEN
 from semel.types import TopicPartition
 from semel.wire.messages import (
     describe_producers,
