@@ -16,7 +16,7 @@ COMPILED = """
     records/partitioning records/records records/varint
     log/partition log/producers log/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
-    transactions/epochs transactions/joining transactions/late_requests transactions/outcome
+    transactions/epochs transactions/joining transactions/outcome
     transactions/records transactions/store
     lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening lane/producing
     lane/state lane/transactions lane/view

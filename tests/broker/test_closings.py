@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from semel.broker import log
-from semel.broker.closings import INTERVAL_S, Closings
+from semel.broker.server import CLOSINGS_INTERVAL_S, Closings
 from semel.testing import Broker
 from support.raw_client import METRICS, RawClient, metric
 
@@ -28,9 +28,9 @@ def test_the_first_is_told_at_once_and_the_others_as_a_number_a_minute(lines: li
         closings.note(f"/{number}", "bad", 1_000.0 + number / 10)
         closings.tell(1_000.0 + number / 10)
     assert len(lines) == 1
-    closings.tell(1_000.0 + INTERVAL_S)
+    closings.tell(1_000.0 + CLOSINGS_INTERVAL_S)
     assert lines[1:] == [("connections closed", {"count": 500, "last": "/499", "reason": "bad"})]
-    closings.tell(1_000.0 + 5 * INTERVAL_S)
+    closings.tell(1_000.0 + 5 * CLOSINGS_INTERVAL_S)
     assert len(lines) == 2
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from log import test_partition, test_producers, test_transactions
 from mutants.transaction_chaos import Chaos
+from semel.broker.transactional import LateRequests
 from semel.log.partition import Partition
 from semel.log.producers import Producer, SequenceReused
 from semel.log.transactions import AbortedIndex, PartitionTransactions
@@ -22,7 +23,6 @@ from semel.transactions import (
 )
 from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_usable
-from semel.transactions.late_requests import LateRequests
 from semel.transactions.transaction import Status
 from semel.types import Offset
 from transactions import (

@@ -7,6 +7,7 @@ import random
 import zlib
 from typing import NamedTuple
 
+from semel.broker.transactional import LateRequests
 from semel.errors import RequestError
 from semel.log.producers import Producer, SequenceReused, TakenBatch, check_unknown
 from semel.log.transactions import AbortedIndex, PartitionTransactions
@@ -25,7 +26,6 @@ from semel.transactions.commands import (
     WriteRecords,
 )
 from semel.transactions.dialect import Dialect, as_version
-from semel.transactions.late_requests import LateRequests
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction

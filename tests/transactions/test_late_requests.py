@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from semel.transactions.late_requests import SEEN_MIN, LateRequests
+from semel.broker.transactional import SEEN_MIN, LateRequests
 from semel.types import ProducerEpoch, ProducerId
 
 PRODUCER = ProducerId(5)

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from semel.broker.transactional import LateRequests
 from semel.transactions.commands import AddPartitions, End, InitProducer
 from semel.transactions.dialect import Dialect
-from semel.transactions.late_requests import LateRequests
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

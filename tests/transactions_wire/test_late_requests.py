@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semel.transactions.late_requests import LateRequests
+from semel.broker.transactional import LateRequests
 from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,

@@ -14,6 +14,7 @@ from semel.broker.connection import Connection
 from semel.broker.housekeeping import Housekeeping
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
+from semel.broker.transactional import LateRequests
 from semel.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -34,7 +35,6 @@ from semel.lane.topics import CreateInternalTopic, CreateTopic, DeleteTopic, Hos
 from semel.lane.view import CatalogueView, TopicView
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import TransactionSettings
-from semel.transactions.late_requests import LateRequests
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from semel.world import Clock, Randomness
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.broker import log
 from semel.broker.answer import Answer, Call
-from semel.broker.closings import Closings
 from semel.broker.connection import Connection, Reply
 from semel.broker.dispatch import read_request, write_reply
 from semel.broker.inbox import SCRATCH_SIZE
@@ -24,6 +24,9 @@ have sent something, and read."""
 
 READING_PASSES_MAX: Final = READING_PASSES + 6 * 2**20 // SCRATCH_SIZE
 """So much the kernel holds for a connection, as Linux comes; what is read behind that is newer."""
+
+CLOSINGS_INTERVAL_S: Final = 60.0
+"""Between two lines of the log about connections that were closed."""
 
 
 class Server:
@@ -196,3 +199,33 @@ class Server:
         for connection in to_write:
             connection.is_to_write = False
             connection.write_ready_replies()
+
+
+class Closings:
+    """Tells the log of connections closed for what they sent: the first at once, then how many.
+
+    Whoever knocks with garbage again and again must not fill the disk with our complaints.
+    `now_s` is the time of any clock that never goes back.
+    """
+
+    def __init__(self) -> None:
+        self._silent_until_s = 0.0
+        self._untold_count = 0
+        self._latest = ("", "")
+
+    def note(self, client_host: str, reason: str, now_s: float) -> None:
+        self._untold_count += 1
+        self._latest = (client_host, reason)
+        self.tell(now_s)
+
+    def tell(self, now_s: float) -> None:
+        """Say what has not been said yet, unless it is too soon."""
+        if not self._untold_count or now_s < self._silent_until_s:
+            return
+        client, reason = self._latest
+        if self._untold_count == 1:
+            log.warning("connection closed", client=client, reason=reason)
+        else:
+            log.warning("connections closed", count=self._untold_count, last=client, reason=reason)
+        self._untold_count = 0
+        self._silent_until_s = now_s + CLOSINGS_INTERVAL_S
