@@ -14,8 +14,7 @@ from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
 from semel.journal.frames import HEADER_SIZE
 from semel.lane import frame
-from semel.lane.claims import Claim, kept_size
-from semel.lane.commands import LaneSettings
+from semel.lane.commands import Claim, LaneSettings, kept_size
 from semel.lane.lane import Lane
 from semel.lane.topics import CreateInternalTopic
 from semel.lane.transactions import add_transaction, ending_size

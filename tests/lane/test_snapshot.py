@@ -13,8 +13,7 @@ from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
 from semel.lane import facts, snapshot
-from semel.lane.claims import Claim
-from semel.lane.commands import LaneSettings
+from semel.lane.commands import Claim, LaneSettings
 from semel.lane.frame import Frame
 from semel.lane.group_commands import CommitOffsetsInTransaction
 from semel.lane.lane import Lane

@@ -11,7 +11,7 @@ from semel.journal.file.segments import Segments
 from semel.journal.seam import Limits
 from semel.lane import lane
 from semel.lane import transactions as lane_transactions
-from semel.lane.claims import Claim, kept_size
+from semel.lane.commands import Claim, kept_size
 from semel.lane.lane import Lane
 from semel.lane.opening import BeginTerm
 from support.compiled import plain_python

@@ -2,7 +2,7 @@
 
 from semel.broker.broker import Broker
 from semel.journal.file.journal import FileJournal
-from semel.lane.claims import Claim
+from semel.lane.commands import Claim
 from semel.lane.facts import AnyFact
 from semel.lane.frame import Frame
 from semel.lane.lane import Lane

@@ -3,8 +3,15 @@
 Law: `decide` changes nothing. It gives a frame and a reply, or it raises a refusal; the lane then
 makes room for the frame, appends it and applies it. So a refusal of any kind leaves no trace, and
 what room is needed is never guessed.
+
+A frame has a claim on the journal's room. On a full disk three things must still be possible: to
+open the journal, to end every transaction that is open, and to end what else can be ended. The
+bytes of the second are known: they are owed from the moment a partition joins. Law: whatever is
+appended that is not owed leaves room for all that is owed, and for the next process to open the
+journal.
 """
 
+import enum
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from semel.errors import CoordinatorNotAvailable
@@ -13,7 +20,6 @@ from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
 from semel.lane import facts
 from semel.lane.catalogue import CATALOGUE_LANE, TOPIC_ID_SIZE, Topic, topic_created
-from semel.lane.claims import Claim
 from semel.lane.frame import Frame, Learned
 from semel.lane.state import LaneState
 from semel.records import batch as record_batch
@@ -49,6 +55,23 @@ class Environment(NamedTuple):
     randomness: Randomness
     limits: Limits
     lane_count: int = 1
+
+
+class Claim(enum.Enum):
+    ORDINARY = enum.auto()
+    """Whatever begins something or adds to it. It leaves the whole headroom."""
+    ENDING = enum.auto()
+    """What ends or frees something that is there, so that it cannot be repeated for ever, and where
+    a clock was set to. It uses the headroom, but for the part that opening needs."""
+    OWED = enum.auto()
+    """The end of an open transaction, and opening. All there is may be used."""
+
+
+def kept_size(claim: Claim, owed_size: int, limits: Limits) -> int:
+    """Bytes of frames that must fit behind a step, if `owed_size` bytes are owed then."""
+    if claim is Claim.ORDINARY:
+        return limits.headroom + owed_size
+    return 0 if claim is Claim.OWED else limits.opening_bytes + owed_size
 
 
 class Decided(Generic[R]):

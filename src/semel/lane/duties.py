@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from semel.errors import JournalFull
 from semel.journal.seam import Journal
-from semel.lane.claims import Claim
 from semel.lane.clock import LaneClock
-from semel.lane.commands import ExpirySettings
+from semel.lane.commands import Claim, ExpirySettings
 from semel.lane.producing import ForgetProducers
 from semel.lane.state import LaneState
 from semel.lane.transactions import Transact

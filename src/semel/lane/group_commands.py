@@ -10,8 +10,7 @@ from semel.groups.commands import UNASKED, CommitOffsets, CommitReply, Ticket
 from semel.groups.deciding import Decided as GroupsDecided
 from semel.groups.joining import generation_of_one
 from semel.groups.records import GroupRecord
-from semel.lane.claims import Claim
-from semel.lane.commands import Decided, Environment, InternalTopic
+from semel.lane.commands import Claim, Decided, Environment, InternalTopic
 from semel.lane.frame import ENTRY_SIZE, HEAD_SIZE, Frame
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction

@@ -16,9 +16,8 @@ from semel.groups.coordinator import Groups
 from semel.journal.seam import Journal
 from semel.lane import frame as frames
 from semel.lane import snapshot
-from semel.lane.claims import Claim, kept_size
 from semel.lane.clock import LaneClock
-from semel.lane.commands import Command, Environment, LaneSettings, R
+from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.duties import Duties
 from semel.lane.frame import Frame
 from semel.lane.opening import BeginTerm, index_frame, recover

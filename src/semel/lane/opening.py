@@ -5,8 +5,7 @@ from typing import NamedTuple
 from semel.errors import CorruptJournal
 from semel.journal.seam import Journal
 from semel.lane import facts, snapshot
-from semel.lane.claims import Claim
-from semel.lane.commands import Decided, Environment
+from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import Frame, decode
 from semel.lane.state import NO_EFFECTS, Effects, LaneState
 from semel.lane.transactions import add_transaction

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from semel.errors import InvalidProducerIdMapping, InvalidTransactionState, RequestError
 from semel.lane import facts
-from semel.lane.claims import Claim
-from semel.lane.commands import Decided, Environment
+from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import ENTRY_SIZE as ENTRY_SIZE
 from semel.lane.frame import Frame
 from semel.lane.state import LaneState

@@ -13,8 +13,7 @@ from semel.lane.catalogue import (
     check_name,
     check_partition_count,
 )
-from semel.lane.claims import Claim
-from semel.lane.commands import Decided, Environment, internal_topic
+from semel.lane.commands import Claim, Decided, Environment, internal_topic
 from semel.lane.frame import Frame
 from semel.lane.group_commands import add_group_batches
 from semel.lane.state import LaneState

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 from semel.errors import TransactionAbortable
 from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
 from semel.lane import facts
-from semel.lane.claims import Claim
-from semel.lane.commands import Decided, Environment, InternalTopic
+from semel.lane.commands import Claim, Decided, Environment, InternalTopic
 from semel.lane.frame import ENTRY_SIZE, HEAD_SIZE, Frame
 from semel.lane.state import LaneState
 from semel.records import batch as record_batch

@@ -27,7 +27,7 @@ from semel.groups.commands import (
     Ticket,
 )
 from semel.groups.deciding import Decided
-from semel.lane.claims import Claim
+from semel.lane.commands import Claim
 from semel.lane.frame import ENTRY_SIZE
 from semel.lane.group_commands import AskGroups
 from semel.lane.state import LaneState
