@@ -10,9 +10,8 @@ import pytest
 from broker.watched_device import WatchedDevice, with_topic
 from semel.broker.broker import Broker
 from semel.errors import NONE, OutOfOrderSequence, StorageError
-from semel.lane import old_retries
-from semel.lane.stored_batches import BATCHES_AT_ONCE
-from semel.lane.time_search import RECORDS_AT_ONCE
+from semel.lane import searches
+from semel.lane.searches import BATCHES_AT_ONCE, RECORDS_AT_ONCE
 from semel.records.compression import Compression
 from semel.records.records import Record, RecordTimes, encode_batch
 from semel.types import TopicPartition
@@ -204,11 +203,11 @@ def test_however_many_search_one_turn_of_the_loop_reads_a_few_batches() -> None:
         # A younger one that read_committed may not see yet, so that all others are looked at.
         open_one = await call(broker, "init_producer_id", 4, InitProducerIdRequest("a", 60_000))
         await write_in_transaction(broker, open_one)
-        searches = [write(broker, 0, batch(sequence)) for sequence in range(30)]
-        searches += [search(broker, YOUNGEST, 0, isolation=1) for _ in range(30)]
+        asked = [write(broker, 0, batch(sequence)) for sequence in range(30)]
+        asked += [search(broker, YOUNGEST, 0, isolation=1) for _ in range(30)]
         nonlocal most
         async with asyncio.TaskGroup() as tasks:
-            searching = [tasks.create_task(each) for each in searches]
+            searching = [tasks.create_task(each) for each in asked]
             while not all(task.done() for task in searching):
                 before = device.reads
                 await asyncio.sleep(0)
@@ -225,7 +224,7 @@ def test_however_many_search_one_turn_of_the_loop_reads_a_few_batches() -> None:
 def test_an_old_retry_that_is_repeated_is_searched_for_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(old_retries, "BATCHES_MAX", 50)
+    monkeypatch.setattr(searches, "OLD_RETRY_BATCHES_MAX", 50)
 
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
         batch = await filled(broker, 100)
@@ -251,7 +250,7 @@ def test_an_old_retry_that_is_repeated_is_searched_for_once(
 
 
 def test_only_the_latest_answers_to_old_retries_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(old_retries, "ANSWERS_KEPT_MAX", 10)
+    monkeypatch.setattr(searches, "ANSWERS_KEPT_MAX", 10)
 
     async def scenario(broker: Broker, device: WatchedDevice) -> None:
         batch = await filled(broker, 50)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker import test_searches
-from semel.lane.stored_batches import StoredBatches
+from semel.lane.searches import StoredBatches
 from support.compiled import plain_python
 
 

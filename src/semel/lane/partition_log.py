@@ -14,9 +14,7 @@ from typing import NamedTuple
 from semel.errors import CorruptJournal
 from semel.journal.pages import NotLoaded
 from semel.journal.seam import Journal
-from semel.lane.old_retries import OldRetries
-from semel.lane.stored_batches import StoredBatches
-from semel.lane.time_search import TimedRecord, TimeSearch
+from semel.lane.searches import OldRetries, StoredBatches, TimedRecord, TimeSearch
 from semel.lane.view import PartitionView
 from semel.log.partition import Partition
 from semel.log.producers import NotRemembered

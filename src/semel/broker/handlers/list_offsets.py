@@ -18,7 +18,7 @@ from semel.errors import (
     UnsupportedForMessageFormat,
 )
 from semel.lane.lane import Lane
-from semel.lane.time_search import TimedRecord
+from semel.lane.searches import TimedRecord
 from semel.lane.view import PartitionView
 from semel.types import Offset, TopicPartition
 from semel.wire.messages.list_offsets import (
