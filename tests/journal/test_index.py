@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from semel.errors import CorruptJournal
-from semel.journal import directory, names, pages, sealed
 from semel.journal import index as index_module
+from semel.journal import names, pages, sealed
+from semel.journal import rows as rows_module
 from semel.journal.index import BatchIndex
 from semel.journal.index_files import read_index
 from semel.journal.pages import PAGE_SIZE, NotLoaded, Pages
@@ -268,7 +269,7 @@ def look_up_all(seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(index_module, "ROWS_CUT_MIN", 1)
     monkeypatch.setattr(index_module, "ROWS_CUT_MAX", 2)
     monkeypatch.setattr(sealed, "PARTITIONS_AT_ONCE", 2)
-    monkeypatch.setattr(directory, "SLOTS_AT_ONCE", 1)
+    monkeypatch.setattr(rows_module, "SLOTS_AT_ONCE", 1)
     world = World(seed)
     world.is_cold = is_cold
     partition_count = world.rng.choice((1, 3, 12))

@@ -17,10 +17,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
 from semel.journal import names, sealed
-from semel.journal.directory import NO_SLOT, Directory
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages, ReadNow
-from semel.journal.rows import Location, Rows, Standing
+from semel.journal.rows import NO_SLOT, Directory, Location, Rows, Standing
 from semel.journal.sealed import NO_ENTRY, Numbers, SegmentIndex, Stretch
 from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction, in_order
 

@@ -1,12 +1,18 @@
-"""Where batches of one segment lie, in memory, and how far a partition had come at some point."""
+"""Where the batches of one segment lie, in memory, and where all partitions stood when it ended."""
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Collection, Generator, Sequence
+from itertools import compress
 from typing import Final, NamedTuple
 
 from semel.log.transactions import AbortedIndex
 
 TIMESTAMP_MIN: Final = -(2**63)
+COLUMN_COUNT: Final = 7
+NO_SLOT: Final = -1
+SLOTS_AT_ONCE: Final = 1024
+"""That are copied in no time, in all columns."""
 
 
 class Location(NamedTuple):
@@ -74,3 +80,122 @@ class Rows:
 
     def standing(self) -> Standing:
         return Standing(self.last(), self.byte_count, self.timestamp_max, self.aborted_count())
+
+
+class Directory:
+    """Where every known partition stood when a segment ended: columns with a slot for each, by
+    number.
+
+    A directory never changes once it is made, so that a thread may make the next one of it while
+    lookups go on.
+    """
+
+    __slots__ = (
+        "aborted_counts",
+        "byte_counts",
+        "last_offsets",
+        "last_positions",
+        "last_sizes",
+        "partitions",
+        "timestamp_maxima",
+    )
+
+    def __init__(self, columns: "Sequence[array[int]] | None" = None) -> None:
+        if columns is None:
+            columns = [array("q") for _ in range(COLUMN_COUNT)]
+        self.partitions = columns[0]
+        """Rising."""
+        self.last_offsets = columns[1]
+        """Of the partition's last batch: its base offset, and where it lies."""
+        self.last_positions = columns[2]
+        self.last_sizes = columns[3]
+        self.byte_counts = columns[4]
+        self.timestamp_maxima = columns[5]
+        self.aborted_counts = columns[6]
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def columns(self) -> "list[array[int]]":
+        return [
+            self.partitions,
+            self.last_offsets,
+            self.last_positions,
+            self.last_sizes,
+            self.byte_counts,
+            self.timestamp_maxima,
+            self.aborted_counts,
+        ]
+
+    def slot(self, partition: int) -> int:
+        """NO_SLOT if the partition had no batch."""
+        partitions = self.partitions
+        slot = bisect_left(partitions, partition)
+        return slot if slot < len(partitions) and partitions[slot] == partition else NO_SLOT
+
+    def last(self, slot: int) -> Location:
+        return Location(self.last_offsets[slot], self.last_positions[slot], self.last_sizes[slot])
+
+    def standing(self, partition: int) -> Standing | None:
+        slot = self.slot(partition)
+        if slot == NO_SLOT:
+            return None
+        return Standing(
+            self.last(slot),
+            self.byte_counts[slot],
+            self.timestamp_maxima[slot],
+            self.aborted_counts[slot],
+        )
+
+    def put(self, slot: int, standing: Standing) -> None:
+        """Only by who makes the directory."""
+        last = standing.last
+        self.last_offsets[slot] = last.base_offset
+        self.last_positions[slot] = last.position
+        self.last_sizes[slot] = last.size
+        self.byte_counts[slot] = standing.byte_count
+        self.timestamp_maxima[slot] = standing.timestamp_max
+        self.aborted_counts[slot] = standing.aborted_count
+
+    def successor(
+        self, new: Sequence[int], dropped: Collection[int]
+    ) -> "Generator[None, None, Directory]":
+        """A copy without those that are dropped, and with empty slots for new partitions, which
+        are given by rising number. Column by column, if there are many."""
+        columns = self.columns()
+        gone = [slot for slot in map(self.slot, dropped) if slot != NO_SLOT]
+        if gone:
+            kept = bytearray(b"\1") * len(self)
+            for slot in gone:
+                kept[slot] = 0
+            for number, column in enumerate(columns):
+                columns[number] = array("q", compress(column, kept))
+                if len(self) > SLOTS_AT_ONCE:
+                    yield
+        for number, column in enumerate(columns):
+            columns[number] = column[:]
+            if len(self) > SLOTS_AT_ONCE:
+                yield
+        for start in range(0, len(new), SLOTS_AT_ONCE):
+            if start:
+                yield
+            some = new[start : start + SLOTS_AT_ONCE]
+            places = [bisect_left(columns[0], partition) for partition in some]
+            for number, column in enumerate(columns):
+                columns[number] = _with_places(column, places, some if number == 0 else None)
+        return Directory(columns)
+
+
+def _with_places(
+    column: "array[int]", places: Sequence[int], values: Sequence[int] | None
+) -> "array[int]":
+    """A copy with a value before each of these places, which rise; 0 where none is given."""
+    copied: array[int] = array("q")
+    start = 0
+    for number, place in enumerate(places):
+        if place > start:
+            copied += column[start:place]
+            start = place
+        copied.append(0 if values is None else values[number])
+    copied += column[start:]
+    return copied

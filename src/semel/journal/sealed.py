@@ -12,7 +12,7 @@ Numbers have the machine's byte order, since they are read in place; a foreign f
 checksum and is built again by replay. What is read is checked by the page, so that a lookup reads
 and checks what it needs, and no more of it the larger the file is.
 
-Formats 1 and 2 have no pages and no aborted transactions (`journal/sealed_before.py`).
+Formats 1 and 2 have no pages and no aborted transactions (`journal/index_files.py`).
 """
 
 import struct
@@ -22,9 +22,8 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
-from semel.journal.directory import COLUMN_COUNT, NO_SLOT, Directory
 from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, Page, Pages
-from semel.journal.rows import Location, Rows, Standing
+from semel.journal.rows import COLUMN_COUNT, NO_SLOT, Directory, Location, Rows, Standing
 from semel.log.transactions import AbortedIndex
 from semel.records.checksum import crc32c
 from semel.types import Buffer
