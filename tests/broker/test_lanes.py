@@ -600,7 +600,7 @@ async def test_a_lane_that_cannot_be_replayed_is_given_free(machine: TwoLanes) -
         await create(broker)
         await broker.step_down(1)
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("semel.lane.lane.recover", damaged)
+            patched.setattr("semel.lane.lane.rebuild", damaged)
             with pytest.raises(CorruptJournal):
                 await broker.take_lane(1, machine.devices[1])
         assert sorted(broker.journals) == [0]

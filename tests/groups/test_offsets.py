@@ -296,7 +296,7 @@ def test_a_checkpoint_that_knows_no_times_but_those_in_its_records_is_judged_by_
     offset = OffsetCommitted(GROUP, "t", 0, 5, -1, "", commit_timestamp_ms=START_MS)
     left = GenerationRecorded(GROUP, "consumer", 1, None, None, START_MS + DAY_MS, ())
     world.groups.restore(GroupsSnapshot((left,), (OffsetInSnapshot(offset, order=1),), order=1))
-    world.groups.recovered(world.at)
+    world.groups.start_sessions(world.at)
     world.pass_time(RETENTION_MS + DAY_MS - 1)
     assert world.fetch() == (5, NONE)
     world.pass_time(CHECK_MS + 1)

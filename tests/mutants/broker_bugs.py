@@ -209,14 +209,14 @@ def retries_are_stored_again(patch: Patch) -> None:
 
 
 def producers_are_forgotten_by_a_restart(patch: Patch) -> None:
-    recover = opening.recover
+    rebuild = opening.rebuild
 
     def forgetful(state: LaneState, journal: FileJournal) -> None:
-        recover(state, journal)
+        rebuild(state, journal)
         for partition in state.partitions.values():
             partition.producers.clear()
 
-    patch.setattr("semel.lane.lane.recover", forgetful)
+    patch.setattr("semel.lane.lane.rebuild", forgetful)
 
 
 # Rule 13: leader epochs

@@ -79,7 +79,7 @@ def shown_times_may_go_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def timers_of_transactions_run_on_over_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Transactions, "recovered", lambda store, now_ms: None)
+    patch.setattr(Transactions, "start_timers", lambda store, now_ms: None)
 
 
 def what_waits_is_not_read_before_anyone_is_judged(patch: pytest.MonkeyPatch) -> None:

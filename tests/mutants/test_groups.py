@@ -43,7 +43,7 @@ def living_clients() -> None:
 
 
 def a_restart_gives_no_new_session(patch: pytest.MonkeyPatch) -> None:
-    recovered = coordinator.Groups.recovered
+    start_sessions = coordinator.Groups.start_sessions
 
     def without_session(groups: coordinator.Groups, at: Moment) -> None:
         with pytest.MonkeyPatch.context() as inner:
@@ -52,9 +52,9 @@ def a_restart_gives_no_new_session(patch: pytest.MonkeyPatch) -> None:
                 "renew_session",
                 lambda deciding, member: deciding.begin_session(member.member_id, at.now_ms),
             )
-            recovered(groups, at)
+            start_sessions(groups, at)
 
-    patch.setattr(coordinator.Groups, "recovered", without_session)
+    patch.setattr(coordinator.Groups, "start_sessions", without_session)
 
 
 def a_generation_is_never_written(patch: pytest.MonkeyPatch) -> None:

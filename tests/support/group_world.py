@@ -69,7 +69,7 @@ class GroupWorld:
         self._random = random.Random(seed)
         self.now_ms = START_MS
         self.groups = Groups(self.settings)
-        self.groups.recovered(self.at)
+        self.groups.start_sessions(self.at)
         self.log: list[Entry | Marker] = []
         self.replies: dict[Ticket, Reply] = {}
         self.records: list[GroupRecord] = []
@@ -238,7 +238,7 @@ class GroupWorld:
 
     def restart(self) -> None:
         self.groups = self.replayed()
-        self.groups.recovered(self.at)
+        self.groups.start_sessions(self.at)
 
     def restart_from_snapshot(self) -> None:
         snapshot = msgspec.msgpack.decode(
@@ -246,7 +246,7 @@ class GroupWorld:
         )
         self.groups = Groups(self.settings)
         self.groups.restore(snapshot)
-        self.groups.recovered(self.at)
+        self.groups.start_sessions(self.at)
 
     # Longer ways
 

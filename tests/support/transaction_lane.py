@@ -198,7 +198,7 @@ class Lane:
         self.late = LateRequests()
         for frame in self.frames:
             self.state.apply(frame, self.now_ms)
-        self.state.transactions.recovered(self.now_ms)
+        self.state.transactions.start_timers(self.now_ms)
         if power_lost:
             term = Term(self.state.term + 1)
             items: list[Item] = [TermRaised(term)]

@@ -17,7 +17,7 @@ from semel.transactions.commands import (
     WriteRecords,
 )
 from semel.transactions.dialect import Dialect
-from semel.transactions.joining import check_joinable, check_member
+from semel.transactions.joining import check_added, check_joinable
 from semel.transactions.records import decode, encode
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
@@ -158,7 +158,7 @@ def takes_part(
 ) -> bool:
     """What is asked of one batch: both checks, in the order in which Produce makes them."""
     current = check_joinable(current, producer_id, producer_epoch, term)
-    return check_member(current, partition, dialect)
+    return check_added(current, partition, dialect)
 
 
 def epoch(number: int) -> ProducerEpoch:

@@ -162,7 +162,7 @@ def test_a_process_that_has_recovered_gives_each_open_transaction_its_full_timeo
     store = Transactions()
     store.apply(value_of(0, status=Status.ONGOING), 0)
     store.apply(value_of(1, status=Status.PREPARE_COMMIT), 0)
-    store.recovered(5_000_000)
+    store.start_timers(5_000_000)
     assert store.next_deadline_ms() == 5_001_000
     assert store.overdue(5_000_999, 100) == []
     assert store.overdue(5_001_000, 100) == ["id-0"]

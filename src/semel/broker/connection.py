@@ -98,7 +98,8 @@ class Connection(asyncio.BufferedProtocol):
         self._may_read = True
         self.is_closing = False
         self._waiting: asyncio.Task[None] | None = None
-        self._unread_bytes = 0
+        self._buffered_bytes = 0
+        """That the transport could not hand on, when that was last looked at."""
         self.held_bytes = 0
         self.is_to_write = False
         self.active_at = 0.0
@@ -150,19 +151,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._may_write = False
-        self._count_unread(self._transport.get_write_buffer_size())
+        self._count_buffered(self._transport.get_write_buffer_size())
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         self._may_write = True
-        self._count_unread(0)
+        self._count_buffered(0)
         self.active_at = self._server.loop.time()
         self.reply_released()
         self._decide()
 
-    def _count_unread(self, size: int) -> None:
-        self._server.count_unsent(size - self._unread_bytes)
-        self._unread_bytes = size
+    def _count_buffered(self, size: int) -> None:
+        self._server.count_unsent(size - self._buffered_bytes)
+        self._buffered_bytes = size
 
     # Deciding
 
@@ -257,16 +258,16 @@ class Connection(asyncio.BufferedProtocol):
         self._server.count_unsent(size)
 
     @property
-    def owed_bytes(self) -> int:
-        """What is kept for this client until it reads."""
-        return self.unsent_bytes + self._unread_bytes
+    def unread_bytes(self) -> int:
+        """Of all replies that are kept for this client until it reads."""
+        return self.unsent_bytes + self._buffered_bytes
 
     def close_if_idle(self, silent_since: float) -> None:
         """End the connection of a client that neither sends nor reads what it was sent."""
         unread = self._transport.get_write_buffer_size()
-        if unread < self._unread_bytes:
+        if unread < self._buffered_bytes:
             # Slowly, but it reads.
-            self._count_unread(unread)
+            self._count_buffered(unread)
             self.active_at = self._server.loop.time()
         if self.active_at >= silent_since:
             return

@@ -111,13 +111,13 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
 
 
 @contextlib.contextmanager
-def _naming(place: str) -> Iterator[None]:
+def _naming(address: str) -> Iterator[None]:
     """Say which address it is that cannot be listened on."""
     try:
         yield
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
-        raise CannotListen(f"cannot listen on {place}: {reason.lower()}") from error
+        raise CannotListen(f"cannot listen on {address}: {reason.lower()}") from error
 
 
 class _Stopped(Exception):

@@ -77,7 +77,7 @@ class Server:
         for lane in self._broker.led_lanes:
             lane.waiting_room.disconnected(connection.number)
         self._held_bytes -= connection.held_bytes
-        self.unsent_bytes -= connection.owed_bytes
+        self.unsent_bytes -= connection.unread_bytes
 
     def hold(self, more_bytes: int) -> None:
         """Count what undecided requests hold; over the limit, the largest sender is cut off."""
@@ -93,7 +93,7 @@ class Server:
         """
         self.unsent_bytes += more_bytes
         if self.unsent_bytes > 2 * self._broker.config.queued_max_response_bytes:
-            largest = max(self._connections, key=lambda connection: connection.owed_bytes)
+            largest = max(self._connections, key=lambda connection: connection.unread_bytes)
             largest.close("unread replies hold too much memory")
 
     def refused(self, connection: Connection, reason: str) -> None:
@@ -170,7 +170,7 @@ class Server:
         try:
             answered = await answer
             if not connection.is_closing:
-                # What is counted as owed to a client that is gone would be so for ever.
+                # What is counted as kept for a client that is gone would be so for ever.
                 self._answer(call, answered, reply, connection)
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self.failed(connection, error)

@@ -226,7 +226,7 @@ class Groups:
     def restore(self, snapshot: GroupsSnapshot) -> None:
         self._lasting.restore(snapshot)
 
-    def recovered(self, at: Moment) -> None:
+    def start_sessions(self, at: Moment) -> None:
         """All records are applied: members of recorded generations are known again, and every
         session gets a full timeout."""
         self._volatile = self._nobody()
@@ -234,7 +234,7 @@ class Groups:
         for stored in self._lasting.by_id.values():
             if stored.recorded is None or not stored.recorded.members:
                 continue
-            group = Membership.recovered(stored.recorded)
+            group = Membership.from_record(stored.recorded)
             deciding = Deciding(self._settings, at, {})
             for member in group.members.values():
                 deciding.renew_session(member)

@@ -58,7 +58,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
         )
 
     @classmethod
-    def recovered(cls, stored: RecordedMember, protocol: str) -> "Member":
+    def from_record(cls, stored: RecordedMember, protocol: str) -> "Member":
         return cls(
             stored.member_id,
             stored.group_instance_id,

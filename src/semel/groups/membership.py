@@ -67,8 +67,8 @@ class Membership(msgspec.Struct, frozen=True, gc=False):
     newcomer_arrived: bool = False
 
     @classmethod
-    def recovered(cls, recorded: GenerationRecorded) -> "Membership":
-        members = [Member.recovered(each, recorded.protocol or "") for each in recorded.members]
+    def from_record(cls, recorded: GenerationRecorded) -> "Membership":
+        members = [Member.from_record(each, recorded.protocol or "") for each in recorded.members]
         group = cls(
             recorded.group_id,
             State.STABLE if members else State.EMPTY,

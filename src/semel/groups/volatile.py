@@ -103,7 +103,7 @@ class VolatileGroups:
         if lasting is None:
             return None
         recorded = lasting.recorded
-        return Membership(group_id) if recorded is None else Membership.recovered(recorded)
+        return Membership(group_id) if recorded is None else Membership.from_record(recorded)
 
     def sessions(self, group_id: GroupId) -> Mapping[MemberId, int]:
         held = self.by_id.get(group_id)

@@ -20,7 +20,7 @@ from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.duties import Duties
 from semel.lane.frame import Frame
-from semel.lane.opening import BeginTerm, index_frame, recover
+from semel.lane.opening import BeginTerm, index_frame, rebuild
 from semel.lane.partition_log import PartitionLog
 from semel.lane.state import NO_EFFECTS, LaneState
 from semel.lane.transactions import ending_size
@@ -69,7 +69,7 @@ class Lane:
         self._growing: deque[tuple[Position, Partition, Offset]] = deque()
         """Ends of partitions that become readable when the journal is durable up to a position."""
         state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
-        recover(state, journal)
+        rebuild(state, journal)
         self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
         self.view = LaneView(state, self._clock)
         self.log = PartitionLog(journal, state.partitions)
@@ -107,8 +107,8 @@ class Lane:
             await self.until_durable()
         self._clock.look()
         at = self._clock.moment()
-        state.groups.recovered(at)
-        state.transactions.recovered(at.now_ms)
+        state.groups.start_sessions(at)
+        state.transactions.start_timers(at.now_ms)
 
     async def close(self) -> None:
         """Make all of it durable, and give the journal free."""

@@ -16,7 +16,7 @@ from semel.world import Moment
 CLUSTER_ID_SIZE = 16
 
 
-def recover(state: LaneState, journal: Journal) -> None:
+def rebuild(state: LaneState, journal: Journal) -> None:
     """The checkpoint, then every frame behind it."""
     if journal.checkpoint is not None:
         snapshot.restore(journal.checkpoint, state)

@@ -1,4 +1,4 @@
-"""The lane's state as bytes: a checkpoint, from which start-up replays only what follows.
+"""The lane's state as bytes, which a checkpoint keeps: start-up replays only what follows it.
 
 It is given in pieces, between which the lane goes on. At the mark only the dicts are copied that
 say what is there. Each thing in them is captured when its turn comes, or before. Law: whatever a

@@ -160,8 +160,8 @@ class AbortedIndex:
 
     def restore(self, stored: bytes) -> None:
         size = len(stored) // 4
-        for place, column in enumerate(self.columns()):
-            column.frombytes(stored[place * size : (place + 1) * size])
+        for number, column in enumerate(self.columns()):
+            column.frombytes(stored[number * size : (number + 1) * size])
 
     def columns(self) -> "tuple[array[int], array[int], array[int], array[int]]":
         return (self._producer_ids, self._first_offsets, self._marker_offsets, self._floors)

@@ -26,7 +26,7 @@ def initialise(current: Transaction | None, command: InitProducer, context: Cont
     _check_request(command, context)
     if current is None:
         return changed(context, _created(command, context))
-    is_retry = _check_identity(current, command)
+    is_retry = _check_producer(current, command)
     if current.is_prepared:
         raise ConcurrentTransactions(
             f"the last transaction of {current.transactional_id!r} is {current.status.label}"
@@ -80,7 +80,7 @@ def _check_request(command: InitProducer, context: Context) -> None:
         )
 
 
-def _check_identity(current: Transaction, command: InitProducer) -> bool:
+def _check_producer(current: Transaction, command: InitProducer) -> bool:
     """Whether a producer that names itself has been answered before; it is fenced otherwise."""
     if _is_newcomer(command):
         return False

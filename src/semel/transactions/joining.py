@@ -30,7 +30,7 @@ def add(current: Transaction | None, command: AddPartitions, context: Context) -
 def write(current: Transaction | None, command: WriteRecords, context: Context) -> Decision:
     current = check_joinable(current, command.producer_id, command.producer_epoch, context.term)
     for partition in command.partitions:
-        check_member(current, partition, command.dialect)
+        check_added(current, partition, command.dialect)
     return _join(current, command.partitions, command.dialect, context)
 
 
@@ -59,7 +59,7 @@ def _join(
 # What is checked before a batch is appended
 
 
-def check_member(current: Transaction, partition: TopicPartition, dialect: Dialect) -> bool:
+def check_added(current: Transaction, partition: TopicPartition, dialect: Dialect) -> bool:
     """True if the partition is part of the transaction; False if it must join with this batch.
 
     Only TV2 lets partitions join.

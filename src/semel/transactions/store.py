@@ -81,7 +81,7 @@ class Transactions:
         self._deadline_ms[value.transactional_id] = deadline_ms
         self._deadlines.schedule(value.transactional_id, deadline_ms)
 
-    def recovered(self, now_ms: int) -> None:
+    def start_timers(self, now_ms: int) -> None:
         """All values are applied: each transaction that is open gets its full timeout again."""
         self._deadline_ms.clear()
         self._deadlines = Deadlines[TransactionalId]()
