@@ -174,7 +174,7 @@ def test_a_failing_call_ends_the_journal_and_the_next_open_knows(
         lane = Remembering(FileDevice(tmp_path), SETTINGS)
         lane.start()
         await lane.durable(lane.append(PAYLOAD))
-        lane.journal.segments.finish_preparing()
+        lane.journal.segments.finish_preallocating()
 
         def fail_once(*_: object) -> int:
             monkeypatch.undo()

@@ -165,8 +165,8 @@ def a_sync_counts_for_what_is_written_meanwhile(patch: pytest.MonkeyPatch) -> No
     patch.setattr(GroupCommit, "_on_synced", generous)
 
 
-def a_prepared_segment_has_no_lasting_name(patch: pytest.MonkeyPatch) -> None:
-    prepare = segments._prepare
+def a_preallocated_segment_has_no_lasting_name(patch: pytest.MonkeyPatch) -> None:
+    preallocate = segments._preallocate
 
     class Forgetful:
         def __init__(self, device: MemoryDevice) -> None:
@@ -179,16 +179,18 @@ def a_prepared_segment_has_no_lasting_name(patch: pytest.MonkeyPatch) -> None:
             pass
 
     patch.setattr(
-        segments, "_prepare", lambda device, *rest, **how: prepare(Forgetful(device), *rest, **how)
+        segments,
+        "_preallocate",
+        lambda device, *rest, **how: preallocate(Forgetful(device), *rest, **how),
     )
 
 
-def a_prepared_segment_ends_with_its_process(patch: pytest.MonkeyPatch) -> None:
+def a_preallocated_segment_ends_with_its_process(patch: pytest.MonkeyPatch) -> None:
     def removed(device: MemoryDevice) -> int:
-        device.remove(names.PREPARED)
+        device.remove(names.PREALLOCATED)
         return 0
 
-    patch.setattr(recovery, "_keep_prepared", removed)
+    patch.setattr(recovery, "_keep_preallocated", removed)
 
 
 GONE = "a durable frame is gone"
@@ -246,11 +248,11 @@ NAMED: list[tuple[Plant, Callable[[], None]]] = [
         test_checkpoints.test_a_checkpoint_waits_until_the_frames_before_it_are_durable,
     ),
     (
-        a_prepared_segment_has_no_lasting_name,
+        a_preallocated_segment_has_no_lasting_name,
         partial(test_room.test_what_must_be_left_is_there_after_any_crash_on_a_full_disk, 3_000),
     ),
     (
-        a_prepared_segment_ends_with_its_process,
+        a_preallocated_segment_ends_with_its_process,
         partial(test_room.test_what_must_be_left_is_there_after_any_crash_on_a_full_disk, 3_000),
     ),
 ]

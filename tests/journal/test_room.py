@@ -96,7 +96,7 @@ def test_a_full_disk_is_asked_again_now_and_then_and_not_at_every_request() -> N
 
         def counted(name: str) -> None:
             nonlocal calls
-            calls += name == names.PREPARED
+            calls += name == names.PREALLOCATED
             create(name)
 
         device.create = counted  # type: ignore[method-assign]
@@ -105,7 +105,7 @@ def test_a_full_disk_is_asked_again_now_and_then_and_not_at_every_request() -> N
             with pytest.raises(JournalFull):
                 lane.journal.reserve(len(PAYLOAD), HEADROOM_BYTES)
         assert 2 <= calls <= 1000 / SETTINGS.allocation_retry_ms + 1
-        assert names.PREPARED not in device.names()
+        assert names.PREALLOCATED not in device.names()
 
     run(main())
 
@@ -182,14 +182,14 @@ def test_the_last_segments_are_as_small_as_the_disk_wants_them() -> None:
     run(main())
 
 
-def test_a_segment_that_was_prepared_is_there_for_the_next_process_on_a_full_disk() -> None:
+def test_a_segment_that_was_preallocated_is_there_for_the_next_process_on_a_full_disk() -> None:
     async def main() -> None:
         device = MemoryDevice(Random(1))
         lane = Remembering(device, SETTINGS)
         lane.start()
         await seeded_loop.elapse(1)
         device.is_full = True
-        # To the last byte of the open segment, since there is the prepared one.
+        # To the last byte of the open segment, since there is the preallocated one.
         fill(lane, count_max=SEGMENT_BYTES // FRAME_SIZE)
         await lane.durable(lane.journal.end)
         assert len(lane.journal.segments.bases) == 1
@@ -262,7 +262,7 @@ def test_a_full_disk_is_told_once_when_it_comes_and_once_when_it_goes() -> None:
         device.is_full = False
         lane.warnings.clear()
         await seeded_loop.elapse(1)
-        lane.journal.segments.prepare()
+        lane.journal.segments.preallocate()
         await seeded_loop.elapse(1)
         assert [warning.split(":")[0] for warning in lane.warnings] == ["writes are taken again"]
 

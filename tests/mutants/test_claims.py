@@ -57,8 +57,8 @@ def a_transaction_may_have_any_width(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_segment_is_never_longer(patch: pytest.MonkeyPatch) -> None:
-    prepare = Segments.prepare
-    patch.setattr(Segments, "prepare", lambda segments, size=0: prepare(segments))
+    preallocate = Segments.preallocate
+    patch.setattr(Segments, "preallocate", lambda segments, size=0: preallocate(segments))
 
 
 PLANTS: list[tuple[Plant, Kill]] = [

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 LOCK = "lock"
 NOTE = "note"
-PREPARED = "prepared"
+PREALLOCATED = "prepared"  # The name it has on disks.
 TEMPORARY = ".tmp"
 SEGMENT = ".segment"
 INDEX = ".index"

@@ -48,7 +48,9 @@ class FileJournal:
         self.incarnation = found.note.incarnation
         self.settings = settings
         self.limits = settings.limits
-        self.segments = Segments(device, settings, found.bases, found.limit, found.prepared_size)
+        self.segments = Segments(
+            device, settings, found.bases, found.limit, found.preallocated_size
+        )
         self.index = BatchIndex(device.read_now)
         self._device = device
         self.index.not_held_to(found.end)
@@ -169,7 +171,7 @@ class FileJournal:
     @property
     def unused_bytes(self) -> int:
         """Allocated, and not yet written to."""
-        return self.segments.limit - self.end + self.segments.prepared_size
+        return self.segments.limit - self.end + self.segments.preallocated_size
 
     def reserve(self, size: int, kept_size: int) -> None:
         """Raises JournalFull unless a payload of this size can be appended now.
@@ -180,7 +182,7 @@ class FileJournal:
         """
         frame_size = HEADER_SIZE + size
         segments = self.segments
-        if self.end + frame_size > segments.limit or kept_size > segments.prepared_size:
+        if self.end + frame_size > segments.limit or kept_size > segments.preallocated_size:
             segments.require(self.end, frame_size, kept_size)
         if self._commit.failure is not None:
             raise self._commit.failure
@@ -318,7 +320,7 @@ class FileJournal:
         return await answer
 
     def look_for_room(self) -> None:
-        self.segments.prepare()
+        self.segments.preallocate()
 
     async def checkpoint_now(self) -> None:
         """The next start replays only what is appended after this. A failure is only a warning."""
@@ -365,7 +367,7 @@ class FileJournal:
         await self._wait(lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE))
         await self.checkpoint_now()
         await self._wait(self._background.when_idle)
-        self.segments.finish_preparing()
+        self.segments.finish_preallocating()
         if self._commit.failure is None:
             self._write_note()
         else:

@@ -28,8 +28,8 @@ class Recovered(NamedTuple):
     """Where each segment begins."""
     limit: int
     """Where the room of the last segment ends."""
-    prepared_size: int
-    """Bytes of the segment that the last process had prepared; 0 if there is none."""
+    preallocated_size: int
+    """Bytes of the segment that the last process had preallocated; 0 if there is none."""
     end: Position
     checksum: int
     """That of the last frame."""
@@ -87,12 +87,12 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     if not behind.is_blank:
         # Nothing of them counts, but the first has the room that was to be left behind what does.
         for base in reversed(bases[walk.segment + 1 :]):
-            device.rename(names.segment(base), names.PREPARED)
+            device.rename(names.segment(base), names.PREALLOCATED)
         del bases[walk.segment + 1 :]
         _wipe(device, names.segment(bases[-1]), walk.end - bases[-1])
     _rewrite(device, bases, durable, walk.end)
     limit = bases[-1] + _extend(device, names.segment(bases[-1]), settings)
-    prepared_size = _keep_prepared(device)
+    preallocated_size = _keep_preallocated(device)
     for position in start.rejected:
         device.remove(names.checkpoint(position))
     _remove_released(device, found, noted.released)
@@ -116,7 +116,7 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     return Recovered(
         bases,
         limit,
-        prepared_size,
+        preallocated_size,
         Position(walk.end),
         walk.previous,
         new_note,
@@ -195,10 +195,10 @@ def _require(base: int, bases: Collection[int]) -> None:
 
 
 def _make(device: Device, base: int, settings: JournalSettings) -> None:
-    """The segment that begins there, of the bytes that were prepared or that the disk has."""
+    """The segment that begins there, of the bytes that were preallocated or that the disk has."""
     name = names.segment(base)
-    if _keep_prepared(device):
-        device.rename(names.PREPARED, name)
+    if _keep_preallocated(device):
+        device.rename(names.PREALLOCATED, name)
         return
     device.create(name)
     refusal = allocate(device, name, settings)
@@ -208,22 +208,22 @@ def _make(device: Device, base: int, settings: JournalSettings) -> None:
     device.sync(name)
 
 
-def _keep_prepared(device: Device) -> int:
-    """The size of the segment that the last process had prepared, without what it may hold.
+def _keep_preallocated(device: Device) -> int:
+    """The size of the segment that the last process had preallocated, without what it may hold.
 
     It may have been the open one, under a name that was lost. On a full disk nobody could give its
     room back to us.
     """
-    if names.PREPARED not in device.names():
+    if names.PREALLOCATED not in device.names():
         return 0
-    size = device.size(names.PREPARED)
+    size = device.size(names.PREALLOCATED)
     try:
-        device.allocate(names.PREPARED, size)
-        _wipe(device, names.PREPARED, 0)
+        device.allocate(names.PREALLOCATED, size)
+        _wipe(device, names.PREALLOCATED, 0)
     except OSError:
         size = 0
     if not size:
-        device.remove(names.PREPARED)
+        device.remove(names.PREALLOCATED)
     return size
 
 

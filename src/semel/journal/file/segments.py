@@ -1,7 +1,7 @@
 """The segments of the journal: which file holds a position, and whether there is room for a frame.
 
 Room means blocks that are already allocated: what is left of the open segment, and another one
-prepared ahead in the background. So a full disk is met before anything has changed. The prepared
+preallocated in the background. So a full disk is met before anything has changed. The preallocated
 one is smaller than others if the disk has no more, and larger if a frame, with what must be left
 behind it, takes more than a segment has.
 """
@@ -62,13 +62,13 @@ class Segments:
         settings: JournalSettings,
         bases: Sequence[int],
         limit: int,
-        prepared_size: int,
+        preallocated_size: int,
     ) -> None:
         self.bases = array("q", bases)
         self.limit = limit
         """Where the open segment ends."""
-        self.prepared_size = prepared_size
-        """Bytes of the segment that is prepared; 0 if there is none."""
+        self.preallocated_size = preallocated_size
+        """Bytes of the segment that is preallocated; 0 if there is none."""
         self.refused_count = 0
         self.on_warning: Callable[[str], None] = lambda warning: None
         self._device = device
@@ -76,7 +76,7 @@ class Segments:
         self._retry_s = settings.allocation_retry_ms / 1000
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_failure: Callable[[Exception], None]
-        self._preparing: JobHandle | None = None
+        self._preallocating: JobHandle | None = None
         self._refusal: OSError | None = None
         """What the disk said when it was last asked for more than it had."""
         self._retry_at_s = 0.0
@@ -88,7 +88,7 @@ class Segments:
     ) -> None:
         self._loop = loop
         self._on_failure = on_failure
-        self.prepare()
+        self.preallocate()
 
     @property
     def base(self) -> int:
@@ -128,58 +128,58 @@ class Segments:
     def room(self, end: int, kept_size: int) -> int:
         """Bytes of frames that fit and leave room for frames of `kept_size` bytes."""
         left = self.limit - end
-        if self.prepared_size >= kept_size:
-            return max(left, self.prepared_size - kept_size)
+        if self.preallocated_size >= kept_size:
+            return max(left, self.preallocated_size - kept_size)
         return max(0, left - kept_size)
 
     def require(self, end: int, frame_size: int, kept_size: int) -> None:
         """Raises JournalFull unless the frame fits and leaves room for frames of `kept_size`."""
         wanted = frame_size + kept_size
-        self.prepare(wanted)
+        self.preallocate(wanted)
         # While the disk has not refused, it is only slower than we are: waiting beats refusing.
         while self.room(end, kept_size) < frame_size:
-            if self._preparing is None or self._refusal is not None:
+            if self._preallocating is None or self._refusal is not None:
                 self._refuse(frame_size, wanted)
-            self._preparing.finish()
-            self.prepare(wanted)
+            self._preallocating.finish()
+            self.preallocate(wanted)
 
     def roll(self, boundary: int) -> str:
-        """The prepared segment becomes the open one."""
-        self.finish_preparing()
-        assert self.prepared_size
+        """The preallocated segment becomes the open one."""
+        self.finish_preallocating()
+        assert self.preallocated_size
         name = names.segment(boundary)
-        self._device.rename(names.PREPARED, name)
+        self._device.rename(names.PREALLOCATED, name)
         self.bases.append(boundary)
-        self.limit = boundary + self.prepared_size
-        self.prepared_size = 0
-        self.prepare()
+        self.limit = boundary + self.preallocated_size
+        self.preallocated_size = 0
+        self.preallocate()
         return name
 
-    def finish_preparing(self) -> None:
-        """Waits for the segment being prepared."""
-        if self._preparing is not None:
-            self._preparing.finish()
+    def finish_preallocating(self) -> None:
+        """Waits for the segment being preallocated."""
+        if self._preallocating is not None:
+            self._preallocating.finish()
 
-    def prepare(self, size: int = 0) -> None:
-        """See to it that a whole segment is prepared, and one of `size` bytes at least.
+    def preallocate(self, size: int = 0) -> None:
+        """See to it that a whole segment is preallocated, and one of `size` bytes at least.
 
         Does nothing if a full disk was asked for it just before.
         """
-        if self._loop is None or self._preparing is not None:
+        if self._loop is None or self._preallocating is not None:
             return
-        if self.prepared_size >= max(size, self._settings.segment_bytes):
+        if self.preallocated_size >= max(size, self._settings.segment_bytes):
             return
         if self._refusal is not None and self._loop.time() < self._retry_at_s:
             return
-        job = _prepare(self._device, self._settings, size, is_new=not self.prepared_size)
-        self._preparing = self._device.submit(job, self._on_prepared)
+        job = _preallocate(self._device, self._settings, size, is_new=not self.preallocated_size)
+        self._preallocating = self._device.submit(job, self._on_preallocated)
 
-    def _on_prepared(self, error: Exception | None) -> None:
-        self._preparing = None
+    def _on_preallocated(self, error: Exception | None) -> None:
+        self._preallocating = None
         if error is not None and not isinstance(error, OSError):
             self._on_failure(error)
             return
-        self.prepared_size = _size_of(self._device, names.PREPARED)
+        self.preallocated_size = _size_of(self._device, names.PREALLOCATED)
         if error is None:
             self._refusal = None
         else:
@@ -189,13 +189,13 @@ class Segments:
             if is_new:
                 self.on_warning(
                     f"the disk has no room for a whole segment of the journal: the next one has "
-                    f"{self.prepared_size} bytes ({_reason(error)})"
+                    f"{self.preallocated_size} bytes ({_reason(error)})"
                 )
-        if self._missed_size is not None and self.prepared_size >= self._missed_size:
+        if self._missed_size is not None and self.preallocated_size >= self._missed_size:
             self._missed_size = None
             self.on_warning(
                 f"writes are taken again: the next segment of the journal has "
-                f"{self.prepared_size} bytes"
+                f"{self.preallocated_size} bytes"
             )
 
     def _refuse(self, frame_size: int, wanted: int) -> NoReturn:
@@ -211,24 +211,24 @@ class Segments:
         raise JournalFull(sentence)
 
 
-def _prepare(device: Device, settings: JournalSettings, needed: int, *, is_new: bool) -> Job:
+def _preallocate(device: Device, settings: JournalSettings, needed: int, *, is_new: bool) -> Job:
     """Raises what the disk said to a whole segment, also if there is room for a piece of one."""
     if is_new:
-        device.create(names.PREPARED)
+        device.create(names.PREALLOCATED)
         yield
     try:
-        refusal = allocate(device, names.PREPARED, settings, needed)
-        if device.size(names.PREPARED):
+        refusal = allocate(device, names.PREALLOCATED, settings, needed)
+        if device.size(names.PREALLOCATED):
             yield
-            device.sync(names.PREPARED)
+            device.sync(names.PREALLOCATED)
             yield
             # Nobody could give its room back to us if its name were lost.
             device.sync_folder()
         else:
-            device.remove(names.PREPARED)
+            device.remove(names.PREALLOCATED)
     except OSError:
         with contextlib.suppress(OSError):
-            device.remove(names.PREPARED)
+            device.remove(names.PREALLOCATED)
         raise
     if refusal is not None:
         raise refusal
