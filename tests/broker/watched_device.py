@@ -24,7 +24,7 @@ class WatchedDevice(MemoryDevice):
         """The batch that holds this offset can no longer be read."""
         lane = broker.controller
         number = lane._state.hosted[place.topic][place.partition].number
-        ((position, _), *_) = lane._journal.index.locations(number, offset, offset + 1, 1)
+        ((position, _), *_) = lane._journal.index.extents(number, offset, offset + 1, 1)
         self.broken = broker.journals[0].segments.locate(position)[1] + 1
 
     def read(self, name: str, offset: int, size: int) -> bytes:

@@ -458,10 +458,10 @@ def test_batches_are_read_as_they_were_appended(driver: Driver) -> None:
 
 async def _check_reads(lane: Lane, first: int = 0) -> None:
     journal = lane.journal
-    places = journal.index.locations(0, first, len(lane.payloads), 2**30)
-    found = await journal.read_all(places)
+    extents = journal.index.extents(0, first, len(lane.payloads), 2**30)
+    found = await journal.read_all(extents)
     assert [bytes(batch) for batch in found] == lane.payloads[first:]
-    now = journal.read_now(places)
+    now = journal.read_now(extents)
     if now is not None:
         assert [bytes(batch) for batch in now] == lane.payloads[first:]
 
@@ -538,7 +538,7 @@ def test_what_is_released_is_forgotten_and_nothing_else(driver: Driver) -> None:
         lane.journal.release_before(lane.journal.end)
         lane.journal.release_before(lane.journal.end)
         append(lane, 3)
-        ((position, size),) = lane.journal.index.locations(0, 300, 301, 1)
+        ((position, size),) = lane.journal.index.extents(0, 300, 301, 1)
         assert await lane.durable(lane.journal.end)
         assert bytes(await lane.journal.read(Position(position), size)) == lane.payloads[300]
         await lane.journal.close()

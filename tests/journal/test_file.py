@@ -101,12 +101,12 @@ def test_what_the_kernel_has_forgotten_is_read_beside_the_loop(tmp_path: Path) -
         for number in range(200):
             lane.append(b"%d" % number * 200)
         await lane.durable(lane.journal.end)
-        places = lane.journal.index.locations(0, 17, 190, 2**30)
+        extents = lane.journal.index.extents(0, 17, 190, 2**30)
         forget_pages(tmp_path)
-        assert lane.journal.read_now(places) is None
-        batches = await lane.journal.read_all(places)
+        assert lane.journal.read_now(extents) is None
+        batches = await lane.journal.read_all(extents)
         assert [bytes(batch) for batch in batches] == lane.payloads[17:190]
-        warm = lane.journal.read_now(places)
+        warm = lane.journal.read_now(extents)
         assert warm is not None
         assert [bytes(batch) for batch in warm] == lane.payloads[17:190]
         await lane.journal.close()

@@ -220,7 +220,7 @@ class World:
         rest = [Location(*batch[:3]) for batch in (known[known.index(found) :] if found else [])]
         assert self.ask(self.index.batches, partition, offset, 2**60, 2**60) == rest
         assert self.ask(self.index.batches, partition, offset, 2**60, 3) == rest[:3]
-        listed = self.ask(self.index.locations, partition, offset, 2**60, 2**60)
+        listed = self.ask(self.index.extents, partition, offset, 2**60, 2**60)
         assert listed == [each[1:] for each in rest]
 
     def check_time(self, partition: int, timestamp_ms: int) -> None:
@@ -376,15 +376,15 @@ def test_no_file_is_needed_to_find_what_is_held_in_memory() -> None:
         if is_open:
             world.add(0)
         for offset, position, size, _ in world.batches[0][20:23]:
-            assert world.index.locations(0, offset, offset + 1, 1) == [(position, size)]
+            assert world.index.extents(0, offset, offset + 1, 1) == [(position, size)]
             assert world.index.aborted(0, offset, offset + 1)
     newest = world.batches[0][22]
     world.index.not_held_to(newest[1])
-    assert world.index.locations(0, newest[0], newest[0] + 1, 1)
+    assert world.index.extents(0, newest[0], newest[0] + 1, 1)
     world.index.not_held_to(world.oracle.base)
     assert not world.index._published
     with pytest.raises(NotLoaded):
-        world.index.locations(0, newest[0], newest[0] + 1, 1)
+        world.index.extents(0, newest[0], newest[0] + 1, 1)
 
 
 def test_nothing_of_a_published_segment_stays_in_memory_but_bounded_pages() -> None:
@@ -440,18 +440,18 @@ def empty_index() -> bytearray:
     return finished(BatchIndex(nothing).encode_open(0, 0))
 
 
-def test_locations_give_one_batch_at_least_and_then_what_fits() -> None:
+def test_extents_give_one_batch_at_least_and_then_what_fits() -> None:
     index = BatchIndex(nothing)
     for row in range(10):
         index.add(5, 10 * row, 1000 * row, 100, row)
     everything = [(1000 * row, 100) for row in range(10)]
-    assert index.locations(5, 0, 100, 10_000) == everything
-    assert index.locations(5, 25, 100, 10_000) == everything[2:]
-    assert index.locations(5, 25, 41, 10_000) == everything[2:5]
-    assert index.locations(5, 25, 40, 10_000) == everything[2:4]
-    assert index.locations(5, 25, 100, 299) == everything[2:4]
-    assert index.locations(5, 25, 100, 0) == everything[2:3]
-    assert index.locations(6, 0, 100, 10_000) == []
+    assert index.extents(5, 0, 100, 10_000) == everything
+    assert index.extents(5, 25, 100, 10_000) == everything[2:]
+    assert index.extents(5, 25, 41, 10_000) == everything[2:5]
+    assert index.extents(5, 25, 40, 10_000) == everything[2:4]
+    assert index.extents(5, 25, 100, 299) == everything[2:4]
+    assert index.extents(5, 25, 100, 0) == everything[2:3]
+    assert index.extents(6, 0, 100, 10_000) == []
 
 
 def test_a_batch_stamped_with_an_older_time_does_not_hide_the_one_before_it() -> None:

@@ -97,7 +97,7 @@ def test_nothing_is_given_up_while_acknowledged_bytes_may_be_missing() -> None:
 
 def test_what_is_kept_is_read_and_what_is_given_up_is_not() -> None:
     device = with_segments()
-    ((position, size),) = reopen(device).journal.index.locations(0, 0, 1, 1)
+    ((position, size),) = reopen(device).journal.index.extents(0, 0, 1, 1)
     for open_again in (partial(release, position=2**40), reopen):
         lane = open_again(device)
         first = readable_from(lane)

@@ -111,9 +111,9 @@ def stored_batches(
     """Whole stored batches from the one that holds `from_offset`, each beginning below the end."""
     if from_offset >= below_offset:
         return []
-    places = journal.index.locations(partition, from_offset, below_offset, 2**30)
-    found = journal.read_now(places)
+    extents = journal.index.extents(partition, from_offset, below_offset, 2**30)
+    found = journal.read_now(extents)
     if found is None:
         device, locate = journal._device, journal.segments.locate
-        found = [memoryview(device.read(*locate(position), size)) for position, size in places]
+        found = [memoryview(device.read(*locate(position), size)) for position, size in extents]
     return found

@@ -151,11 +151,11 @@ class MemoryJournal:
 
         self._loop.call_soon(act)
 
-    def read_now(self, places: list[tuple[int, int]]) -> list[memoryview] | None:
-        return [self._read(position, size) for position, size in places]
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
+        return [self._read(position, size) for position, size in extents]
 
-    async def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
-        return [self._read(position, size) for position, size in places]
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
+        return [self._read(position, size) for position, size in extents]
 
     async def read(self, position: Position, size: int) -> Buffer:
         return self._read(position, size)
@@ -165,11 +165,11 @@ class MemoryJournal:
 
     def _read(self, position: int, size: int) -> memoryview:
         starts = list(self._shelf.frames)
-        place = bisect_right(starts, position) - 1
-        if place < 0:
+        number = bisect_right(starts, position) - 1
+        if number < 0:
             raise FileNotFoundError(f"byte {position} was given up")
-        skip = position - starts[place]
-        return memoryview(self._shelf.frames[starts[place]])[skip : skip + size]
+        skip = position - starts[number]
+        return memoryview(self._shelf.frames[starts[number]])[skip : skip + size]
 
     async def checkpoint_now(self) -> None:
         if self.failure is not None or self.end == self._checkpoint_position:
@@ -249,8 +249,8 @@ def _wait(
     if position <= reached:
         callback()
     else:
-        place = bisect_right(waiters, position, key=lambda waiter: waiter[0])
-        waiters.insert(place, (position, callback))
+        number = bisect_right(waiters, position, key=lambda waiter: waiter[0])
+        waiters.insert(number, (position, callback))
 
 
 def _release(waiters: list[tuple[int, Callable[[], None]]], position: int) -> None:

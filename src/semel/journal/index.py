@@ -144,7 +144,7 @@ class BatchIndex:
         """No frame that begins at this position or before it is held."""
         self._pages = Pages(read_now)
         self._files: OrderedDict[int, AnySealedIndex] = OrderedDict()
-        self._place_last = 0
+        self._segment_last = 0
         """The sealed segment that was found last: who reads many partitions is often in one."""
 
     # The open segment.
@@ -202,18 +202,18 @@ class BatchIndex:
         youngest_ms = self.timestamp_max(partition)
         if youngest_ms is None or youngest_ms < timestamp_ms:
             return None
-        place = self._first_sealed(
+        segment = self._first_sealed(
             partition, lambda index, entry: index.timestamp_max(entry) >= timestamp_ms
         )
-        if place is None:
+        if segment is None:
             stretch: Stretch | None = stretch_of(self._open[partition])
         else:
-            index = self._sealed(place)
+            index = self._sealed(segment)
             stretch = index.stretch(index.entry(partition))
         assert stretch is not None, "where the maximum has risen there are rows"
         return stretch.location(stretch.row_of_time(timestamp_ms))
 
-    def locations(
+    def extents(
         self, partition: int, from_offset: int, below_offset: int, size_max: int
     ) -> list[tuple[int, int]]:
         """Position and size of the batches from `find` on that begin below the bound.
@@ -267,16 +267,16 @@ class BatchIndex:
         self, partition: int, start: int, end: int, found: list[AbortedTransaction]
     ) -> bool:
         """True if none that was aborted later can overlap."""
-        recent = self._recent_place(partition, start)
-        place = self._first_sealed(
+        recent = self._recent_segment(partition, start)
+        segment = self._first_sealed(
             partition, lambda index, entry: index.last_offset(entry) >= start, recent or 0
         )
-        if place is None:
+        if segment is None:
             return False
-        count = self._aborted_count_before(partition, place)
+        count = self._aborted_count_before(partition, segment)
         # From one segment that has any to the next: there may be very many without.
-        while (place := self._first_with_more_aborted(partition, count, place)) is not None:
-            index = self._sealed(place)
+        while (segment := self._first_with_more_aborted(partition, count, segment)) is not None:
+            index = self._sealed(segment)
             entry = index.entry(partition)
             for piece in index.aborted_from(entry, start):
                 if piece.gather(start, end, found):
@@ -284,15 +284,15 @@ class BatchIndex:
             count = index.aborted_count(entry)
         return False
 
-    def _aborted_count_before(self, partition: int, place: int) -> int:
-        """Of all segments before the one at `place`."""
-        if not place:
+    def _aborted_count_before(self, partition: int, segment: int) -> int:
+        """Of all segments before this one."""
+        if not segment:
             return 0
-        recent = self._in_memory(self._sealed_bases[place])
+        recent = self._in_memory(self._sealed_bases[segment])
         rows = None if recent is None else recent.rows.get(partition)
         if rows is not None:
             return rows.earlier_aborted_count
-        earlier = self._sealed(place - 1)
+        earlier = self._sealed(segment - 1)
         entry = earlier.entry(partition)
         return 0 if entry == NO_ENTRY else earlier.aborted_count(entry)
 
@@ -318,10 +318,10 @@ class BatchIndex:
         begin = self._sealed_row(partition, offset)
         if begin is None:
             return
-        place, stretch, row = begin
+        segment, stretch, row = begin
         if stretch is None or row < stretch.first:
             # It lies in the last batch of an earlier segment, or before the first batch of all.
-            earlier = self._sealed(place - 1) if place else None
+            earlier = self._sealed(segment - 1) if segment else None
             earlier_entry = NO_ENTRY if earlier is None else earlier.entry(partition)
             if earlier is not None and earlier_entry != NO_ENTRY:
                 last = earlier.last(earlier_entry)
@@ -335,67 +335,67 @@ class BatchIndex:
                     yield stretch.without_pages(row, stop)
                     row = stop
                     count = min(2 * count, ROWS_CUT_MAX)
-            following = self._first_behind(partition, place)
+            following = self._first_behind(partition, segment)
             if following is None:
                 return
-            place = following
-            index = self._sealed(place)
+            segment = following
+            index = self._sealed(segment)
             stretch = index.stretch(index.entry(partition))
             row = 0 if stretch is None else stretch.first
 
     def _sealed_row(self, partition: int, offset: int) -> tuple[int, Stretch | None, int] | None:
         """The sealed segment to look for this offset in, the partition's rows there, and the last
         of them to begin at or before it. None if no segment has the partition."""
-        recent = self._recent_place(partition, offset)
+        recent = self._recent_segment(partition, offset)
         if recent is not None:
             index = self._sealed(recent)
             stretch = index.stretch(index.entry(partition))
             assert stretch is not None
             return recent, stretch, stretch.row_of(offset)
-        if self._place_last < len(self._sealed_bases):
-            index = self._sealed(self._place_last)
+        if self._segment_last < len(self._sealed_bases):
+            index = self._sealed(self._segment_last)
             entry = index.entry(partition)
             if entry != NO_ENTRY and offset <= index.last_offset(entry):
                 stretch = index.stretch(entry)
                 row = -1 if stretch is None else stretch.row_of(offset)
                 if stretch is not None and row >= stretch.first:
-                    return self._place_last, stretch, row
-        place = self._place_of(partition, offset)
-        if place is None:
+                    return self._segment_last, stretch, row
+        segment = self._segment_of(partition, offset)
+        if segment is None:
             return None
-        index = self._sealed(place)
+        index = self._sealed(segment)
         stretch = index.stretch(index.entry(partition))
-        return place, stretch, -1 if stretch is None else stretch.row_of(offset)
+        return segment, stretch, -1 if stretch is None else stretch.row_of(offset)
 
-    def _recent_place(self, partition: int, offset: int) -> int | None:
+    def _recent_segment(self, partition: int, offset: int) -> int | None:
         """The segment in memory that has the last batch to begin at or before this offset, if it
         is in one of them: who reads the newest should not meet the files of old ones."""
-        for place in range(len(self._sealed_bases) - 1, -1, -1):
-            recent = self._in_memory(self._sealed_bases[place])
+        for segment in range(len(self._sealed_bases) - 1, -1, -1):
+            recent = self._in_memory(self._sealed_bases[segment])
             if recent is None:
                 return None
             rows = recent.rows.get(partition)
             if rows is not None and rows.base_offsets[0] <= offset:
-                return place
+                return segment
         return None
 
-    def _place_of(self, partition: int, offset: int) -> int | None:
+    def _segment_of(self, partition: int, offset: int) -> int | None:
         """The sealed segment to look for this offset in, if any has the partition."""
-        place = self._first_sealed(
+        segment = self._first_sealed(
             partition, lambda index, entry: index.last_offset(entry) >= offset
         )
-        if place is None:
+        if segment is None:
             newest = len(self._sealed_bases) - 1
             is_known = newest >= 0 and self._sealed(newest).entry(partition) != NO_ENTRY
             return newest if is_known else None
-        self._place_last = place
-        return place
+        self._segment_last = segment
+        return segment
 
-    def _first_behind(self, partition: int, place: int) -> int | None:
-        """The next segment that has rows behind those of the one at `place`."""
-        index = self._sealed(place)
+    def _first_behind(self, partition: int, segment: int) -> int | None:
+        """The next segment that has rows behind those of this one."""
+        index = self._sealed(segment)
         base_offset = index.last_offset(index.entry(partition))
-        following = place + 1
+        following = segment + 1
         if following < len(self._sealed_bases):
             # Mostly it is this.
             index = self._sealed(following)
@@ -421,8 +421,8 @@ class BatchIndex:
                 low = middle + 1
         return low if low < len(self._sealed_bases) else None
 
-    def _sealed(self, place: int) -> SegmentIndex:
-        base = self._sealed_bases[place]
+    def _sealed(self, segment: int) -> SegmentIndex:
+        base = self._sealed_bases[segment]
         recent = self._in_memory(base)
         if recent is not None:
             return recent
@@ -464,7 +464,7 @@ class BatchIndex:
             self._published.pop(base, None)
             self._files.pop(base, None)
         del self._sealed_bases[:count]
-        self._place_last = max(0, self._place_last - count)
+        self._segment_last = max(0, self._segment_last - count)
 
     def unpublished(self) -> list[IndexInMemory]:
         """Sealed indexes that have no file yet, oldest first. What they encode may be encoded by

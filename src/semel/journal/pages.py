@@ -168,8 +168,8 @@ def _cut(into: "array[int]", page: Callable[[int], Page], start: int, stop: int)
     size = into.itemsize
     per_page = PAGE_SIZE // size
     while start < stop:
-        number, place = divmod(start, per_page)
-        end = min(per_page, place + stop - start)
-        into.frombytes(page(number).plain[size * place : size * end])
-        start += end - place
+        number, first = divmod(start, per_page)
+        end = min(per_page, first + stop - start)
+        into.frombytes(page(number).plain[size * first : size * end])
+        start += end - first
     return into

@@ -180,22 +180,22 @@ class Directory:
             if start:
                 yield
             some = new[start : start + SLOTS_AT_ONCE]
-            places = [bisect_left(columns[0], partition) for partition in some]
+            slots = [bisect_left(columns[0], partition) for partition in some]
             for number, column in enumerate(columns):
-                columns[number] = _with_places(column, places, some if number == 0 else None)
+                columns[number] = _with_slots(column, slots, some if number == 0 else None)
         return Directory(columns)
 
 
-def _with_places(
-    column: "array[int]", places: Sequence[int], values: Sequence[int] | None
+def _with_slots(
+    column: "array[int]", slots: Sequence[int], values: Sequence[int] | None
 ) -> "array[int]":
-    """A copy with a value before each of these places, which rise; 0 where none is given."""
+    """A copy with a value before each of these slots, which rise; 0 where none is given."""
     copied: array[int] = array("q")
     start = 0
-    for number, place in enumerate(places):
-        if place > start:
-            copied += column[start:place]
-            start = place
+    for number, slot in enumerate(slots):
+        if slot > start:
+            copied += column[start:slot]
+            start = slot
         copied.append(0 if values is None else values[number])
     copied += column[start:]
     return copied

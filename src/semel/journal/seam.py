@@ -109,10 +109,10 @@ class Journal(Protocol):
         Whoever says something of the state that no frame of its own makes true waits for this.
         """
 
-    def read_now(self, places: list[tuple[int, int]]) -> list[memoryview] | None:
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         """As `read_all`, if nothing of it has to be waited for; else None."""
 
-    async def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
         """The bytes at these positions, which rise, in these sizes; each lies within a frame."""
 
     async def read(self, position: Position, size: int) -> Buffer:

@@ -65,12 +65,12 @@ class Tail:
 
     def read(self, position: int, size: int) -> bytes | None:
         """Bytes that lie within one frame; None if that frame is not held."""
-        place = bisect_right(self._starts, position, self._first) - 1
-        if place < self._first:
+        number = bisect_right(self._starts, position, self._first) - 1
+        if number < self._first:
             return None
-        skip = position - self._starts[place]
+        skip = position - self._starts[number]
         found: list[Buffer] = []
-        for part in self._frames[place]:
+        for part in self._frames[number]:
             length = len(part)
             if skip >= length:
                 skip -= length

@@ -39,22 +39,22 @@ class Wanted(NamedTuple):
 class Found:
     """What there is to read of some partitions."""
 
-    __slots__ = ("damage", "places", "size", "wanted")
+    __slots__ = ("damage", "extents", "size", "wanted")
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self.wanted = wanted
         self.size = 0
         """Bytes of all of it."""
-        self.places: list[list[tuple[int, int]]] = []
+        self.extents: list[list[tuple[int, int]]] = []
         """For each that is wanted, where its batches lie. Of use to the log alone."""
         self.damage: dict[int, Damage] = {}
         """By the number of what was wanted."""
 
-    def sorted_places(self) -> list[tuple[int, int]]:
+    def sorted_extents(self) -> list[tuple[int, int]]:
         """Of all of them, as they lie."""
-        if len(self.places) == 1:
-            return self.places[0]
-        return sorted(place for places in self.places for place in places)
+        if len(self.extents) == 1:
+            return self.extents[0]
+        return sorted(extent for extents in self.extents for extent in extents)
 
 
 class Stored:
@@ -99,50 +99,50 @@ class PartitionLog:
 
     def _find(self, found: Found, size_max: int) -> None:
         """Goes on where it was left."""
-        for number in range(len(found.places), len(found.wanted)):
+        for number in range(len(found.extents), len(found.wanted)):
             partition, offset, bound, left = found.wanted[number]
             left = min(left, size_max - found.size)
-            places: list[tuple[int, int]] = []
+            extents: list[tuple[int, int]] = []
             if offset < bound and (left > 0 or found.size == 0):
                 try:
-                    places = self._index.locations(partition.number, offset, bound, left)
+                    extents = self._index.extents(partition.number, offset, bound, left)
                 except (CorruptJournal, OSError) as damage:
                     found.damage[number] = damage
             size = 0
-            for _, batch_size in places:
+            for _, batch_size in extents:
                 size += batch_size
             # The first batch of all is given whole whatever its size, or its reader would never
             # get past it; the others have to fit.
             if size > left and found.size > 0:
-                places, size = [], 0
-            found.places.append(places)
+                extents, size = [], 0
+            found.extents.append(extents)
             found.size += size
 
     # Reading it.
 
     def read_now(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage] | None:
         """For each that was wanted. None if the disk has to be waited for."""
-        places = found.sorted_places()
+        extents = found.sorted_extents()
         try:
-            batches = self._journal.read_now(places)
+            batches = self._journal.read_now(extents)
             if batches is None:
                 return None
-            return self._shared_out(found, places, batches, with_aborted)
+            return self._shared_out(found, extents, batches, with_aborted)
         except (NotLoaded, CorruptJournal, OSError):
             return None
 
     def _shared_out(
         self,
         found: Found,
-        places: list[tuple[int, int]],
+        extents: list[tuple[int, int]],
         batches: list[memoryview],
         with_aborted: bool,
     ) -> list[Stored | Damage]:
-        by_place = dict(zip(places, batches, strict=True))
+        by_extent = dict(zip(extents, batches, strict=True))
         shared: list[Stored | Damage] = []
-        for number, its_places in enumerate(found.places):
-            if its_places:
-                its_batches: list[Buffer] = [by_place[place] for place in its_places]
+        for number, its_extents in enumerate(found.extents):
+            if its_extents:
+                its_batches: list[Buffer] = [by_extent[extent] for extent in its_extents]
                 aborted: list[AbortedTransaction] = []
                 if with_aborted:
                     wanted = found.wanted[number]
@@ -155,27 +155,27 @@ class PartitionLog:
     async def read(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage]:
         """As `read_now`. Together: batches that were written at one time lie side by side, whosever
         they are. Only if that fails each partition is read alone."""
-        places = found.sorted_places()
+        extents = found.sorted_extents()
         try:
-            batches = await self._journal.read_all(places)
+            batches = await self._journal.read_all(extents)
             return await self._batches.look_up(
-                lambda: self._shared_out(found, places, batches, with_aborted)
+                lambda: self._shared_out(found, extents, batches, with_aborted)
             )
         except (CorruptJournal, OSError):
             return [
-                found.damage.get(number) or await self._read_alone(wanted, places, with_aborted)
-                for number, (wanted, places) in enumerate(
-                    zip(found.wanted, found.places, strict=True)
+                found.damage.get(number) or await self._read_alone(wanted, extents, with_aborted)
+                for number, (wanted, extents) in enumerate(
+                    zip(found.wanted, found.extents, strict=True)
                 )
             ]
 
     async def _read_alone(
-        self, wanted: Wanted, places: list[tuple[int, int]], with_aborted: bool
+        self, wanted: Wanted, extents: list[tuple[int, int]], with_aborted: bool
     ) -> Stored | Damage:
-        if not places:
+        if not extents:
             return NOTHING
         try:
-            batches: list[Buffer] = [*await self._journal.read_all(places)]
+            batches: list[Buffer] = [*await self._journal.read_all(extents)]
             if not with_aborted:
                 return Stored(batches, [])
             return Stored(

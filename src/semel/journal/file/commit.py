@@ -255,8 +255,8 @@ def _queue(waiters: deque[Waiter], waiter: Waiter) -> None:
     if not waiters or waiters[-1].position <= waiter.position:
         waiters.append(waiter)
     else:
-        place = bisect_right(waiters, waiter.position, key=_position)
-        waiters.insert(place, waiter)
+        number = bisect_right(waiters, waiter.position, key=_position)
+        waiters.insert(number, waiter)
 
 
 def _position(waiter: Waiter) -> int:

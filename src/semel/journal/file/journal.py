@@ -250,11 +250,11 @@ class FileJournal:
         (found,) = await self.read_all([(position, size)])
         return found
 
-    def read_now(self, places: list[tuple[int, int]]) -> list[memoryview] | None:
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         """As `read_all`, if nothing of it has to be fetched from the disk; else None."""
-        held = self._held(places)
+        held = self._held(extents)
         found: list[memoryview] = []
-        for run in self.segments.runs(places[: len(places) - len(held)]):
+        for run in self.segments.runs(extents[: len(extents) - len(held)]):
             name, offset = self.segments.locate(run.position)
             stored = self._device.read_now(name, offset, run.size)
             if stored is None or len(stored) != run.size:
@@ -262,14 +262,14 @@ class FileJournal:
             found += run.cut(stored)
         return found + held
 
-    async def read_all(self, places: list[tuple[int, int]]) -> list[memoryview]:
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
         """The bytes at these positions, which rise, in these sizes; neighbours are read at once.
 
         Raises CorruptJournal or OSError.
         """
-        held = self._held(places)
+        held = self._held(extents)
         found: list[memoryview] = []
-        for run in self.segments.runs(places[: len(places) - len(held)]):
+        for run in self.segments.runs(extents[: len(extents) - len(held)]):
             try:
                 found += run.cut(await self._read(run.position, run.size))
             except (CorruptJournal, OSError):
@@ -279,11 +279,11 @@ class FileJournal:
                     found.append(memoryview(piece))
         return found + held
 
-    def _held(self, places: list[tuple[int, int]]) -> list[memoryview]:
+    def _held(self, extents: list[tuple[int, int]]) -> list[memoryview]:
         """The last of them, as far as they are in memory: behind the first that is, all are."""
-        assert not places or sum(places[-1]) <= self._commit.written
+        assert not extents or sum(extents[-1]) <= self._commit.written
         held: list[memoryview] = []
-        for position, size in reversed(places):
+        for position, size in reversed(extents):
             piece = self._tail.read(position, size)
             if piece is None:
                 break
@@ -464,9 +464,9 @@ class FileJournal:
         )
 
     def _seal_replayed(self) -> None:
-        place = self.index.sealed_count
+        segment = self.index.sealed_count
         bases = self.segments.bases
-        self.index.seal(bases[place], bases[place + 1])
+        self.index.seal(bases[segment], bases[segment + 1])
         self._background.write_indexes_now()
         self._sealed_in_replay = True
 

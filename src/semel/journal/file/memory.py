@@ -254,10 +254,10 @@ class MemoryDevice:
 
     def _sync_folder_of(self, files: dict[str, MemoryFile]) -> None:
         """As it was then; what has changed since may still be lost."""
-        for place, then in enumerate(self._folder_history):
+        for number, then in enumerate(self._folder_history):
             if then is files:
                 self._folder_on_disk = files
-                del self._folder_history[: place + 1]
+                del self._folder_history[: number + 1]
                 return
 
     def _sync(self, file: MemoryFile, count: int) -> None:

@@ -151,8 +151,8 @@ def _remove_released(device: Device, found: list[str], released: int) -> None:
 def _starting_point(device: Device, positions: list[int], released: int) -> StartingPoint:
     rejected: list[int] = []
     durable = 0
-    for place in reversed(range(len(positions))):
-        checkpoint = checkpoints.read(device, positions[place])
+    for number in reversed(range(len(positions))):
+        checkpoint = checkpoints.read(device, positions[number])
         if checkpoint is not None:
             sealed_bases = _kept(checkpoint.sealed_bases, released)
             checkpoint = checkpoint._replace(sealed_bases=sealed_bases)
@@ -162,9 +162,9 @@ def _starting_point(device: Device, positions: list[int], released: int) -> Star
             except CorruptJournal:
                 opened = None
             if opened is not None and checkpoints.has_indexes(device, checkpoint, opened.base):
-                kept = positions[: place + 1]
+                kept = positions[: number + 1]
                 return StartingPoint(checkpoint, opened, kept, rejected, durable)
-        rejected.append(positions[place])
+        rejected.append(positions[number])
     return StartingPoint(None, None, [], rejected, durable)
 
 
@@ -241,8 +241,8 @@ def _wipe(device: Device, name: str, offset: int) -> None:
 
 def _rewrite(device: Device, bases: list[int], durable: int, end: int) -> None:
     """After a failed sync the kernel may call lost pages clean; written again, they are dirty."""
-    for place, base in enumerate(bases):
-        stop = bases[place + 1] if place + 1 < len(bases) else end
+    for number, base in enumerate(bases):
+        stop = bases[number + 1] if number + 1 < len(bases) else end
         position = max(durable, base)
         if position >= stop:
             continue

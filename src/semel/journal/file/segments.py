@@ -106,11 +106,11 @@ class Segments:
         base = self.bases[bisect_right(self.bases, position) - 1]
         return names.segment(base), position - base
 
-    def runs(self, pieces: list[tuple[int, int]]) -> list[Run]:
-        """Gathers pieces, given by rising position and by size, into as few reads as is wise."""
+    def runs(self, extents: list[tuple[int, int]]) -> list[Run]:
+        """Gathers extents, given by rising position and by size, into as few reads as is wise."""
         runs: list[Run] = []
         start = end = boundary = -1
-        for position, size in pieces:
+        for position, size in extents:
             if (
                 position < boundary
                 and position - end <= GAP_MAX
@@ -119,8 +119,8 @@ class Segments:
                 runs[-1].pieces.append((position - start, position - start + size))
             else:
                 start = position
-                place = bisect_right(self.bases, position)
-                boundary = self.bases[place] if place < len(self.bases) else self.limit
+                following = bisect_right(self.bases, position)
+                boundary = self.bases[following] if following < len(self.bases) else self.limit
                 runs.append(Run(start, [(0, size)]))
             end = position + size
         return runs

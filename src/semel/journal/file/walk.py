@@ -57,7 +57,7 @@ class Walk:
         self.durable = 0
         """The highest durable position that a frame has recorded."""
         self.segment = 0
-        """The place in `bases` of the segment where the walk stands."""
+        """Which of `bases` the walk stands in, counted from 0."""
         self.reason = ""
         self._device = device
         self._bases = bases
@@ -158,9 +158,9 @@ def search_behind(device: Device, bases: Sequence[int], position: int) -> Remain
     """
     is_blank = len(bases) == 1
     durable = incarnation = 0
-    for place, base in enumerate(bases):
+    for number, base in enumerate(bases):
         reader = SegmentReader(device, base)
-        offset = position - base if place == 0 else 0
+        offset = position - base if number == 0 else 0
         zeros = bytes(BLOCK_SIZE)
         while (offset := device.next_data(reader.name, offset)) < reader.size:
             block = device.read(reader.name, offset, BLOCK_SIZE)
