@@ -106,13 +106,13 @@ def open_transactions() -> list[Transaction]:
 
 
 def ways_to_end(value: Transaction) -> list[Command]:
-    identity = value.producer_id, value.producer_epoch
+    producer = value.producer_id, value.producer_epoch
     ends: list[Command] = [
-        End(*identity, commit, dialect)
+        End(*producer, commit, dialect)
         for commit, dialect in product((True, False), Dialect)
         if not (commit and value.is_doomed)
     ]
-    named = InitProducer(value.transactional_id, 60_000, *identity)
+    named = InitProducer(value.transactional_id, 60_000, *producer)
     return [*ends, InitProducer(value.transactional_id, 60_000), named, Abort(), RaiseTerm()]
 
 

@@ -88,9 +88,9 @@ class Client:
         return None
 
     def _init(self, *, named: bool) -> Talk:
-        identity = (self.producer_id, self.producer_epoch) if named else ()
+        producer = (self.producer_id, self.producer_epoch) if named else ()
         reply = yield from self._call(
-            "coordinator", InitProducer(self.transactional_id, TIMEOUT_MS, *identity)
+            "coordinator", InitProducer(self.transactional_id, TIMEOUT_MS, *producer)
         )
         assert reply is not None
         if reply.code:
@@ -122,17 +122,17 @@ class Client:
             records = tuple(
                 f"{attempt.name}/{number}.{index}" for index in range(rng.randint(1, 2))
             )
-            identity = (self.producer_id, self.producer_epoch)
+            producer = (self.producer_id, self.producer_epoch)
             if self.dialect is Dialect.TV1 and partition not in added:
                 reply = yield from self._call(
-                    "coordinator", AddPartitions(*identity, frozenset({partition}))
+                    "coordinator", AddPartitions(*producer, frozenset({partition}))
                 )
                 if reply is None or reply.code:
                     return GAVE_UP if reply is None else reply.code
                 added.add(partition)
             attempt.records.setdefault(partition, []).extend(records)
             sequence = self._sequences.get(partition, 0)
-            batch = Produce(*identity, partition, sequence, records)
+            batch = Produce(*producer, partition, sequence, records)
             reply = yield from self._call("data", batch, tries=rng.choice((1, 3, 50)))
             if reply is None or reply.code:
                 # What was not acknowledged keeps no sequence: the next batch takes it.

@@ -39,8 +39,8 @@ FIRST_PRODUCER_ID = 4_000
 P0, P1, P2 = (TopicPartition("out", index) for index in range(3))
 TV1, TV2 = Dialect.TV1, Dialect.TV2
 
-Identity = tuple[ProducerId, ProducerEpoch]
-NOBODY: Identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+Producer = tuple[ProducerId, ProducerEpoch]
+NOBODY: Producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class World:
@@ -100,36 +100,36 @@ class World:
 
     # What clients do
 
-    def init(self, identity: Identity = NOBODY, timeout_ms: int = TIMEOUT_MS) -> Identity:
-        decision = self.take(InitProducer(ID, timeout_ms, *identity))
+    def init(self, producer: Producer = NOBODY, timeout_ms: int = TIMEOUT_MS) -> Producer:
+        decision = self.take(InitProducer(ID, timeout_ms, *producer))
         return decision.producer_id, decision.producer_epoch
 
     def write(
-        self, identity: Identity, *partitions: TopicPartition, dialect: Dialect = TV2
+        self, producer: Producer, *partitions: TopicPartition, dialect: Dialect = TV2
     ) -> Decision:
         """One transactional Produce, as a client of this dialect does it."""
         if dialect is TV1:
-            self.take(AddPartitions(*identity, frozenset(partitions)))
-        return self.take(WriteRecords(*identity, frozenset(partitions), dialect))
+            self.take(AddPartitions(*producer, frozenset(partitions)))
+        return self.take(WriteRecords(*producer, frozenset(partitions), dialect))
 
-    def commit_offsets(self, identity: Identity, index: int, dialect: Dialect = TV2) -> Decision:
+    def commit_offsets(self, producer: Producer, index: int, dialect: Dialect = TV2) -> Decision:
         if dialect is TV1:
-            self.take(AddOffsets(*identity, index))
-        return self.take(WriteOffsets(*identity, index, dialect))
+            self.take(AddOffsets(*producer, index))
+        return self.take(WriteOffsets(*producer, index, dialect))
 
-    def end(self, identity: Identity, *, commit: bool, dialect: Dialect = TV2) -> Decision:
-        return self.take(End(*identity, commit, dialect))
+    def end(self, producer: Producer, *, commit: bool, dialect: Dialect = TV2) -> Decision:
+        return self.take(End(*producer, commit, dialect))
 
     def transact(
-        self, identity: Identity, *, commit: bool = True, dialect: Dialect = TV2
-    ) -> Identity:
-        """A whole transaction; gives the identity that the client goes on with."""
-        self.write(identity, P0, dialect=dialect)
-        decision = self.end(identity, commit=commit, dialect=dialect)
+        self, producer: Producer, *, commit: bool = True, dialect: Dialect = TV2
+    ) -> Producer:
+        """A whole transaction; gives the producer that the client goes on with."""
+        self.write(producer, P0, dialect=dialect)
+        decision = self.end(producer, commit=commit, dialect=dialect)
         return decision.producer_id, decision.producer_epoch
 
-    def doom(self, identity: Identity) -> Decision:
-        return self.take(Doom(*identity))
+    def doom(self, producer: Producer) -> Decision:
+        return self.take(Doom(*producer))
 
     # What happens to the broker
 
@@ -142,10 +142,6 @@ class World:
         self.term = Term(self.term + 1)
         for value in self.store.open():
             self.apply(decide_whole(value, RaiseTerm(), self.context))
-
-
-def identity_of(value: Transaction) -> Identity:
-    return value.producer_id, value.producer_epoch
 
 
 def takes_part(

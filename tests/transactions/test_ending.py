@@ -25,7 +25,7 @@ from support.transaction_world import (
     TIMEOUT_MS,
     TV1,
     TV2,
-    Identity,
+    Producer,
     World,
     epoch,
 )
@@ -33,23 +33,23 @@ from support.transaction_world import (
 SETTLED = (Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT)
 
 
-def world_in(status: Status, dialect: Dialect) -> tuple[World, Identity]:
+def world_in(status: Status, dialect: Dialect) -> tuple[World, Producer]:
     world = World()
-    identity = world.init()
+    producer = world.init()
     if status is not Status.EMPTY:
         committed = status is Status.COMPLETE_COMMIT
-        identity = world.transact(identity, commit=committed, dialect=dialect)
+        producer = world.transact(producer, commit=committed, dialect=dialect)
     assert world.value.status is status
-    return world, identity
+    return world, producer
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_end_is_one_decision_prepare_markers_complete(commit: bool) -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P2, P0)
-    world.commit_offsets(identity, 7)
-    decision = world.end(identity, commit=commit)
+    producer = world.init()
+    world.write(producer, P2, P0)
+    world.commit_offsets(producer, 7)
+    decision = world.end(producer, commit=commit)
     prepared, completed = decision.values
     if commit:
         expected = (Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT)
@@ -59,23 +59,23 @@ def test_the_end_is_one_decision_prepare_markers_complete(commit: bool) -> None:
     offsets = TopicPartition("__consumer_offsets", 7)
     assert prepared.partitions == {P0, P2, offsets}
     assert not completed.partitions
-    assert decision.markers == Markers(identity[0], epoch(1), commit, (offsets, P0, P2), world.term)
+    assert decision.markers == Markers(producer[0], epoch(1), commit, (offsets, P0, P2), world.term)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_end_is_prepared_first_and_completed_when_all_have_been_told(commit: bool) -> None:
     """As two commands, for participants that are not all at hand."""
     world = World()
-    identity = world.init()
-    world.write(identity, P0, P2)
-    prepared = decide(world.value, End(*identity, commit, Dialect.TV2), world.context)
+    producer = world.init()
+    world.write(producer, P0, P2)
+    prepared = decide(world.value, End(*producer, commit, Dialect.TV2), world.context)
     (value,) = prepared.values
     assert value.is_prepared
     assert value.partitions == {P0, P2}
-    assert prepared.markers == Markers(identity[0], epoch(1), commit, (P0, P2), world.term)
+    assert prepared.markers == Markers(producer[0], epoch(1), commit, (P0, P2), world.term)
     completed = decide(value, Complete(), world.context)
     assert completed.markers is None
-    assert (*prepared.values, *completed.values) == world.end(identity, commit=commit).values
+    assert (*prepared.values, *completed.values) == world.end(producer, commit=commit).values
 
 
 def test_a_new_incarnation_goes_on_when_what_it_had_to_end_is_completed() -> None:
@@ -97,18 +97,18 @@ def test_a_new_incarnation_goes_on_when_what_it_had_to_end_is_completed() -> Non
 
 def test_tv1_keeps_its_epoch_and_tv2_gets_the_next_one() -> None:
     world = World()
-    identity = world.init()
-    assert world.transact(identity, dialect=TV1) == identity
-    assert world.frames[-1].markers == Markers(*identity, True, (P0,), world.term)
-    assert world.transact(identity, dialect=TV2) == (identity[0], 1)
+    producer = world.init()
+    assert world.transact(producer, dialect=TV1) == producer
+    assert world.frames[-1].markers == Markers(*producer, True, (P0,), world.term)
+    assert world.transact(producer, dialect=TV2) == (producer[0], 1)
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_next_transaction_may_begin_at_once(commit: bool) -> None:
     world = World()
-    identity = world.init()
+    producer = world.init()
     for dialect in (TV1, TV2, TV2, TV1):
-        identity = world.transact(identity, commit=commit, dialect=dialect)
+        producer = world.transact(producer, commit=commit, dialect=dialect)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -126,20 +126,20 @@ def test_a_tv2_retry_carries_the_epoch_before_and_is_answered_as_its_original(co
 @pytest.mark.parametrize("status", SETTLED)
 def test_a_tv2_abort_with_nothing_open_gives_the_next_epoch(status: Status) -> None:
     """The client cannot know whether its write has arrived, so it aborts."""
-    world, identity = world_in(status, TV2)
-    decision = world.end(identity, commit=False)
-    assert decision.producer_epoch == identity[1] + 1
+    world, producer = world_in(status, TV2)
+    decision = world.end(producer, commit=False)
+    assert decision.producer_epoch == producer[1] + 1
     assert world.value.status is Status.COMPLETE_ABORT
     assert decision.markers is None
-    retried = world.end(identity, commit=False)
+    retried = world.end(producer, commit=False)
     assert retried.producer_epoch == decision.producer_epoch
     assert not retried.values
 
 
 @pytest.mark.parametrize("status", SETTLED)
 def test_a_tv2_commit_with_nothing_open_is_refused(status: Status) -> None:
-    world, identity = world_in(status, TV2)
-    assert world.refusal(End(*identity, True, TV2)) is InvalidTransactionState
+    world, producer = world_in(status, TV2)
+    assert world.refusal(End(*producer, True, TV2)) is InvalidTransactionState
 
 
 def test_a_tv2_abort_under_the_epoch_before_cannot_undo_a_commit() -> None:
@@ -163,14 +163,14 @@ def test_a_tv2_retry_that_comes_when_the_next_has_begun_is_fenced(commit: bool) 
 def test_a_tv1_end_is_repeated_with_success_and_nothing_else_is(
     status: Status, commit: bool
 ) -> None:
-    world, identity = world_in(status, TV1)
+    world, producer = world_in(status, TV1)
     same = Status.COMPLETE_COMMIT if commit else Status.COMPLETE_ABORT
     if status is same:
-        decision = world.end(identity, commit=commit, dialect=TV1)
+        decision = world.end(producer, commit=commit, dialect=TV1)
         assert not decision.values
-        assert (decision.producer_id, decision.producer_epoch) == identity
+        assert (decision.producer_id, decision.producer_epoch) == producer
     else:
-        assert world.refusal(End(*identity, commit, TV1)) is InvalidTransactionState
+        assert world.refusal(End(*producer, commit, TV1)) is InvalidTransactionState
 
 
 @pytest.mark.parametrize(
@@ -202,10 +202,10 @@ def test_a_prepared_transaction_is_waited_for(
 @pytest.mark.parametrize("distance", [-2, 1, 2])
 def test_any_other_epoch_is_fenced(commit: bool, distance: int) -> None:
     world = World()
-    identity = world.init()
+    producer = world.init()
     for _ in range(3):
-        identity = world.transact(identity, commit=commit)
-    other = (identity[0], epoch(identity[1] + distance))
+        producer = world.transact(producer, commit=commit)
+    other = (producer[0], epoch(producer[1] + distance))
     for dialect in (TV1, TV2):
         assert world.refusal(End(*other, commit, dialect)) is ProducerFenced
 
@@ -242,33 +242,33 @@ def test_the_end_of_the_last_epoch_changes_the_producer_id_and_its_retry_is_know
 
 def test_the_timer_starts_with_the_first_partition_and_not_with_the_producer() -> None:
     world = World()
-    identity = world.init()
+    producer = world.init()
     world.now_ms += 10 * TIMEOUT_MS
     assert world.store.next_deadline_ms() is None
-    world.write(identity, P0)
+    world.write(producer, P0)
     began_ms, shown_ms = world.now_ms, world.wall_ms
     world.now_ms += TIMEOUT_MS // 2
-    world.write(identity, P1)
+    world.write(producer, P1)
     assert world.value.started_at_ms == shown_ms
     assert world.store.next_deadline_ms() == began_ms + TIMEOUT_MS
 
 
 def test_a_timer_does_not_ring_early_nor_for_a_transaction_that_has_ended() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     assert world.pass_time(TIMEOUT_MS - 1) == []
-    world.end(identity, commit=True)
+    world.end(producer, commit=True)
     assert world.pass_time(TIMEOUT_MS) == []
 
 
 @pytest.mark.parametrize("dialect", [TV1, TV2])
 def test_a_timeout_aborts_and_fences_by_the_next_epoch(dialect: Dialect) -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0, dialect=dialect)
+    producer = world.init()
+    world.write(producer, P0, dialect=dialect)
     (decision,) = world.pass_time(TIMEOUT_MS)
-    assert decision.markers == Markers(identity[0], epoch(1), False, (P0,), world.term)
+    assert decision.markers == Markers(producer[0], epoch(1), False, (P0,), world.term)
     assert world.value.status is Status.COMPLETE_ABORT
     assert world.value.producer_epoch == 1
 
@@ -276,36 +276,36 @@ def test_a_timeout_aborts_and_fences_by_the_next_epoch(dialect: Dialect) -> None
 @pytest.mark.parametrize("dialect", [TV1, TV2])
 def test_a_commit_that_races_the_timeout_is_fenced(dialect: Dialect) -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0, dialect=dialect)
+    producer = world.init()
+    world.write(producer, P0, dialect=dialect)
     world.pass_time(TIMEOUT_MS)
-    assert world.refusal(End(*identity, True, dialect)) is ProducerFenced
+    assert world.refusal(End(*producer, True, dialect)) is ProducerFenced
 
 
 def test_who_was_timed_out_may_abort_under_tv2_and_go_on_with_the_new_epoch() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     world.pass_time(TIMEOUT_MS)
-    assert world.end(identity, commit=False).producer_epoch == 1
-    world.transact((identity[0], epoch(1)))
+    assert world.end(producer, commit=False).producer_epoch == 1
+    world.transact((producer[0], epoch(1)))
 
 
 def test_who_was_timed_out_gets_the_new_epoch_by_naming_the_old_one() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0, dialect=TV1)
+    producer = world.init()
+    world.write(producer, P0, dialect=TV1)
     world.pass_time(TIMEOUT_MS)
-    recovered = world.init(identity)
-    assert recovered == (identity[0], 1)
+    recovered = world.init(producer)
+    assert recovered == (producer[0], 1)
     world.transact(recovered, dialect=TV1)
 
 
 def test_who_was_timed_out_and_replaced_stays_fenced() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     world.pass_time(TIMEOUT_MS)
     world.init()
-    assert world.refusal(InitProducer(ID, TIMEOUT_MS, *identity)) is ProducerFenced
-    assert world.refusal(End(*identity, False, TV2)) is ProducerFenced
+    assert world.refusal(InitProducer(ID, TIMEOUT_MS, *producer)) is ProducerFenced
+    assert world.refusal(End(*producer, False, TV2)) is ProducerFenced

@@ -27,13 +27,13 @@ from support.transaction_world import (
     TIMEOUT_MS,
     TV1,
     TV2,
-    Identity,
+    Producer,
     World,
     epoch,
 )
 
 
-def world_at(producer_epoch: int) -> tuple[World, Identity]:
+def world_at(producer_epoch: int) -> tuple[World, Producer]:
     """A world whose producer has used up nearly all of its epochs."""
     world = World()
     producer_id, _ = world.init()
@@ -176,12 +176,12 @@ def test_a_newcomer_that_changed_the_producer_id_is_not_given_away_to_the_old_on
 
 @pytest.mark.parametrize("left", range(5))
 def test_epoch_32767_is_never_handed_out(left: int) -> None:
-    world, identity = world_at(EPOCH_MAX - 1 - left)
+    world, producer = world_at(EPOCH_MAX - 1 - left)
     for step in range(left + 3):
-        world.write(identity, P0)
-        identity = world.init() if step % 2 else world.transact(identity)
-        assert identity[1] < EPOCH_MAX
-    assert identity[0] != FIRST_PRODUCER_ID
+        world.write(producer, P0)
+        producer = world.init() if step % 2 else world.transact(producer)
+        assert producer[1] < EPOCH_MAX
+    assert producer[0] != FIRST_PRODUCER_ID
 
 
 def test_markers_of_an_exhausted_epoch_still_go_to_the_producer_id_that_wrote() -> None:
@@ -202,8 +202,8 @@ def test_a_prepared_transaction_holds_up_newcomers_and_retries_but_not_the_fenci
     old = world.init(zombie)
     world.write(old, P0)
     world.store.apply(replace(world.value, status=status), world.now_ms)
-    for identity in ((), old, zombie):
-        command = InitProducer(ID, TIMEOUT_MS, *identity)
+    for producer in ((), old, zombie):
+        command = InitProducer(ID, TIMEOUT_MS, *producer)
         assert world.refusal(command) is ConcurrentTransactions
     stranger = (ProducerId(old[0] + 7), old[1])
     assert world.refusal(InitProducer(ID, TIMEOUT_MS, *stranger)) is ProducerFenced
@@ -241,14 +241,14 @@ def test_a_producer_id_without_an_epoch_is_refused() -> None:
 
 def test_an_id_expires_only_when_nothing_is_open() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     assert not world.take(ExpireId()).values
-    identity = world.transact(identity)
+    producer = world.transact(producer)
     (gone,) = world.take(ExpireId()).values
     assert gone.status is Status.DEAD
     assert world.store.get(ID) is None
-    assert world.store.of_producer(identity[0]) is None
+    assert world.store.of_producer(producer[0]) is None
 
 
 def test_after_its_id_has_expired_a_producer_is_told_that_the_mapping_is_gone() -> None:

@@ -32,44 +32,44 @@ from support.transaction_world import P0, P1, P2, TIMEOUT_MS, TV1, TV2, World, e
 
 def test_tv1_partitions_are_added_before_they_are_written() -> None:
     world = World()
-    identity = world.init()
-    write = WriteRecords(*identity, frozenset({P0}), TV1)
+    producer = world.init()
+    write = WriteRecords(*producer, frozenset({P0}), TV1)
     assert world.refusal(write) is InvalidTransactionState
-    world.take(AddPartitions(*identity, frozenset({P0})))
+    world.take(AddPartitions(*producer, frozenset({P0})))
     assert world.value.status is Status.ONGOING
     assert not world.take(write).values
-    other = WriteRecords(*identity, frozenset({P0, P1}), TV1)
+    other = WriteRecords(*producer, frozenset({P0, P1}), TV1)
     assert world.refusal(other) is InvalidTransactionState
 
 
 def test_tv1_partitions_of_the_last_transaction_are_not_part_of_the_next() -> None:
     world = World()
-    identity = world.init()
-    world.transact(identity, dialect=TV1)
-    write = WriteRecords(*identity, frozenset({P0}), TV1)
+    producer = world.init()
+    world.transact(producer, dialect=TV1)
+    write = WriteRecords(*producer, frozenset({P0}), TV1)
     assert world.refusal(write) is InvalidTransactionState
-    world.take(AddPartitions(*identity, frozenset({P1})))
+    world.take(AddPartitions(*producer, frozenset({P1})))
     assert world.refusal(write) is InvalidTransactionState
 
 
 def test_tv2_partitions_join_by_the_first_write_and_only_by_it() -> None:
     world = World()
-    identity = world.init()
-    (value,) = world.write(identity, P0, P1).values
+    producer = world.init()
+    (value,) = world.write(producer, P0, P1).values
     assert (value.status, value.partitions) == (Status.ONGOING, frozenset({P0, P1}))
-    assert not world.write(identity, P1).values
-    (value,) = world.write(identity, P2).values
+    assert not world.write(producer, P1).values
+    (value,) = world.write(producer, P2).values
     assert value.partitions == {P0, P1, P2}
 
 
 def test_tv1_offsets_need_to_be_added_and_tv2_offsets_join() -> None:
     world = World()
-    identity = world.init()
-    assert world.refusal(WriteOffsets(*identity, 9, TV1)) is InvalidTransactionState
-    world.take(AddOffsets(*identity, 9))
-    assert not world.take(WriteOffsets(*identity, 9, TV1)).values
-    assert world.refusal(WriteOffsets(*identity, 8, TV1)) is InvalidTransactionState
-    world.take(WriteOffsets(*identity, 8, TV2))
+    producer = world.init()
+    assert world.refusal(WriteOffsets(*producer, 9, TV1)) is InvalidTransactionState
+    world.take(AddOffsets(*producer, 9))
+    assert not world.take(WriteOffsets(*producer, 9, TV1)).values
+    assert world.refusal(WriteOffsets(*producer, 8, TV1)) is InvalidTransactionState
+    world.take(WriteOffsets(*producer, 8, TV2))
     assert world.value.partitions == {
         TopicPartition("__consumer_offsets", 8),
         TopicPartition("__consumer_offsets", 9),
@@ -78,10 +78,10 @@ def test_tv1_offsets_need_to_be_added_and_tv2_offsets_join() -> None:
 
 def test_adding_what_is_there_writes_nothing() -> None:
     world = World()
-    identity = world.init()
-    world.take(AddPartitions(*identity, frozenset({P0, P1})))
-    assert not world.take(AddPartitions(*identity, frozenset({P1}))).values
-    assert not world.take(AddPartitions(*identity, frozenset())).values
+    producer = world.init()
+    world.take(AddPartitions(*producer, frozenset({P0, P1})))
+    assert not world.take(AddPartitions(*producer, frozenset({P1}))).values
+    assert not world.take(AddPartitions(*producer, frozenset())).values
 
 
 def test_a_stale_epoch_is_said_before_anything_else_about_the_transaction() -> None:
@@ -112,27 +112,27 @@ def test_a_producer_id_of_no_one_or_of_someone_else_is_not_mapped() -> None:
 
 def test_verification_tells_members_from_those_that_must_join() -> None:
     world = World()
-    identity = world.init()
-    assert not takes_part(world.value, *identity, P0, TV2, world.term)
-    world.write(identity, P0)
-    assert takes_part(world.value, *identity, P0, TV2, world.term)
-    assert takes_part(world.value, *identity, P0, TV1, world.term)
-    assert not takes_part(world.value, *identity, P1, TV2, world.term)
+    producer = world.init()
+    assert not takes_part(world.value, *producer, P0, TV2, world.term)
+    world.write(producer, P0)
+    assert takes_part(world.value, *producer, P0, TV2, world.term)
+    assert takes_part(world.value, *producer, P0, TV1, world.term)
+    assert not takes_part(world.value, *producer, P1, TV2, world.term)
     with pytest.raises(InvalidTransactionState):
-        takes_part(world.value, *identity, P1, TV1, world.term)
+        takes_part(world.value, *producer, P1, TV1, world.term)
 
 
 @pytest.mark.parametrize("status", [Status.PREPARE_COMMIT, Status.PREPARE_ABORT])
 def test_a_prepared_transaction_takes_nothing_more(status: Status) -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     world.store.apply(replace(world.value, status=status), world.now_ms)
     commands: list[Command] = [
-        AddPartitions(*identity, frozenset({P0})),
-        AddOffsets(*identity, 1),
-        WriteRecords(*identity, frozenset({P0}), TV1),
-        WriteOffsets(*identity, 1, TV2),
+        AddPartitions(*producer, frozenset({P0})),
+        AddOffsets(*producer, 1),
+        WriteRecords(*producer, frozenset({P0}), TV1),
+        WriteOffsets(*producer, 1, TV2),
     ]
     for command in commands:
         assert world.refusal(command) is ConcurrentTransactions
@@ -140,12 +140,12 @@ def test_a_prepared_transaction_takes_nothing_more(status: Status) -> None:
 
 def test_a_batch_outside_of_the_open_transaction_of_its_producer_is_refused() -> None:
     world = World()
-    identity = world.init()
+    producer = world.init()
     check_plain(None)
-    check_plain(world.store.of_producer(identity[0]))
-    world.write(identity, P0)
+    check_plain(world.store.of_producer(producer[0]))
+    world.write(producer, P0)
     with pytest.raises(InvalidTransactionState):
-        check_plain(world.store.of_producer(identity[0]))
+        check_plain(world.store.of_producer(producer[0]))
 
 
 def test_markers_of_a_coordinator_that_is_over_are_refused() -> None:
@@ -161,21 +161,21 @@ def test_markers_of_a_coordinator_that_is_over_are_refused() -> None:
 @pytest.mark.parametrize("dialect", [TV1, TV2])
 def test_a_doomed_transaction_can_only_be_aborted(dialect: Dialect) -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0, dialect=dialect)
-    decision = world.doom(identity)
+    producer = world.init()
+    world.write(producer, P0, dialect=dialect)
+    decision = world.doom(producer)
     assert type(decision.refusal) is TransactionAbortable
     assert [value.is_doomed for value in decision.values] == [True]
     refused: list[Command] = [
-        AddPartitions(*identity, frozenset({P1})),
-        WriteRecords(*identity, frozenset({P0}), dialect),
-        WriteOffsets(*identity, 1, dialect),
-        End(*identity, True, dialect),
-        Doom(*identity),
+        AddPartitions(*producer, frozenset({P1})),
+        WriteRecords(*producer, frozenset({P0}), dialect),
+        WriteOffsets(*producer, 1, dialect),
+        End(*producer, True, dialect),
+        Doom(*producer),
     ]
     for command in refused:
         assert world.refusal(command) is TransactionAbortable
-    world.end(identity, commit=False, dialect=dialect)
+    world.end(producer, commit=False, dialect=dialect)
     assert world.frames[-1].markers is not None
     assert not world.frames[-1].markers.commit
     world.transact((world.value.producer_id, world.value.producer_epoch), dialect=dialect)
@@ -184,9 +184,9 @@ def test_a_doomed_transaction_can_only_be_aborted(dialect: Dialect) -> None:
 def test_a_doom_ends_with_a_new_incarnation_or_a_timeout_or_a_term() -> None:
     def doomed() -> World:
         world = World()
-        identity = world.init()
-        world.write(identity, P0)
-        world.doom(identity)
+        producer = world.init()
+        world.write(producer, P0)
+        world.doom(producer)
         return world
 
     world = doomed()
@@ -202,9 +202,9 @@ def test_a_doom_ends_with_a_new_incarnation_or_a_timeout_or_a_term() -> None:
 def test_only_the_present_epoch_can_doom_and_only_what_is_open() -> None:
     world = World()
     stale = world.init()
-    identity = world.init(stale)
-    assert world.refusal(Doom(*identity)) is TransactionAbortable
-    world.write(identity, P0)
+    producer = world.init(stale)
+    assert world.refusal(Doom(*producer)) is TransactionAbortable
+    world.write(producer, P0)
     assert world.refusal(Doom(*stale)) is ProducerFenced
 
 
@@ -213,34 +213,34 @@ def test_only_the_present_epoch_can_doom_and_only_what_is_open() -> None:
 
 def test_a_deleted_partition_drops_out_and_the_rest_is_committed() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0, P1)
+    producer = world.init()
+    world.write(producer, P0, P1)
     world.take(ForgetPartitions(frozenset({P1, P2})))
-    markers = world.end(identity, commit=True).markers
+    markers = world.end(producer, commit=True).markers
     assert markers is not None
     assert markers.partitions == (P0,)
 
 
 def test_a_transaction_whose_partitions_are_all_deleted_still_ends() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     world.take(ForgetPartitions(frozenset({P0})))
     assert world.value.status is Status.ONGOING
-    decision = world.end(identity, commit=True)
+    decision = world.end(producer, commit=True)
     assert decision.markers is None
     assert decision.values[-1].status is Status.COMPLETE_COMMIT
 
 
 def test_deleting_other_partitions_writes_nothing() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     assert not world.take(ForgetPartitions(frozenset({P1}))).values
 
 
 def test_refusals_name_the_transactional_id() -> None:
     world = World()
-    identity = world.init()
+    producer = world.init()
     with pytest.raises(RequestError, match="'orders'"):
-        world.take(WriteRecords(*identity, frozenset({P0}), TV1))
+        world.take(WriteRecords(*producer, frozenset({P0}), TV1))

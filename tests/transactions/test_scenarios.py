@@ -22,7 +22,7 @@ P0, P1, _ = PARTITIONS
 TV1, TV2 = Dialect.TV1, Dialect.TV2
 FENCED, STALE_EPOCH, UNKNOWN_PRODUCER, ABORTABLE = 90, 47, 59, 120
 
-Identity = tuple[ProducerId, ProducerEpoch]
+Producer = tuple[ProducerId, ProducerEpoch]
 
 
 class Story:
@@ -43,7 +43,7 @@ class Story:
         assert reply is not None
         return reply.code
 
-    def init(self, named: Identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)) -> Identity:
+    def init(self, named: Producer = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)) -> Producer:
         reply = self.ask(InitProducer(ID, 60_000, *named))
         self.lane.flush()
         assert reply is not None

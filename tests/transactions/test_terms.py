@@ -24,34 +24,34 @@ from support.transaction_world import (
     TIMEOUT_MS,
     TV1,
     TV2,
-    Identity,
+    Producer,
     World,
     epoch,
 )
 
 
-def writes(identity: Identity) -> list[Command]:
+def writes(producer: Producer) -> list[Command]:
     return [
-        AddPartitions(*identity, frozenset({P1})),
-        AddOffsets(*identity, 3),
-        WriteRecords(*identity, frozenset({P1}), TV1),
-        WriteRecords(*identity, frozenset({P1}), TV2),
-        WriteOffsets(*identity, 3, TV1),
-        WriteOffsets(*identity, 3, TV2),
+        AddPartitions(*producer, frozenset({P1})),
+        AddOffsets(*producer, 3),
+        WriteRecords(*producer, frozenset({P1}), TV1),
+        WriteRecords(*producer, frozenset({P1}), TV2),
+        WriteOffsets(*producer, 3, TV1),
+        WriteOffsets(*producer, 3, TV2),
     ]
 
 
-def spent_in(status: Status, dialect: Dialect) -> tuple[World, Identity]:
+def spent_in(status: Status, dialect: Dialect) -> tuple[World, Producer]:
     """A producer whose epoch is of an older term, left in this status by the last one."""
     world = World()
-    identity = world.init()
+    producer = world.init()
     if status is Status.COMPLETE_COMMIT:
-        identity = world.transact(identity, dialect=dialect)
+        producer = world.transact(producer, dialect=dialect)
     elif status is Status.COMPLETE_ABORT:
-        world.write(identity, P0, dialect=dialect)
+        world.write(producer, P0, dialect=dialect)
     world.raise_term()
     assert world.value.status is status
-    return world, identity
+    return world, producer
 
 
 SETTLED = (Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT)
@@ -59,26 +59,26 @@ SETTLED = (Status.EMPTY, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT)
 
 def test_a_rise_of_the_term_aborts_what_is_open_and_leaves_the_epoch() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0, P1)
+    producer = world.init()
+    world.write(producer, P0, P1)
     world.raise_term()
     frame = world.frames[-1]
     assert [value.status for value in frame.values] == [
         Status.PREPARE_ABORT,
         Status.COMPLETE_ABORT,
     ]
-    assert frame.markers == Markers(*identity, False, (P0, P1), world.term)
-    assert world.value.producer_epoch == identity[1]
+    assert frame.markers == Markers(*producer, False, (P0, P1), world.term)
+    assert world.value.producer_epoch == producer[1]
 
 
 def test_a_rise_of_the_term_completes_what_was_decided() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     world.store.apply(replace(world.value, status=Status.PREPARE_COMMIT), world.now_ms)
     world.raise_term()
     assert world.value.status is Status.COMPLETE_COMMIT
-    assert world.frames[-1].markers == Markers(*identity, True, (P0,), world.term)
+    assert world.frames[-1].markers == Markers(*producer, True, (P0,), world.term)
 
 
 @pytest.mark.parametrize("status", SETTLED)
@@ -91,26 +91,26 @@ def test_a_rise_of_the_term_writes_nothing_where_nothing_is_open(status: Status)
 @pytest.mark.parametrize("status", SETTLED)
 def test_every_write_under_a_spent_epoch_is_refused(status: Status, dialect: Dialect) -> None:
     """Also with nothing open: the frame that opened the transaction may itself be lost."""
-    world, identity = spent_in(status, dialect)
-    for command in writes(identity):
+    world, producer = spent_in(status, dialect)
+    for command in writes(producer):
         assert world.refusal(command) is TransactionAbortable
 
 
 @pytest.mark.parametrize("status", SETTLED)
 def test_who_was_told_and_comes_back_under_a_spent_epoch_is_fenced(status: Status) -> None:
-    world, identity = spent_in(status, TV1)
-    joins = (AddPartitions(*identity, frozenset({P1})), AddOffsets(*identity, 3))
+    world, producer = spent_in(status, TV1)
+    joins = (AddPartitions(*producer, frozenset({P1})), AddOffsets(*producer, 3))
     for command in joins:
         assert world.refusal(command._replace(was_told=True)) is ProducerFenced
-    after = world.init(identity)
+    after = world.init(producer)
     world.take(AddPartitions(*after, frozenset({P1}), was_told=True))
     assert world.value.status is Status.ONGOING
 
 
 @pytest.mark.parametrize("status", SETTLED)
 def test_a_tv2_commit_under_a_spent_epoch_is_abortable(status: Status) -> None:
-    world, identity = spent_in(status, TV2)
-    assert world.refusal(End(*identity, True, TV2)) is TransactionAbortable
+    world, producer = spent_in(status, TV2)
+    assert world.refusal(End(*producer, True, TV2)) is TransactionAbortable
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_a_tv2_commit_under_a_spent_epoch_is_abortable(status: Status) -> None:
 def test_a_tv1_commit_under_a_spent_epoch_is_refused_by_what_can_be_known(
     status: Status, answer: type[RequestError]
 ) -> None:
-    world, identity = spent_in(status, TV1)
-    assert world.refusal(End(*identity, True, TV1)) is answer
+    world, producer = spent_in(status, TV1)
+    assert world.refusal(End(*producer, True, TV1)) is answer
 
 
 @pytest.mark.parametrize("status", SETTLED)
 def test_a_tv2_abort_under_a_spent_epoch_issues_the_next_one(status: Status) -> None:
-    world, identity = spent_in(status, TV2)
-    decision = world.end(identity, commit=False)
-    assert decision.producer_epoch == identity[1] + 1
+    world, producer = spent_in(status, TV2)
+    decision = world.end(producer, commit=False)
+    assert decision.producer_epoch == producer[1] + 1
     after = (decision.producer_id, decision.producer_epoch)
     assert world.value.epoch_term == world.term
     world.transact(after)
@@ -141,10 +141,10 @@ def test_a_tv2_abort_under_a_spent_epoch_issues_the_next_one(status: Status) -> 
 
 @pytest.mark.parametrize("status", SETTLED)
 def test_a_tv1_abort_under_a_spent_epoch_succeeds_and_changes_nothing(status: Status) -> None:
-    world, identity = spent_in(status, TV1)
-    decision = world.end(identity, commit=False, dialect=TV1)
+    world, producer = spent_in(status, TV1)
+    decision = world.end(producer, commit=False, dialect=TV1)
     assert not decision.values
-    for command in writes(identity):
+    for command in writes(producer):
         assert world.refusal(command) is TransactionAbortable
 
 
@@ -152,9 +152,9 @@ def test_a_tv1_abort_under_a_spent_epoch_succeeds_and_changes_nothing(status: St
 @pytest.mark.parametrize("status", SETTLED)
 @pytest.mark.parametrize("named", [True, False])
 def test_init_producer_id_ends_the_refusals(status: Status, dialect: Dialect, named: bool) -> None:
-    world, identity = spent_in(status, dialect)
-    after = world.init(identity) if named else world.init()
-    assert after == (identity[0], identity[1] + 1)
+    world, producer = spent_in(status, dialect)
+    after = world.init(producer) if named else world.init()
+    assert after == (producer[0], producer[1] + 1)
     world.transact(after, dialect=dialect)
 
 
@@ -203,20 +203,20 @@ def test_a_retried_init_hands_out_a_spent_epoch_that_stays_spent() -> None:
 
 def test_the_bump_of_a_timeout_is_of_the_term_that_made_it() -> None:
     world = World()
-    identity = world.init()
-    world.write(identity, P0)
+    producer = world.init()
+    world.write(producer, P0)
     world.pass_time(TIMEOUT_MS)
     assert world.value.epoch_term == Term(0)
-    world.transact((identity[0], epoch(1)))
+    world.transact((producer[0], epoch(1)))
 
 
 def test_an_end_of_tv1_does_not_issue_an_epoch_and_so_not_a_term() -> None:
     world = World()
-    identity = world.init()
-    world.transact(identity, dialect=TV1)
+    producer = world.init()
+    world.transact(producer, dialect=TV1)
     assert world.value.epoch_term == Term(0)
     world.raise_term()
-    world.end(identity, commit=False, dialect=TV1)
+    world.end(producer, commit=False, dialect=TV1)
     assert world.value.epoch_term == Term(0)
 
 
@@ -232,6 +232,6 @@ def test_the_term_of_an_epoch_survives_the_log() -> None:
 
 def test_a_value_that_does_not_know_its_term_is_spent() -> None:
     world = World()
-    identity = world.init()
+    producer = world.init()
     world.store.apply(replace(world.value, epoch_term=NO_TERM), world.now_ms)
-    assert world.refusal(WriteRecords(*identity, frozenset({P0}), TV2)) is TransactionAbortable
+    assert world.refusal(WriteRecords(*producer, frozenset({P0}), TV2)) is TransactionAbortable

@@ -26,7 +26,7 @@ from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
 from semel.types import EPOCH_MAX, NO_PRODUCER_ID, ProducerEpoch, ProducerId, Term
 from support.deciding import decide_whole
-from support.transaction_world import ID, P0, P1, P2, TIMEOUT_MS, TV1, TV2, Identity, World
+from support.transaction_world import ID, P0, P1, P2, TIMEOUT_MS, TV1, TV2, Producer, World
 
 # By Kafka's names, so that the table of the code is not its own judge.
 LEGAL = {
@@ -45,7 +45,7 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.world = World()
-        self.given: list[Identity] = []
+        self.given: list[Producer] = []
         """Every producer id and epoch that a client was ever told."""
         self.accepted: set[str] = set()
         self.met: set[str] = set()
@@ -54,7 +54,7 @@ class Walk:
         for _ in range(STEPS):
             self.step()
 
-    def identity(self) -> Identity:
+    def producer(self) -> Producer:
         """Mostly the present one, else one that was given once, or a neighbour of it."""
         if not self.given:
             return ProducerId(1), ProducerEpoch(0)
@@ -63,7 +63,7 @@ class Walk:
 
     def command(self) -> Command:
         rng = self.rng
-        producer_id, epoch = self.identity()
+        producer_id, epoch = self.producer()
         partitions = frozenset(rng.sample((P0, P1, P2), rng.randrange(1, 3)))
         dialect = rng.choice((TV1, TV2))
         named = InitProducer(ID, TIMEOUT_MS, producer_id, epoch)
@@ -144,11 +144,11 @@ class Walk:
         else:
             assert decision.markers is None
 
-    def hand_out(self, identity: Identity) -> None:
-        assert identity[1] < EPOCH_MAX, "32767 was handed out"
-        if not self.given or identity != self.given[-1]:
-            assert identity not in self.given, "an epoch was handed out again"
-            self.given.append(identity)
+    def hand_out(self, producer: Producer) -> None:
+        assert producer[1] < EPOCH_MAX, "32767 was handed out"
+        if not self.given or producer != self.given[-1]:
+            assert producer not in self.given, "an epoch was handed out again"
+            self.given.append(producer)
 
     def check_retry(self, command: Command, decision: Decision, before: Transaction | None) -> None:
         """Whoever lost the answer asks again and hears the same, and nothing is written."""
