@@ -14,7 +14,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Opened(Fact, frozen=True):
     """A process has opened the journal; what it appends from here on belongs to `term`.
 
-    Up to version 0.2 the disk was named as well, which is the journal's own to know.
+    Once the disk was named as well, which is the journal's own to know.
     """
 
     term: int
@@ -85,7 +85,7 @@ class ProducerIdTaken(Fact, frozen=True):
 class ProducersExpired(Fact, frozen=True):
     """Whoever has written nothing since `before_ms` is forgotten, in all partitions.
 
-    Written up to version 0.1: what it takes grows with all there is.
+    No longer written: what it takes grows with all there is.
     """
 
     before_ms: int

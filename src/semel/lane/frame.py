@@ -188,7 +188,10 @@ def decode(payload: memoryview, position: Position) -> Frame:
         elif kind == FACT:
             frame.entries.append(_fact(body, position + begin))
         else:
-            raise CorruptJournal(f"entry at byte {position + begin}: kind {kind}")
+            raise CorruptJournal(
+                f"entry at byte {position + begin}: kind {kind}. "
+                f"It is damaged, or written by a newer Semel"
+            )
         frame.size = begin + size
     return frame
 
@@ -211,7 +214,9 @@ def _fact(body: memoryview, position: int) -> AnyFact:
     try:
         fact: AnyFact = facts.decode(body)
     except msgspec.MsgspecError as error:
-        raise CorruptJournal(f"fact at byte {position}: {error}") from error
+        raise CorruptJournal(
+            f"fact at byte {position}: {error}. It is damaged, or written by a newer Semel"
+        ) from error
     return fact
 
 

@@ -103,8 +103,16 @@ class Lane:
             on_warning,
         )
         if journal.may_miss_acknowledged or state.term < 0:
+            is_first = state.term < 0
+            open_count = len(state.transactions.open())
             self.submit(BeginTerm())
             await self.until_durable()
+            if on_warning is not None and not is_first:
+                on_warning(
+                    "the machine, the disk or the version is another than when this was written, "
+                    f"or a write had failed: the leader epoch is {state.term} now, and {open_count} "
+                    "open transactions were aborted"
+                )
         self._clock.look()
         at = self._clock.moment()
         state.groups.start_sessions(at)
