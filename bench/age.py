@@ -92,17 +92,25 @@ def cold_reads(plan: Plan) -> Iterator[Figure]:
         for _ in range(3):
             load.run(broker.port, lambda: old, connections=2, in_flight=5, seconds=plan.seconds)
         frame = load.produce_request(TOPIC, 0, 1024, acks=-1)
-        alone, beside = [], []
+        alone, beside, beside_files = [], [], []
         for _ in range(plan.repeats):
             alone += _latencies_ms(broker.port, frame, plan.seconds)
             with _beside(_read_cold, broker.port, folder):
                 beside += _latencies_ms(broker.port, frame, plan.seconds)
+            with _beside(_read_files, broker.port, folder):
+                beside_files += _latencies_ms(broker.port, frame, plan.seconds)
     alone_ms, beside_ms = _p99(alone), _p99(beside)
     yield Figure(
         "acks=all beside a cold reader: p99 / p99 without",
         beside_ms / alone_ms,
         "<= 1.5",
-        {"alone_ms": alone_ms, "beside_ms": beside_ms},
+        {
+            "alone_ms": alone_ms,
+            "beside_ms": beside_ms,
+            # What the disk alone makes of it: syncs wait for the reads of a process that has
+            # nothing to do with the broker.
+            "beside_reads_of_files_ms": _p99(beside_files),
+        },
     )
 
 
@@ -178,6 +186,19 @@ def _produce_on(begun: Event, enough: Event, port: int, frame: bytes) -> None:
     begun.set()
     while not enough.is_set():
         load.run(port, lambda: frame, connections=1, in_flight=5, seconds=0.2)
+
+
+def _read_files(begun: Event, enough: Event, port: int, folder: str) -> None:
+    """The old data straight from the disk, as much at once as a fetch asks for."""
+    begun.set()
+    while not enough.is_set():
+        for file in sorted(Path(folder).glob("*.segment"))[:-1]:
+            descriptor = os.open(file, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            offset = 0
+            while not enough.is_set() and os.pread(descriptor, 1 << 20, offset):
+                offset += 1 << 20
+            os.close(descriptor)
 
 
 def _read_cold(begun: Event, enough: Event, port: int, folder: str) -> None:
