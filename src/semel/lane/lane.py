@@ -110,8 +110,8 @@ class Lane:
             if on_warning is not None and not is_first:
                 on_warning(
                     "the machine, the disk or the version is another than when this was written, "
-                    f"or a write had failed: the leader epoch is {state.term} now, and {open_count} "
-                    "open transactions were aborted"
+                    f"or a write had failed: the leader epoch is {state.term} now, and "
+                    f"{open_count} open transactions were aborted"
                 )
         self._clock.look()
         at = self._clock.moment()
