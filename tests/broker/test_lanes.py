@@ -59,6 +59,7 @@ from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from support.compiled import plain_python
 from support.handled import CONFIG, LoopClock, Peer, SeededRandomness, call, started
 from support.raw_client import BY_MODULE, fetch_request, produce_request
 from support.seeded_loop import elapse, run
@@ -199,6 +200,7 @@ async def test_each_lane_replays_its_own_partitions(machine: TwoLanes) -> None:
                 assert not lane.view.hosts("gone")
 
 
+@plain_python
 @on_two_lanes
 async def test_a_topic_that_a_crash_left_in_one_lane_is_hosted_by_the_next_broker(
     machine: TwoLanes,
@@ -571,6 +573,7 @@ async def test_no_producer_id_is_given_twice(machine: TwoLanes) -> None:
     assert sorted(ids) == [0, 1, 2, 1 << 40]
 
 
+@plain_python
 @on_two_lanes
 async def test_housekeeping_leaves_a_lane_alone_that_has_left(machine: TwoLanes) -> None:
     complaints: list[Any] = []
@@ -594,6 +597,7 @@ async def test_housekeeping_leaves_a_lane_alone_that_has_left(machine: TwoLanes)
     assert complaints == []
 
 
+@plain_python
 @on_two_lanes
 async def test_a_lane_that_cannot_be_replayed_is_given_free(machine: TwoLanes) -> None:
     async with machine.broker() as broker:
@@ -702,6 +706,7 @@ async def test_a_topic_that_the_catalogue_lost_is_dropped_when_it_is_led_again(
         assert not broker.lanes[1].view.hosts("t")
 
 
+@plain_python
 @on_two_lanes
 async def test_a_lane_without_room_is_told_of_a_topic_and_of_its_end_later(
     machine: TwoLanes,

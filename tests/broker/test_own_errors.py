@@ -20,6 +20,7 @@ from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from semel.wire.messages.fetch import FetchRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
 from support.broker_in_thread import BrokerInThread
+from support.compiled import plain_python
 from support.handled import call, opened, started
 from support.inside import state_of
 from support.raw_client import (
@@ -115,6 +116,7 @@ def topic(name: str) -> CreateTopicsRequest:
     return CreateTopicsRequest([CreatableTopic(name, 1, 1)])
 
 
+@plain_python
 def test_an_error_within_a_step_ends_the_broker_before_anything_is_built_on_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

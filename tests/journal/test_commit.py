@@ -18,6 +18,7 @@ from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
 from semel.journal.seam import JournalAbandoned
 from support import seeded_loop
+from support.compiled import plain_python
 from support.journal_world import SEGMENT_BYTES, Remembering
 
 
@@ -211,6 +212,7 @@ class SlowDisk(FileDevice):
         super()._sync(descriptor, whole=whole)
 
 
+@plain_python
 def test_on_files_nobody_else_has_the_folder_before_that_doubt_is_noted(tmp_path: Path) -> None:
     async def main() -> None:
         device = SlowDisk(tmp_path)

@@ -19,6 +19,7 @@ from semel.journal.in_memory import MemoryJournal, Shelf
 from semel.journal.seam import Journal, JournalAbandoned
 from semel.types import Position
 from support import seeded_loop
+from support.compiled import plain_python
 from support.journal_world import SETTINGS, RememberingOn
 
 T = TypeVar("T")
@@ -138,7 +139,10 @@ DRIVERS: dict[str, Callable[[Path], Driver]] = {
 }
 
 
-@pytest.fixture(params=DRIVERS)
+# On files a class of the tests joins the device's threads.
+@pytest.fixture(
+    params=[pytest.param(name, marks=plain_python if name == "files" else ()) for name in DRIVERS]
+)
 def driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
     make: Callable[[Path], Driver] = DRIVERS[request.param]
     return make(tmp_path)

@@ -16,6 +16,7 @@ from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.segments import GAP_MAX, RUN_SIZE_MAX, Segments
 from support import seeded_loop
+from support.compiled import plain_python
 from support.journal_world import SETTINGS, Remembering
 
 
@@ -76,6 +77,7 @@ def is_refused(answer: bytes | BaseException) -> bool:
     return isinstance(answer, OSError) and "the journal was closed" in str(answer)
 
 
+@plain_python
 def test_reads_that_a_stopped_disk_has_not_begun_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,6 @@ from semel.lane.producing import TakeProducerId
 from semel.lane.topics import ConfigureTopic, CreateTopic, DeleteTopic, GrowTopic
 from semel.lane.transactions import Transact
 from semel.log.partition import Partition
-from semel.log.producers import Producer
 from semel.records import batch as record_batch
 from semel.records.records import Record, encode_batch
 from semel.transactions.commands import End, InitProducer, WriteOffsets, WriteRecords
@@ -55,6 +54,9 @@ def restored(stored: bytes) -> list[str]:
     return sorted(map(repr, found))
 
 
+PRODUCER_FIELDS = ("active_at_ms", "epoch", "restart", "taken", "transaction_start")
+
+
 def _fields(partition: Partition) -> object:
     return (
         partition.topic_partition,
@@ -64,7 +66,7 @@ def _fields(partition: Partition) -> object:
         partition.term_starts,
         partition.transactions.snapshot(),
         [
-            (producer_id, [getattr(producer, field) for field in Producer.__slots__])
+            (producer_id, [getattr(producer, field) for field in PRODUCER_FIELDS])
             for producer_id, producer in partition.producers.items()
         ],
     )
