@@ -14,7 +14,7 @@ from semel.errors import NONE, StorageError
 from semel.journal import names
 from semel.journal.file.device import DoneReading
 from semel.journal.file.memory import MemoryDevice
-from semel.log.transactions import Aborted
+from semel.log.transactions import Aborted, AbortedIndex
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import Offset, ProducerId
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -279,7 +279,9 @@ def test_what_an_older_checkpoint_has_brought_is_told_and_carried_on() -> None:
         device = ColdDisk()
         async with started(opened(device, Random(1), config)) as broker:
             written = await fill(broker)
-            state_of(broker).hosted["t"][0].transactions.aborted_before.add(older)
+            brought = AbortedIndex()
+            brought.add(older)
+            state_of(broker).hosted["t"][0].transactions.aborted_before = brought
             await journal_of(broker).checkpoint_now()
         device.kill()
         async with started(opened(device, Random(2), config)) as broker:

@@ -195,6 +195,7 @@ def test_a_checkpoint_that_lists_aborted_transactions_one_by_one_is_read() -> No
     stored = msgspec.msgpack.encode(([(9, 10)], rows))
     restored = PartitionTransactions()
     restored.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsSnapshot), at(11))
+    assert restored.aborted_before is not None
     listed = restored.aborted_before.overlapping(at(0), at(11))
     assert [tuple(one) for one in listed] == [(7, 0), (8, 4)]
     assert restored.last_stable_offset == 10
@@ -202,4 +203,5 @@ def test_a_checkpoint_that_lists_aborted_transactions_one_by_one_is_read() -> No
     stored = msgspec.msgpack.encode(restored.snapshot())
     again = PartitionTransactions()
     again.restore(msgspec.msgpack.decode(stored, type=PartitionTransactionsSnapshot), at(11))
+    assert again.aborted_before is not None
     assert again.aborted_before.overlapping(at(0), at(11)) == listed

@@ -157,7 +157,8 @@ class Partition:
     def delete_before(self, offset: Offset) -> None:
         """Records below `offset` are no longer shown."""
         self.log_start_offset = offset
-        self.transactions.aborted_before.forget_before(offset)
+        if self.transactions.aborted_before is not None:
+            self.transactions.aborted_before.forget_before(offset)
 
     def may_forget(self, producer_id: int, before_ms: int) -> bool:
         """Whether this producer is known, silent since then and has nothing open."""

@@ -38,7 +38,7 @@ class PartitionTransactions:
         """First offsets by producer, in the order of the offsets."""
         self._ended: list[tuple[Offset, Offset]] = []
         """A heap of first offset and marker offset, while the marker is not known as durable."""
-        self.aborted_before = AbortedIndex()
+        self.aborted_before: AbortedIndex | None = None
         """Those that a checkpoint has brought which was taken when checkpoints held all of them:
         the index files of their segments do not have them. None are added any more."""
         self.last_stable_offset = Offset(0)
@@ -87,20 +87,28 @@ class PartitionTransactions:
         return bound
 
     def snapshot(self) -> PartitionTransactionsSnapshot:
-        return PartitionTransactionsSnapshot(list(self._open.items()), self.aborted_before.encode())
+        aborted = b"" if self.aborted_before is None else self.aborted_before.encode()
+        return PartitionTransactionsSnapshot(list(self._open.items()), aborted)
 
     def restore(self, stored: PartitionTransactionsSnapshot, high_watermark: Offset) -> None:
         self._open = {ProducerId(producer): Offset(first) for producer, first in stored.open}
         self._ended = []
-        self.aborted_before = AbortedIndex()
-        if isinstance(stored.aborted, bytes):
-            self.aborted_before.restore(stored.aborted)
-        else:
-            for producer_id, first, marker, floor in stored.aborted:
-                self.aborted_before.add(
-                    Aborted(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
-                )
+        self.aborted_before = None
+        if stored.aborted:
+            self.aborted_before = _stored_aborted(stored.aborted)
         self.advance_high_watermark(high_watermark)
+
+
+def _stored_aborted(stored: bytes | list[tuple[int, int, int, int]]) -> "AbortedIndex":
+    aborted = AbortedIndex()
+    if isinstance(stored, bytes):
+        aborted.restore(stored)
+    else:
+        for producer_id, first, marker, floor in stored:
+            aborted.add(
+                Aborted(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
+            )
+    return aborted
 
 
 class AbortedIndex:
