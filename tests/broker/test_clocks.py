@@ -8,8 +8,9 @@ import pytest
 
 from semel.broker.broker import Broker
 from semel.errors import NONE, JournalFull, ProducerFenced, UnknownMemberId
-from semel.lane import facts, frame
+from semel.lane import duties, facts, frame
 from semel.lane.lane import Lane
+from semel.log.partition import Partition
 from semel.records.records import Record, encode_batch
 from semel.types import GroupId, TransactionalId
 from semel.wire.messages.create_topics import (
@@ -29,6 +30,7 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from semel.wire.messages.sync_group import SyncGroupRequest
+from support.compiled import plain_python
 from support.handled import CONFIG, LoopClock, Machine, call, on_a
 from support.inside import journal_of, say, state_of
 from support.lane_state import whole
@@ -430,3 +432,58 @@ async def test_a_producer_is_said_to_have_written_as_long_ago_as_it_did(
         (producer,) = topic.partitions[0].active_producers
         age_ms = broker.controller._clock.wall_ms() - producer.last_timestamp
         assert 3_000 <= age_ms < 3_100
+
+
+# A few at a time
+
+
+def batch_of(producer_id: int) -> bytes:
+    return encode_batch(
+        [Record(None, b"once")], producer_id=producer_id, producer_epoch=0, base_sequence=0
+    )
+
+
+@plain_python
+@pytest.mark.parametrize("looked_at_max", [1, 3, 1_000])
+def test_however_few_are_looked_at_at_once_all_silent_ones_are_forgotten(
+    looked_at_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duties, "LOOKED_AT_MAX", looked_at_max)
+    forgotten: list[int] = []
+    forget = Partition.forget_producers
+
+    def counted(self: Partition, producer_ids: tuple[int, ...]) -> None:
+        forgotten.append(len(producer_ids))
+        forget(self, producer_ids)
+
+    monkeypatch.setattr(Partition, "forget_producers", counted)
+
+    @on_a(World)
+    async def scenario(world: World) -> None:
+        async with world.broker() as broker:
+            for topic in ("t", "u"):
+                await create_topic(broker, topic)
+                for producer_id in range(5):
+                    await produce(broker, topic, batch_of(producer_id))
+            await elapse(EXPIRATION_MS / 1000 + CHECK_MS / 1000 + 30)
+            for topic in ("t", "u"):
+                assert not state_of(broker).hosted[topic][0].producers
+
+    scenario()
+    assert sum(forgotten) == 10
+    assert max(forgotten) <= looked_at_max
+
+
+@on_a(World)
+async def test_a_retry_is_not_told_the_time_of_the_retry(world: World) -> None:
+    async with world.broker() as broker:
+        await create_topic(broker, "t", message_timestamp_type=STAMPED)
+        told = []
+        for _ in range(2):
+            data = TopicProduceData("t", [PartitionProduceData(0, BATCH)])
+            answer = await call(broker, "produce", 9, ProduceRequest(None, -1, 30_000, [data]))
+            (each,) = answer.responses[0].partition_responses
+            told.append((each.base_offset, each.log_append_time_ms))
+            await elapse(10)
+        assert told[0][1] > 0
+        assert told[1] == (0, -1)

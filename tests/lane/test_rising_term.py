@@ -1,5 +1,6 @@
 """A term that rises: over however many open transactions, in one frame, or it has not risen."""
 
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -30,11 +31,11 @@ def _fail(error: BaseException) -> None:
     raise error
 
 
-async def _start(device: MemoryDevice) -> Lane:
+async def _start(device: MemoryDevice, on_warning: Callable[[str], None] | None = None) -> Lane:
     journal = FileJournal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES))
     settings = LaneSettings(GroupSettings())
     lane = Lane(journal, settings, LoopClock(), SeededRandomness(Random(2)))
-    await lane.start(_fail)
+    await lane.start(_fail, on_warning)
     return lane
 
 
@@ -102,3 +103,19 @@ def test_what_version_0_1_said_of_the_disk_is_read_over() -> None:
     identity = {"boot_id": "b", "device": "d", "inode": "i", "mount": "m"}
     stored = msgspec.msgpack.encode(["Opened", 7, identity])
     assert facts.decode(stored) == facts.Opened(7)
+
+
+def test_a_term_that_rises_is_told_and_the_first_one_is_not() -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(1))
+        told: list[str] = []
+        await _open_transactions(await _start(device, told.append))
+        device.kill()
+        await _start(device, told.append)
+        assert told == []
+        device.power_loss()
+        await _start(device, told.append)
+        (line,) = told
+        assert f"leader epoch is 1 now, and {OPEN_COUNT} open transactions were aborted" in line
+
+    run(Random(1), live())

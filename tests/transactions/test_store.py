@@ -71,6 +71,7 @@ def test_overdue_are_those_whose_time_is_up_and_they_are_named_until_they_end() 
     assert store.overdue(999, 100) == []
     assert store.overdue(1_100, 100) == ["id-0", "id-1"]
     assert store.overdue(1_100, 100) == ["id-0", "id-1"]
+    assert store.overdue(1_100, 1) == ["id-0"]
     store.apply(value_of(0, status=Status.COMPLETE_ABORT), 0)
     assert store.overdue(1_100, 100) == ["id-1"]
 
@@ -131,6 +132,7 @@ def test_idle_ids_are_those_that_nothing_has_changed_since() -> None:
     store.apply(value_of(1), 11)
     store.apply(value_of(2, status=Status.ONGOING), 1)
     assert list(store.idle_since(10, 100)) == ["id-0"]
+    assert list(store.idle_since(10, 2)) == ["id-0", None]
 
 
 def test_a_checkpoint_holds_all_of_it() -> None:

@@ -137,6 +137,21 @@ def test_rule_11_the_same_sequence_with_other_records_dooms_the_transaction(
     assert fetch(client, topic).committed_values == []
 
 
+def test_rule_11_what_joins_in_the_request_that_dooms_does_not_undo_it(
+    broker: Broker, client: RawClient, topic: str, name: str
+) -> None:
+    with WireProducer(broker, name, TV2) as producer:
+        producer.init()
+        producer.write(topic, b"a")
+        data = [PartitionProduceData(index, producer.batch([b"b"], 0)) for index in (0, 1)]
+        request = ProduceRequest(name, -1, 1, [TopicProduceData(topic, data)])
+        answers = client.call("produce", 12, request).responses[0].partition_responses
+        assert {each.error_code for each in answers} == {TRANSACTION_ABORTABLE}
+        assert producer.commit() == TRANSACTION_ABORTABLE
+        assert producer.abort() == NONE
+    assert fetch(client, topic).committed_values == []
+
+
 def test_8_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused(
     broker: Broker, client: RawClient, topic: str, name: str
 ) -> None:

@@ -364,7 +364,7 @@ def restore(stored: bytes, state: LaneState) -> None:
     try:
         is_one = bool(stored) and stored[0] >= _ONE_PIECE_MIN
         _restore(_pieces_of_one(stored) if is_one else _pieces(stored), state)
-    except (msgspec.MsgspecError, struct.error) as error:
+    except (msgspec.MsgspecError, struct.error, KeyError) as error:
         raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
 
 
