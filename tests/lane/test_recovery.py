@@ -12,7 +12,7 @@ from semel.errors import CorruptJournal
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
 from semel.journal.file.memory import MemoryDevice
-from semel.lane import snapshot
+from semel.lane import restoring
 from semel.lane.state import LaneState
 from semel.records.records import Record, encode_batch
 from semel.transactions.store import Transactions
@@ -224,7 +224,7 @@ def test_a_checkpoint_holds_the_whole_state(seed: int) -> None:
 
     taken = run(rng, scenario()).state
     state = empty_state()
-    snapshot.restore(taken, state)
+    restoring.restore(taken, state)
     assert whole(state) == taken
 
 
@@ -241,7 +241,7 @@ LANE_3: list[object] = [1, None, b"cluster", 6, 10, [["t", b"t" * 16, {}, [PARTI
 def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
     times = [[1_500, 1_600], 100] if number == 3 else []
     state = empty_state()
-    snapshot.restore(msgspec.msgpack.encode([number, *LANE_3, *times]), state)
+    restoring.restore(msgspec.msgpack.encode([number, *LANE_3, *times]), state)
     assert (state.term, state.cluster_id) == (1, b"cluster")
     assert (state.next_partition_number, state.next_producer_id) == (6, 10)
     (partition,) = state.hosted["t"].values()
@@ -261,10 +261,10 @@ def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
 def test_a_checkpoint_of_a_later_format_is_not_read() -> None:
     for stored in (msgspec.msgpack.encode([5, *LANE_3]), b"\x05" + bytes(20)):
         with pytest.raises(CorruptJournal, match="format 5"):
-            snapshot.restore(stored, empty_state())
+            restoring.restore(stored, empty_state())
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\x00", b"\xc1", b"no snapshot at all"])
 def test_a_damaged_checkpoint_is_refused(damaged: bytes) -> None:
     with pytest.raises(CorruptJournal, match="checkpoint"):
-        snapshot.restore(damaged, empty_state())
+        restoring.restore(damaged, empty_state())

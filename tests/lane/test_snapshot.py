@@ -12,7 +12,7 @@ from semel.groups.settings import GroupSettings
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
-from semel.lane import facts, snapshot
+from semel.lane import facts, restoring, snapshot
 from semel.lane.commands import Claim, LaneSettings
 from semel.lane.frame import Frame
 from semel.lane.group_commands import CommitOffsetsInTransaction
@@ -35,7 +35,7 @@ from support.seeded_loop import run
 def restored(stored: bytes) -> list[str]:
     """All that is in a state which was made of these bytes, in whatever order it was captured."""
     state = empty_state()
-    snapshot.restore(stored, state)
+    restoring.restore(stored, state)
     groups, transactions = state.groups.snapshot(), state.transactions.snapshot()
     assert groups.generations_ms is not None
     assert transactions.changed_ms is not None

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from semel.errors import CorruptJournal
 from semel.journal.seam import Journal
-from semel.lane import facts, snapshot
+from semel.lane import facts, restoring
 from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import Frame, decode
 from semel.lane.state import NO_EFFECTS, Effects, LaneState
@@ -19,7 +19,7 @@ CLUSTER_ID_SIZE = 16
 def rebuild(state: LaneState, journal: Journal) -> None:
     """The checkpoint, then every frame behind it."""
     if journal.checkpoint is not None:
-        snapshot.restore(journal.checkpoint, state)
+        restoring.restore(journal.checkpoint, state)
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)

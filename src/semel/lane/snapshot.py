@@ -15,7 +15,6 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from semel.errors import CorruptJournal
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane.catalogue import Topic
@@ -24,11 +23,8 @@ from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.log.snapshot import PartitionTransactionsSnapshot
 from semel.transactions.transaction import TransactionsSnapshot
-from semel.types import Offset, ProducerEpoch, ProducerId, Term
-from semel.world import Moment
 
 FORMAT: Final = 4
-FORMATS_OF_ONE_PIECE: Final = (1, 2, 3)
 
 ITEMS_PER_PIECE: Final = 400
 """Partitions, producers, offsets and so on: less than a millisecond of work."""
@@ -36,20 +32,18 @@ ITEMS_PER_PIECE: Final = 400
 NUMBERS_PER_PIECE: Final = 5_000
 """Of a topic's partitions, which cost much less."""
 
-_SIZE: Final = struct.Struct("<I")
-_ONE_PIECE_MIN: Final = 0x80
-"""The first byte of a list in MessagePack; numbers of formats are lower."""
+SIZE: Final = struct.Struct("<I")
 
 Key = TypeVar("Key")
 Thing = TypeVar("Thing")
 Captured = TypeVar("Captured")
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class Stored(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Without garbage tracking: these are many, live for a moment and hold no cycle."""
 
 
-class ProducerSnapshot(_Stored, frozen=True):
+class ProducerSnapshot(Stored, frozen=True):
     producer_id: int
     epoch: int
     active_at_ms: int
@@ -58,7 +52,7 @@ class ProducerSnapshot(_Stored, frozen=True):
     transaction_start: TransactionStart | None
 
 
-class PartitionSnapshot(_Stored, frozen=True):
+class PartitionSnapshot(Stored, frozen=True):
     number: int
     log_start_offset: int
     log_end_offset: int
@@ -68,7 +62,7 @@ class PartitionSnapshot(_Stored, frozen=True):
     """Those that fit into the piece; the others follow in pieces of their own."""
 
 
-class TopicSnapshot(_Stored, frozen=True):
+class TopicSnapshot(Stored, frozen=True):
     name: str
     topic_id: bytes
     config: dict[str, str]
@@ -85,7 +79,7 @@ class TopicSnapshot(_Stored, frozen=True):
     """Of a topic whose catalogue lies in another lane; `topic_id` is empty then."""
 
 
-class LanePiece(_Stored, frozen=True, tag="lane"):
+class LanePiece(Stored, frozen=True, tag="lane"):
     """What is not a collection. The first piece."""
 
     term: int
@@ -98,31 +92,31 @@ class LanePiece(_Stored, frozen=True, tag="lane"):
     """None if the last frame says it."""
 
 
-class TopicsPiece(_Stored, frozen=True, tag="topics"):
+class TopicsPiece(Stored, frozen=True, tag="topics"):
     topics: list[TopicSnapshot]
 
 
-class PartitionsPiece(_Stored, frozen=True, tag="partitions"):
+class PartitionsPiece(Stored, frozen=True, tag="partitions"):
     partitions: list[PartitionSnapshot]
 
 
-class ProducersPiece(_Stored, frozen=True, tag="producers"):
+class ProducersPiece(Stored, frozen=True, tag="producers"):
     partition_number: int
     producers: list[ProducerSnapshot]
 
 
-class GroupsPiece(_Stored, frozen=True, tag="groups"):
+class GroupsPiece(Stored, frozen=True, tag="groups"):
     groups: GroupsSnapshot
 
 
-class TransactionsPiece(_Stored, frozen=True, tag="transactions"):
+class TransactionsPiece(Stored, frozen=True, tag="transactions"):
     transactions: TransactionsSnapshot
 
 
 Piece = LanePiece | TopicsPiece | PartitionsPiece | ProducersPiece | GroupsPiece | TransactionsPiece
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Piece).decode
+decode_piece = msgspec.msgpack.Decoder(Piece).decode
 
 
 # Taking one.
@@ -311,7 +305,7 @@ class Capture:
 
 def _framed(piece: Piece) -> bytes:
     encoded = _encode(piece)
-    return _SIZE.pack(len(encoded)) + encoded
+    return SIZE.pack(len(encoded)) + encoded
 
 
 def _topic_row(
@@ -354,176 +348,3 @@ def _producer_rows(producers: dict[int, Producer]) -> Iterator[ProducerSnapshot]
             producer.restart,
             producer.transaction_start,
         )
-
-
-# Restoring one.
-
-
-def restore(stored: bytes, state: LaneState) -> None:
-    """Give a state that nothing was applied to yet what the snapshot holds."""
-    try:
-        is_one = bool(stored) and stored[0] >= _ONE_PIECE_MIN
-        _restore(_pieces_of_one(stored) if is_one else _pieces(stored), state)
-    except (msgspec.MsgspecError, struct.error, KeyError) as error:
-        raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
-
-
-def _pieces(stored: bytes) -> Iterator[Piece]:
-    if stored[:1] != bytes([FORMAT]):
-        raise _unknown_format(stored[0] if stored else 0)
-    view = memoryview(stored)
-    at = 1
-    while at < len(view):
-        (size,) = _SIZE.unpack_from(view, at)
-        at += _SIZE.size
-        piece: Piece = _decode(view[at : at + size])
-        yield piece
-        at += size
-
-
-def _restore(found: Iterator[Piece], state: LaneState) -> None:
-    pieces = list(found)
-    if not pieces or not isinstance(pieces[0], LanePiece):
-        raise CorruptJournal("the checkpoint cannot be read: it lacks its first piece")
-    _restore_lane(pieces[0], state)
-    _restore_topics([piece for piece in pieces if isinstance(piece, TopicsPiece)], state)
-    state.next_partition_number = pieces[0].next_partition_number
-    for piece in pieces:
-        if isinstance(piece, PartitionsPiece):
-            for partition in piece.partitions:
-                _restore_partition(state.partitions[partition.number], partition)
-        elif isinstance(piece, ProducersPiece):
-            _restore_producers(state.partitions[piece.partition_number], piece.producers)
-    groups = [piece.groups for piece in pieces if isinstance(piece, GroupsPiece)]
-    state.groups.restore(_groups_of(groups))
-    values = [piece.transactions for piece in pieces if isinstance(piece, TransactionsPiece)]
-    state.transactions.restore(_transactions_of(values))
-
-
-def _restore_topics(pieces: list[TopicsPiece], state: LaneState) -> None:
-    topics: dict[str, TopicSnapshot] = {}
-    for piece in pieces:
-        for topic in piece.topics:
-            known = topics.setdefault(topic.name, topic)
-            if known is not topic:
-                known.partition_numbers.extend(topic.partition_numbers)
-                if known.indexes is not None:
-                    known.indexes.extend(topic.indexes or ())
-    # Some were captured before their turn; numbers rise as partitions are made.
-    for topic in sorted(topics.values(), key=lambda topic: topic.partition_numbers):
-        numbers = topic.partition_numbers
-        count = len(numbers) if topic.partition_count is None else topic.partition_count
-        indexes = range(len(numbers)) if topic.indexes is None else topic.indexes
-        state.partition_counts[topic.name] = count
-        state.topic_ids[topic.name] = topic.topic_id or topic.hosted_id
-        if topic.topic_id:
-            lanes = (topic.first_lane, topic.lane_count)
-            state.catalogue.add(Topic(topic.name, topic.topic_id, topic.config, count, *lanes))
-        for index, number in zip(indexes, numbers, strict=True):
-            state.host_one(topic.name, index, number)
-    state.partitions = dict(sorted(state.partitions.items()))
-
-
-def _restore_lane(lane: LanePiece, state: LaneState) -> None:
-    state.term = Term(lane.term)
-    state.cluster_id = lane.cluster_id
-    state.next_producer_id = ProducerId(lane.next_producer_id)
-    if lane.last_moment is not None:
-        state.passed(Moment(*lane.last_moment))
-    if lane.wall_ahead_ms is not None:
-        state.wall_ahead_ms = lane.wall_ahead_ms
-
-
-def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:
-    partition.log_start_offset = Offset(stored.log_start_offset)
-    partition.log_end_offset = Offset(stored.log_end_offset)
-    partition.term_starts = stored.term_starts
-    partition.transactions.restore(stored.transactions, partition.log_end_offset)
-    _restore_producers(partition, stored.producers)
-
-
-def _restore_producers(partition: Partition, stored: list[ProducerSnapshot]) -> None:
-    for each in stored:
-        partition.producers[each.producer_id] = Producer(
-            ProducerEpoch(each.epoch),
-            each.active_at_ms,
-            each.taken,
-            each.restart,
-            each.transaction_start,
-        )
-
-
-def _groups_of(pieces: list[GroupsSnapshot]) -> GroupsSnapshot:
-    if len(pieces) == 1:
-        return pieces[0]
-    return GroupsSnapshot(
-        tuple(generation for piece in pieces for generation in piece.generations),
-        tuple(offset for piece in pieces for offset in piece.offsets),
-        max((piece.order for piece in pieces), default=0),
-        tuple(ms for piece in pieces for ms in piece.generations_ms or ()),
-    )
-
-
-def _transactions_of(pieces: list[TransactionsSnapshot]) -> TransactionsSnapshot:
-    if len(pieces) == 1:
-        return pieces[0]
-    return TransactionsSnapshot(
-        tuple(value for piece in pieces for value in piece.values),
-        tuple(ms for piece in pieces for ms in piece.changed_ms or ()),
-    )
-
-
-# Up to format 3 all of it was one value.
-
-
-class _Topic3(_Stored, frozen=True):
-    name: str
-    topic_id: bytes
-    config: dict[str, str]
-    partitions: list[PartitionSnapshot]
-
-
-class _Lane3(_Stored, frozen=True):
-    format: int
-    term: int
-    disk: msgspec.Raw
-    """The journal knows by itself where it is."""
-    cluster_id: bytes
-    next_partition_number: int
-    next_producer_id: int
-    topics: list[_Topic3]
-    groups: GroupsSnapshot
-    transactions: TransactionsSnapshot
-    last_moment: tuple[int, int] | None = None
-    """Not there up to format 2."""
-    wall_ahead_ms: int | None = None
-
-
-_decode_3 = msgspec.msgpack.Decoder(_Lane3).decode
-
-
-def _pieces_of_one(stored: bytes) -> Iterator[Piece]:
-    read: _Lane3 = _decode_3(stored)
-    if read.format not in FORMATS_OF_ONE_PIECE:
-        raise _unknown_format(read.format)
-    yield LanePiece(
-        read.term,
-        read.cluster_id,
-        read.next_partition_number,
-        read.next_producer_id,
-        read.last_moment,
-        read.wall_ahead_ms,
-    )
-    for topic in read.topics:
-        numbers = [partition.number for partition in topic.partitions]
-        yield TopicsPiece([TopicSnapshot(topic.name, topic.topic_id, topic.config, numbers)])
-        yield PartitionsPiece(topic.partitions)
-    yield GroupsPiece(read.groups)
-    yield TransactionsPiece(read.transactions)
-
-
-def _unknown_format(number: int) -> CorruptJournal:
-    known = ", ".join(map(str, FORMATS_OF_ONE_PIECE))
-    return CorruptJournal(
-        f"the checkpoint has format {number}, this Semel reads {known} and {FORMAT}"
-    )
