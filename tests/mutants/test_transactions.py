@@ -7,19 +7,18 @@ import pytest
 from msgspec.structs import replace
 
 from log import test_partition, test_producers, test_transactions
+from mutants.transaction_bugs import a_newcomer_ends_in_complete_abort
 from mutants.transaction_chaos import Chaos
 from semel.broker.transactional import LateRequests
 from semel.log.partition import Partition
 from semel.log.producers import Producer, SequenceReused
 from semel.log.transactions import AbortedIndex, PartitionTransactions
 from semel.transactions import (
-    coordinator,
     ending,
     epochs,
     initialising,
     joining,
     outcome,
-    transaction,
 )
 from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_usable
@@ -130,21 +129,6 @@ def a_timeout_does_not_fence(patch: pytest.MonkeyPatch) -> None:
 
 def a_newcomer_leaves_the_last_epoch_remembered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(initialising, "last_epoch", lambda current, command: current.producer_epoch)
-
-
-def a_new_incarnation_ends_in_complete_abort(patch: pytest.MonkeyPatch) -> None:
-    keep = initialising._emptied
-
-    def aborted(bumped: Any, rest: Any, context: Any) -> Any:
-        # With the epoch of the old one remembered, as an end by a client would.
-        rest = rest._replace(last_producer_epoch=bumped.producer_epoch - 1)
-        value = keep(bumped, rest, context)
-        return replace(value, status=Status.COMPLETE_ABORT)
-
-    everything = dict.fromkeys(Status, frozenset(Status))
-    patch.setattr(initialising, "_emptied", aborted)
-    patch.setattr(transaction, "FOLLOWERS", everything)
-    patch.setattr(coordinator, "FOLLOWERS", everything)
 
 
 def a_new_incarnation_leaves_the_old_transaction_open(patch: pytest.MonkeyPatch) -> None:
@@ -301,9 +285,9 @@ KILLED: list[tuple[Plant, Kill]] = [
         a_newcomer_leaves_the_last_epoch_remembered,
         test_initialising.test_a_newcomer_makes_the_epoch_before_it_forgotten,
     ),
-    (a_new_incarnation_ends_in_complete_abort, chaos_of_tv2),
+    (a_newcomer_ends_in_complete_abort, chaos_of_tv2),
     (
-        a_new_incarnation_ends_in_complete_abort,
+        a_newcomer_ends_in_complete_abort,
         test_initialising.test_a_zombie_that_retries_its_abort_is_not_handed_the_epoch_of_its_successor,
     ),
     (
