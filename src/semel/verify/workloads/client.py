@@ -62,15 +62,16 @@ class Connection:
         self.term = -1
         """The leader epoch, if it is known; it is the same for the whole connection."""
 
-    async def open(self) -> None:
+    async def open(self, *, awaits_versions: bool) -> None:
         try:
             self._wire = self._surroundings.network.connect(
                 self._client, self._surroundings.host, self._receive, self._lost
             )
         except ConnectionRefusedError as error:
             raise Lost from error
-        await self.ask(api_versions, api_versions.ApiVersionsRequest("semel-verify", "0"))
-        # The answer waits for the journal; who asks each time never meets one that lags behind.
+        # These answers wait for the journal; who asks each time never meets one that lags behind.
+        if awaits_versions or self._rng.random() < 0.4:
+            await self.ask(api_versions, api_versions.ApiVersionsRequest("semel-verify", "0"))
         if self._rng.random() < 0.4:
             await self._learn_term()
 
@@ -189,12 +190,13 @@ class Client:
         """Another has taken its place, and it does not know."""
         self.asleep_until_s = 0.0
 
-    async def connect(self) -> Connection:
-        """An open connection, however long that takes."""
+    async def connect(self, *, awaits_versions: bool = False) -> Connection:
+        """An open connection, however long that takes; who does not insist on ApiVersions may
+        send its first request at once, as clients do that were told the versions before."""
         while True:
             connection = Connection(self.surroundings, self.process, self.rng)
             try:
-                await connection.open()
+                await connection.open(awaits_versions=awaits_versions)
             except Lost:
                 await self.back_off()
             else:

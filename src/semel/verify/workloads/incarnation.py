@@ -96,7 +96,10 @@ class Incarnation:
         kind = DATA if self._has_one_connection else kind
         connection = self._connections.get(kind)
         if connection is None or not connection.is_open:
-            connection = self._connections[kind] = await self._client.connect()
+            # Who has heard nothing on this connection may be overtaken by what it sent on the one
+            # before: TV1 has no other way to tell a late request from a new one.
+            connection = await self._client.connect(awaits_versions=True)
+            self._connections[kind] = connection
             await self._client.breathe()
         return connection
 

@@ -37,7 +37,7 @@ class SlowTransactions:
 
     async def run(self) -> None:
         while True:
-            connection = await self._client.connect()
+            connection = await self._client.connect(awaits_versions=True)
             try:
                 await self._live(connection, f"{self._client.name}-{next(self._names)}")
             except Lost:
