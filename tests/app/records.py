@@ -1,12 +1,12 @@
-"""Records and turns for tests of applications that need no broker."""
+"""Records and cycles for tests of applications that need no broker."""
 
 from collections.abc import Callable, Iterable
 
 from semel.app.calling import in_thread
+from semel.app.cycle import CycleOutcome, Rules, Steps
 from semel.app.outbox import Outbox
 from semel.app.portion import Portion, of_records
 from semel.app.retry_policy import RetryPolicy
-from semel.app.turn import Rules, Steps, TurnOutcome
 from semel.client.consuming.record import Record, TimestampType
 from semel.types import TopicPartition
 
@@ -40,9 +40,9 @@ def failing_at(*bad: tuple[int, int]) -> Callable[[Record, Outbox], None]:
     return function
 
 
-def performed(steps: Steps, function: Callable[..., None]) -> TurnOutcome:
+def performed(steps: Steps, function: Callable[..., None]) -> CycleOutcome:
     return in_thread(steps, function)
 
 
-def sent(outcome: TurnOutcome) -> list[str]:
+def sent(outcome: CycleOutcome) -> list[str]:
     return [(each.value or b"").decode() for each in outcome.outbox.records]

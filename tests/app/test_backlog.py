@@ -6,16 +6,16 @@ from hypothesis import strategies as st
 
 from app.records import place, portion, record
 from semel.app.backlog import Backlog
+from semel.app.cycle import CycleOutcome, Doubt, doubt
 from semel.app.failure import Failure
 from semel.app.outbox import Outbox
 from semel.app.retry_policy import RetryPolicy, check_retry_policy
-from semel.app.turn import Doubt, TurnOutcome, doubt
 from semel.errors import ConfigError
 
 
-def failed_at(offset: int, attempt: int) -> TurnOutcome:
+def failed_at(offset: int, attempt: int) -> CycleOutcome:
     failure = Failure(record(offset), ValueError(), attempt)
-    return TurnOutcome(Outbox(), failures={place(0): failure}, undone={place(0): offset})
+    return CycleOutcome(Outbox(), failures={place(0): failure}, undone={place(0): offset})
 
 
 @given(st.integers(1, 200), st.floats(0, 1))
@@ -83,7 +83,7 @@ def test_partitions_are_served_in_turn() -> None:
 
 def test_records_in_doubt_do_not_keep_the_other_partitions_waiting() -> None:
     backlog = backlog_at((0, 5), (0, 6), (1, 7), (1, 8))
-    backlog.failed(TurnOutcome(Outbox(), doubts={place(0): Doubt(7, 1)}), 0, 0)
+    backlog.failed(CycleOutcome(Outbox(), doubts={place(0): Doubt(7, 1)}), 0, 0)
     backlog.wake(100)
     found = [taken(backlog) for _ in range(3)]
     assert found == [[(0, 5)], [(1, 7), (1, 8)], [(0, 6)]]
@@ -123,7 +123,7 @@ def test_the_record_at_fault_is_found_in_few_steps() -> None:
         steps += 1
         offsets = [each.offset for each in records]
         if at_fault in offsets and len(offsets) > 1:
-            outcome = TurnOutcome(Outbox())
+            outcome = CycleOutcome(Outbox())
             doubt(outcome, portion((0, offset) for offset in offsets), ValueError())
             backlog.hold(records, outcome.undone)
             backlog.failed(outcome, 0, 0)
@@ -137,7 +137,7 @@ def test_the_record_at_fault_is_found_in_few_steps() -> None:
 
 def test_what_is_behind_the_doubt_goes_together_again() -> None:
     backlog = backlog_at(*((0, offset) for offset in range(5, 12)))
-    backlog.failed(TurnOutcome(Outbox(), doubts={place(0): Doubt(7, 1)}), 0, 0)
+    backlog.failed(CycleOutcome(Outbox(), doubts={place(0): Doubt(7, 1)}), 0, 0)
     backlog.wake(100)
     assert taken(backlog) == [(0, 5)]
     backlog.done({place(0): 6})
@@ -149,7 +149,7 @@ def test_what_is_behind_the_doubt_goes_together_again() -> None:
 def test_of_a_partition_that_went_away_nothing_is_held() -> None:
     backlog = backlog_at((0, 5), (1, 7))
     backlog.failed(failed_at(5, 2), 0, 0)
-    backlog.failed(TurnOutcome(Outbox(), doubts={place(0): Doubt(8, 1)}), 0, 0)
+    backlog.failed(CycleOutcome(Outbox(), doubts={place(0): Doubt(8, 1)}), 0, 0)
     backlog.drop([place(0), place(2)])
     assert (backlog.is_resting, backlog.held) == (False, frozenset({place(1)}))
 

@@ -1,4 +1,4 @@
-"""In which order the work of a turn is handed to the cluster."""
+"""In which order the work of a cycle is handed to the cluster."""
 
 import asyncio
 from typing import Any, cast

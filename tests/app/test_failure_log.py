@@ -45,7 +45,7 @@ def test_each_failure_is_a_line_with_its_place_and_cause(lines: Callable[[], lis
         "orders.dead: ValueError: no price",
         "listener bill: a batch of 40 records failed and is tried in smaller parts: "
         "KeyError: 'price'",
-        "listener bill: nothing of a turn was committed, and it is done again: OSError: gone",
+        "listener bill: nothing of a cycle was committed, and it is done again: OSError: gone",
     ]
 
 

@@ -101,7 +101,7 @@ class Application:
 
 
 FAREWELL = "semel: finishing what is in work; once more ends it at once"
-SETBACK = "listener copy: nothing of a turn was committed, and it is done again"
+SETBACK = "listener copy: nothing of a cycle was committed, and it is done again"
 
 
 def wait_for(topics: Topics, count: int) -> list[bytes]:

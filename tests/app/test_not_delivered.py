@@ -1,4 +1,4 @@
-"""What it means that the work of a turn was not taken."""
+"""What it means that the work of a cycle was not taken."""
 
 import pytest
 

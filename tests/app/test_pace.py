@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from app.records import failing_at, performed, place, portion, record, rules, sent
 from semel import App, Outbox, Record
 from semel.app.backlog import Backlog
+from semel.app.cycle import CycleOutcome, all_at_once, one_by_one
 from semel.app.failure import Failure, ListenerFailed
 from semel.app.listener import Listener
 from semel.app.outbox import Outgoing
 from semel.app.pace import Pace
 from semel.app.portion import Portion
-from semel.app.turn import TurnOutcome, all_at_once, one_by_one
 from semel.client.admin import groups
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
@@ -96,8 +96,8 @@ def one_to(count: int) -> Portion:
     return portion([(0, offset) for offset in range(count)])
 
 
-def through(last: Record | None) -> TurnOutcome:
-    return TurnOutcome(Outbox(), last=last)
+def through(last: Record | None) -> CycleOutcome:
+    return CycleOutcome(Outbox(), last=last)
 
 
 @given(st.integers(2, 50), st.floats(0, 10_000))

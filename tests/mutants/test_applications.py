@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from app import test_failing, test_moving
+from semel.app.cycle import Steps, one_by_one
 from semel.app.delivery import InTransactions, Offsets
 from semel.app.failure import ListenerFailed
 from semel.app.member import ListenerMember
 from semel.app.outbox import Outbox
 from semel.app.portion import Portion
-from semel.app.turn import Steps, one_by_one
 from semel.client.producing.coordination import GroupMetadata
 from support.app_topics import Topics
 from support.app_topics import topics as topics
@@ -45,7 +45,7 @@ def a_failed_call_keeps_what_it_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outbox, "cut", lambda self, count: None)
 
 
-def a_stop_lets_the_turn_go_on(patch: pytest.MonkeyPatch) -> None:
+def a_stop_lets_the_cycle_go_on(patch: pytest.MonkeyPatch) -> None:
     def patient(self: ListenerMember, portion: Portion, began_at_ms: float) -> Steps:
         backlog, rules = self._backlog, self._listener.rules
         return one_by_one(portion, rules, self._make_outbox(), backlog.attempts_of, lambda: False)
@@ -69,7 +69,7 @@ PLANTS: list[tuple[Plant, Kill]] = [
     (a_partition_goes_on_behind_a_record_that_rests, order_is_kept),
     (a_failed_call_keeps_what_it_sent, order_is_kept),
     (
-        a_stop_lets_the_turn_go_on,
+        a_stop_lets_the_cycle_go_on,
         test_moving.test_a_stop_finishes_the_record_at_work_and_begins_no_other,
     ),
 ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, Unpack
 
+from semel.app.cycle import Rules
 from semel.app.listener import (
     Listener,
     check_promise,
@@ -18,7 +19,6 @@ from semel.app.listener import (
 from semel.app.progress import Counts
 from semel.app.retry_policy import RetryPolicy, check_retry_policy
 from semel.app.running import AppSettings, RunningApp, run_members, run_until_told
-from semel.app.turn import Rules
 from semel.client.consuming.deserializers import deserializers_of
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.consuming.settings import settings_of as check_consumer

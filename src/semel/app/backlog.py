@@ -8,9 +8,9 @@ go in smaller and smaller parts until it is found.
 from collections import deque
 from collections.abc import Iterable, Mapping
 
+from semel.app.cycle import CycleOutcome, Doubt
 from semel.app.failure import Failure
 from semel.app.retry_policy import RetryPolicy
-from semel.app.turn import Doubt, TurnOutcome
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
@@ -47,7 +47,7 @@ class Backlog:
         failure = self._given_up.get(partition)
         return failure if failure is not None and failure.record.offset == offset else None
 
-    # What came of a turn
+    # What came of a cycle
 
     def hold(self, records: Iterable[Record], undone: Mapping[TopicPartition, int]) -> None:
         """Keep those that were not done; they come before what is held already."""
@@ -68,7 +68,7 @@ class Backlog:
                 count_max = 2 * doubt.record_count_max
                 self._doubts[partition] = doubt._replace(record_count_max=count_max)
 
-    def failed(self, outcome: TurnOutcome, now_ms: float, random: float) -> None:
+    def failed(self, outcome: CycleOutcome, now_ms: float, random: float) -> None:
         """Let the partitions that did not go well rest for a while."""
         for partition, (record, _, attempt) in outcome.failures.items():
             self._attempts[partition] = (record.offset, attempt)

@@ -1,4 +1,4 @@
-"""Carrying out the steps of a turn: in the thread of a member, or on its loop."""
+"""Carrying out the steps of a cycle: in the thread of a member, or on its loop."""
 
 import asyncio
 import inspect
@@ -8,8 +8,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, TypeVar
 
+from semel.app.cycle import CycleOutcome, Steps
 from semel.app.outbox import Outbox
-from semel.app.turn import Steps, TurnOutcome
 
 _Result = TypeVar("_Result")
 
@@ -49,13 +49,13 @@ class OwnThread:
             work()
 
 
-def in_thread(steps: Steps, call: Call) -> TurnOutcome:
+def in_thread(steps: Steps, call: Call) -> CycleOutcome:
     error: Exception | None = None
     while True:
         try:
             arguments = steps.send(error)
         except StopIteration as end:
-            outcome: TurnOutcome = end.value
+            outcome: CycleOutcome = end.value
             return outcome
         try:
             _check(call(*arguments))
@@ -67,13 +67,13 @@ def in_thread(steps: Steps, call: Call) -> TurnOutcome:
             error = None
 
 
-async def on_loop(steps: Steps, call: Call) -> TurnOutcome:
+async def on_loop(steps: Steps, call: Call) -> CycleOutcome:
     error: Exception | None = None
     while True:
         try:
             arguments = steps.send(error)
         except StopIteration as end:
-            outcome: TurnOutcome = end.value
+            outcome: CycleOutcome = end.value
             return outcome
         try:
             await call(*arguments)

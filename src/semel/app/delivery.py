@@ -1,4 +1,4 @@
-"""How the work of a turn reaches the cluster: in a transaction, or records first and offsets then.
+"""How the work of a cycle reaches the cluster: in a transaction, or records first and offsets then.
 
 Work that could not be delivered is `NotDelivered`, which says what that means for its records.
 
@@ -76,12 +76,12 @@ Offsets = Mapping[TopicPartition, int]
 
 class Meaning(enum.Enum):
     AGAIN = "the cluster or the group is in motion: the records are worked on again"
-    RECORDS = "the cluster refuses what was sent: a record of the turn is at fault"
+    RECORDS = "the cluster refuses what was sent: a record of the cycle is at fault"
     FINAL = "it will be refused for ever"
 
 
 class NotDelivered(SemelError):
-    """Nothing of the turn has happened, unless it is found committed; `__cause__` is the reason."""
+    """Nothing of the cycle has happened, unless it is found committed; `__cause__` says why."""
 
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))

@@ -25,7 +25,7 @@ _NOT_LISTED = {
     RETRY: "tried again",
     DEAD_LETTER: "laid aside",
     DOUBT: "batches tried in parts",
-    SETBACK: "turns worked on again",
+    SETBACK: "cycles worked on again",
 }
 
 
@@ -55,7 +55,7 @@ class FailureLog:
     def set_back(self, error: Exception, *, is_of_group: bool) -> None:
         """Groups move all the time; anything else is worth a warning."""
         level = logging.INFO if is_of_group else logging.WARNING
-        self._tell(level, SETBACK, "nothing of a turn was committed, and it is done again", error)
+        self._tell(level, SETBACK, "nothing of a cycle was committed, and it is done again", error)
 
     def tell_rest(self, *, is_over: bool = False) -> None:
         """At the end of a span, or of the listener, how many there were that no line told of."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from semel.app.cycle import Rules
 from semel.app.outbox import Outbox
-from semel.app.turn import Rules
 from semel.client.consuming.deserializers import Deserializers
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions
@@ -37,9 +37,9 @@ class Listener:
     is_coroutine: bool
     rules: Rules
     records_max: int
-    """How many records a turn, and so a transaction, has at most."""
+    """How many records a cycle, and so a transaction, has at most."""
     turn_ms_max: int
-    """After this time no further record is begun in a turn; what is done is committed."""
+    """After this time no further record is begun in a cycle; what is done is committed."""
     concurrency: int
     deserializers: Deserializers
     consumer_options: ConsumerOptions

@@ -1,7 +1,7 @@
-"""One member of a listener's group: it polls, lets the function work, and delivers, in turns.
+"""One member of a listener's group: it polls, lets the function work, and delivers, in cycles.
 
-All that a turn has done is delivered before the next poll, and only a poll gives partitions away.
-So whoever gets a partition finds it committed up to the last turn, and nothing of it in work.
+All that a cycle has done is delivered before the next poll, and only a poll gives partitions away.
+So whoever gets a partition finds it committed up to the last cycle, and nothing of it in work.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from semel.app import portion as portions
 from semel.app.backlog import Backlog
 from semel.app.calling import OwnThread, in_thread, on_loop
+from semel.app.cycle import CycleOutcome, Steps, all_at_once, doubt, one_by_one
 from semel.app.delivery import AtLeastOnce, Carrier, InTransactions, Meaning, NotDelivered
 from semel.app.failure import Failure, ListenerFailed, failed_for_good, in_words
 from semel.app.failure_log import FailureLog
@@ -21,7 +22,6 @@ from semel.app.outbox import Outbox
 from semel.app.pace import Pace
 from semel.app.portion import Portion
 from semel.app.progress import Counts, ListenerState
-from semel.app.turn import Steps, TurnOutcome, all_at_once, doubt, one_by_one
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.record import Record
 from semel.client.producing.asynchronous import AsyncProducer
@@ -66,7 +66,7 @@ class ListenerMember:
         self._pace = Pace(listener)
         self._failure_log = FailureLog(listener.name, self._now_ms)
         self._undelivered_count = 0
-        self.turn_count = 0
+        self.cycle_count = 0
         self.counts = Counts()
 
     def stop(self) -> None:
@@ -126,7 +126,7 @@ class ListenerMember:
                 on_lost=self._backlog.drop,
             )
             while not self._is_stopping:
-                await self._take_turn()
+                await self._run_cycle()
         finally:
             self.counts.state = ListenerState.STOPPING
             for each in (self._transactions, self._carrier, consumer):
@@ -140,13 +140,13 @@ class ListenerMember:
     def _take(self, partitions: object) -> None:
         self.counts.partitions = self.consumer.assignment
 
-    async def _take_turn(self) -> None:
+    async def _run_cycle(self) -> None:
         portion = await self._next()
         self.counts.partitions = self.consumer.assignment
         if portion is not None and portion.record_count and not self._is_stopping:
             self.counts.state = ListenerState.WORKING
             await self._work(portion)
-            self.turn_count += 1
+            self.cycle_count += 1
         self._failure_log.tell_rest()
         self._show_rest()
 
@@ -230,7 +230,7 @@ class ListenerMember:
 
         return one_by_one(portion, rules, outbox, attempts_of, is_over, given_up)
 
-    async def _perform(self, steps: Steps) -> TurnOutcome:
+    async def _perform(self, steps: Steps) -> CycleOutcome:
         if self._thread is None:
             return await on_loop(steps, self._listener.call)
         return await self._thread.call(partial(in_thread, steps, self._listener.call))
@@ -238,7 +238,7 @@ class ListenerMember:
     # Delivering
 
     async def _deliver(
-        self, portion: Portion, outcome: TurnOutcome, membership: GroupMetadata
+        self, portion: Portion, outcome: CycleOutcome, membership: GroupMetadata
     ) -> None:
         counts = self.counts
         counts.retries += len(outcome.failures) + bool(outcome.doubts)
@@ -266,7 +266,7 @@ class ListenerMember:
         if outcome.final is not None:
             raise failed_for_good(self._listener.name, outcome.final)
 
-    def _tell_of_retries(self, outcome: TurnOutcome, record_count: int) -> None:
+    def _tell_of_retries(self, outcome: CycleOutcome, record_count: int) -> None:
         attempts_max = self._listener.rules.retry_policy.attempts_max
         self._failure_log.retried(outcome.failures.values(), attempts_max)
         if outcome.doubted_for is not None:
@@ -275,7 +275,7 @@ class ListenerMember:
     async def _cope(
         self,
         portion: Portion,
-        outcome: TurnOutcome,
+        outcome: CycleOutcome,
         membership: GroupMetadata,
         failure: NotDelivered,
     ) -> None:
@@ -295,7 +295,7 @@ class ListenerMember:
         elif failure.meaning is Meaning.FINAL or is_letter:
             raise ListenerFailed(self._listener.name, str(reason), reason)
         else:
-            refused = TurnOutcome(Outbox())
+            refused = CycleOutcome(Outbox())
             if portion.record_count > 1:
                 doubt(refused, portion, reason)
             else:
@@ -307,7 +307,7 @@ class ListenerMember:
     def _count_too_slow(self, record: Record) -> None:
         attempt = self._backlog.attempts_of(record.place, record.offset) + 1
         failure = Failure(record, self._pace.complaint(), attempt)
-        fate = TurnOutcome(Outbox())
+        fate = CycleOutcome(Outbox())
         fate.fail(self._listener.rules, failure)
         if fate.final is not None:
             raise failed_for_good(self._listener.name, failure)

@@ -5,9 +5,9 @@ partitions, and cannot commit what it did. Whatever it took that long for comes 
 long again; so it takes less at a time, until one record is to blame.
 """
 
+from semel.app.cycle import CycleOutcome
 from semel.app.listener import CallShape, Listener
 from semel.app.portion import Portion
-from semel.app.turn import TurnOutcome
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import settings_of
 
@@ -29,8 +29,8 @@ class Pace:
         if self._is_one_by_one:
             self.count_max = min(_COUNT_FIRST, listener.records_max)
 
-    def adapt(self, portion: Portion, outcome: TurnOutcome, took_ms: float) -> None:
-        """As many records at a time as can be worked on in the time of a turn."""
+    def adapt(self, portion: Portion, outcome: CycleOutcome, took_ms: float) -> None:
+        """As many records at a time as can be worked on in the time of a cycle."""
         wanted_ms = self._turn_ms_max if self._is_one_by_one else self._away_ms_max / 2
         if took_ms > self._away_ms_max:
             self.count_max = max(1, portion.record_count // 2)
@@ -39,11 +39,11 @@ class Pace:
         elif took_ms < wanted_ms / 2 and portion.record_count == self.count_max:
             self.count_max = min(2 * self.count_max, self._records_max)
 
-    def too_slow(self, portion: Portion, outcome: TurnOutcome, took_ms: float) -> Record | None:
+    def too_slow(self, portion: Portion, outcome: CycleOutcome, took_ms: float) -> Record | None:
         """The record that took longer than the group waits, if that is sure."""
         if portion.record_count == 1 and took_ms > self._away_ms_max:
             return portion.records()[0]
-        # No call begins after the time of a turn, so that the rest of it went to the last one.
+        # No call begins after the time of a cycle, so that the rest of it went to the last one.
         return outcome.last if took_ms > self._away_ms_max + self._turn_ms_max else None
 
     def complaint(self) -> TookTooLong:

@@ -102,9 +102,9 @@ class Idleness:
         """Whether nothing was left at a moment at which nobody worked.
 
         The ends are asked for between two looks at the members that find them waiting, with no
-        turn in between: so none of them can have written what another one will read.
+        cycle in between: so none of them can have written what another one will read.
         """
-        before = self._turns()
+        before = self._cycle_counts()
         if before is None:
             return False
         try:
@@ -115,14 +115,14 @@ class Idleness:
             for partition, end in partitions.items():
                 if not await self._is_read(listener, partition, end):
                     return False
-        return before == self._turns()
+        return before == self._cycle_counts()
 
-    def _turns(self) -> list[int] | None:
-        """How many turns each member has taken; None if one of them is taking one."""
+    def _cycle_counts(self) -> list[int] | None:
+        """Of each member; None if one of them is within a cycle."""
         members = [member for each in self._members.values() for member in each]
         if not all(member.is_waiting for member in members):
             return None
-        return [member.turn_count for member in members]
+        return [member.cycle_count for member in members]
 
     async def _ends(self) -> dict[Listener, dict[TopicPartition, int]]:
         ends = {}

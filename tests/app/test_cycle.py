@@ -1,4 +1,4 @@
-"""A turn: what is called, what is kept of it, and where each partition goes on."""
+"""A cycle: what is called, what is kept of it, and where each partition goes on."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from app.records import failing_at, performed, place, portion, record, rules, sent
 from semel.app.calling import on_loop
+from semel.app.cycle import CycleOutcome, Doubt, Rules, all_at_once, one_by_one
 from semel.app.outbox import Outbox
-from semel.app.turn import Doubt, Rules, TurnOutcome, all_at_once, one_by_one
 from semel.client.consuming.record import Record
 from semel.types import TopicPartition
 
@@ -29,19 +29,19 @@ def after(seconds: int) -> Callable[[], bool]:
     return lambda: next(left)
 
 
-def turn(
+def cycle(
     places: list[tuple[int, int]],
     function: Callable[..., None],
     law: Rules,
     is_over: Callable[[], bool] = never,
     attempts: int = 0,
-) -> TurnOutcome:
+) -> CycleOutcome:
     steps = one_by_one(portion(places), law, Outbox(), lambda *_: attempts, is_over)
     return performed(steps, function)
 
 
 def test_everything_that_succeeds_is_sent_and_done() -> None:
-    outcome = turn([(0, 5), (1, 7), (0, 6)], failing_at(), rules())
+    outcome = cycle([(0, 5), (1, 7), (0, 6)], failing_at(), rules())
     assert sent(outcome) == ["0-5", "1-7", "0-6"]
     assert outcome.done == {place(0): 7, place(1): 8}
     assert not outcome.undone
@@ -49,7 +49,7 @@ def test_everything_that_succeeds_is_sent_and_done() -> None:
 
 def test_behind_a_failure_its_partition_waits_and_the_others_go_on() -> None:
     places = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3)]
-    outcome = turn(places, failing_at((0, 2)), rules(retries=1))
+    outcome = cycle(places, failing_at((0, 2)), rules(retries=1))
     assert sent(outcome) == ["0-1", "1-1", "1-2"]
     assert outcome.done == {place(0): 2, place(1): 3}
     assert outcome.undone == {place(0): 2}
@@ -70,7 +70,7 @@ def test_what_is_sent_is_what_was_done_and_nothing_is_passed_over(
     for partition in partitions:
         places.append((partition, offsets[partition]))
         offsets[partition] += 1
-    outcome = turn(places, failing_at(*bad), rules(retries=1), after(patience))
+    outcome = cycle(places, failing_at(*bad), rules(retries=1), after(patience))
     for partition in range(3):
         mine = [each for each in sent(outcome) if each.startswith(f"{partition}-")]
         done = outcome.done.get(place(partition), 0)
@@ -79,7 +79,7 @@ def test_what_is_sent_is_what_was_done_and_nothing_is_passed_over(
 
 
 def test_a_record_out_of_patience_becomes_a_letter_and_the_next_one_follows() -> None:
-    outcome = turn([(0, 1), (0, 2)], failing_at((0, 1)), rules(2, "dead"), attempts=2)
+    outcome = cycle([(0, 1), (0, 2)], failing_at((0, 1)), rules(2, "dead"), attempts=2)
     letter, other = outcome.outbox.records
     assert (letter.topic, letter.key, letter.value) == ("dead", b"key", b"1")
     assert dict(letter.headers)["semel.dead.attempts"] == b"3"
@@ -88,22 +88,22 @@ def test_a_record_out_of_patience_becomes_a_letter_and_the_next_one_follows() ->
     assert (outcome.done_count, len(outcome.dead)) == (1, 1)
 
 
-def test_without_a_place_for_letters_the_turn_ends_at_the_record() -> None:
-    outcome = turn([(0, 1), (0, 2), (1, 1), (0, 3)], failing_at((0, 2)), rules())
+def test_without_a_place_for_letters_the_cycle_ends_at_the_record() -> None:
+    outcome = cycle([(0, 1), (0, 2), (1, 1), (0, 3)], failing_at((0, 2)), rules())
     assert outcome.final is not None
     assert outcome.final.record.offset == 2
     assert outcome.done == {place(0): 2}
     assert outcome.undone == {place(0): 2, place(1): 1}
 
 
-def test_a_turn_that_takes_too_long_keeps_what_it_has_done() -> None:
-    outcome = turn([(0, 1), (0, 2), (0, 3)], failing_at(), rules(), after(1))
+def test_a_cycle_that_takes_too_long_keeps_what_it_has_done() -> None:
+    outcome = cycle([(0, 1), (0, 2), (0, 3)], failing_at(), rules(), after(1))
     assert sent(outcome) == ["0-1", "0-2"]
     assert (outcome.done, outcome.undone) == ({place(0): 3}, {place(0): 3})
 
 
-def test_a_turn_has_at_least_one_record() -> None:
-    outcome = turn([(0, 1), (0, 2)], failing_at(), rules(), after(0))
+def test_a_cycle_has_at_least_one_record() -> None:
+    outcome = cycle([(0, 1), (0, 2)], failing_at(), rules(), after(0))
     assert sent(outcome) == ["0-1"]
 
 

@@ -1,10 +1,10 @@
-"""One turn of a listener: its function is called for what was polled, and what came of it.
+"""One read-process-write cycle of a listener: calls of its function, and what came of them.
 
-The turn decides and calls nothing: it yields what the function is to be called with and takes the
-exception, if there was one. So one turn serves functions in a thread and on the loop.
+The cycle decides and calls nothing: it yields what the function is to be called with and takes the
+exception, if there was one. So one cycle serves functions in a thread and on the loop.
 
 Order is kept per partition: behind a record that is not done, none of its partition is begun. A
-call that failed leaves nothing behind, so that the other records of the turn go on without it.
+call that failed leaves nothing behind, so that the other records of the cycle go on without it.
 A record that cannot be worked on is laid aside as a dead letter: itself, and what went wrong.
 """
 
@@ -21,7 +21,7 @@ from semel.client.consuming.record import Record
 from semel.records.records import RecordHeader
 from semel.types import TopicPartition
 
-Steps = Generator[tuple[Any, Outbox], Exception | None, "TurnOutcome"]
+Steps = Generator[tuple[Any, Outbox], Exception | None, "CycleOutcome"]
 AttemptsOf = Callable[[TopicPartition, int], int]
 """How often the record at this offset has failed before."""
 GivenUp = Callable[[TopicPartition, int], "Failure | None"]
@@ -50,7 +50,7 @@ def nothing_given_up(partition: TopicPartition, offset: int) -> Failure | None:
 
 
 @dataclass
-class TurnOutcome:
+class CycleOutcome:
     outbox: Outbox
     done: dict[TopicPartition, int] = field(default_factory=dict)
     """The offsets to commit."""
@@ -95,8 +95,8 @@ def one_by_one(
     is_over: Callable[[], bool],
     given_up: GivenUp = nothing_given_up,
 ) -> Steps:
-    """A call for each record, until the time of the turn is over."""
-    outcome = TurnOutcome(outbox)
+    """A call for each record, until the time of the cycle is over."""
+    outcome = CycleOutcome(outbox)
     is_begun = False
     for record in portion.records():
         partition = TopicPartition(record.topic, record.partition)
@@ -131,7 +131,7 @@ def all_at_once(
     given_up: GivenUp = nothing_given_up,
 ) -> Steps:
     """One call for all of them; if it fails, they are to be tried in smaller parts."""
-    outcome = TurnOutcome(outbox)
+    outcome = CycleOutcome(outbox)
     # One that is given up failed alone, so that its partition is done up to it.
     for partition, offset in portion.firsts.items():
         known = given_up(partition, offset)
@@ -154,7 +154,7 @@ def all_at_once(
     return outcome
 
 
-def doubt(outcome: TurnOutcome, portion: Portion, error: Exception) -> None:
+def doubt(outcome: CycleOutcome, portion: Portion, error: Exception) -> None:
     """Look for the record at fault: partition by partition, then in halves."""
     counts = Counter(record.place for record in portion.records())
     parts = 2 if len(counts) == 1 else 1
