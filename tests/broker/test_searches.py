@@ -111,7 +111,7 @@ def test_a_batch_that_unpacks_to_very_much_is_answered_with_its_first_offset(
 def test_a_batch_of_many_records_is_looked_through_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Law: no cycle of the loop looks at more records, however many search and find late."""
+    """Law: no tick of the loop looks at more records, however many search and find late."""
     count = 5 * RECORDS_AT_ONCE + 1
     looked_at: list[int] = []
     few = RecordTimes.few
@@ -195,7 +195,7 @@ def test_an_old_retry_whose_original_cannot_be_read_may_be_sent_again() -> None:
     with_topic(PARTITION_COUNT, scenario)
 
 
-def test_however_many_search_one_turn_of_the_loop_reads_a_few_batches() -> None:
+def test_however_many_search_one_tick_of_the_loop_reads_a_few_batches() -> None:
     most = 0
 
     async def scenario(broker: Broker, device: WatchedDevice) -> None:

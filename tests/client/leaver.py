@@ -1,4 +1,4 @@
-"""Work without end, which takes its turns on the loop to leave, as a commit does."""
+"""Work without end, which takes some ticks of the loop to leave, as a commit does."""
 
 import asyncio
 

@@ -18,4 +18,4 @@ def test_searches_that_all_take_a_step_at_once_are_noticed(
 
     monkeypatch.setattr(StoredBatches, "pause", at_once)
     with pytest.raises(AssertionError):
-        test_searches.test_however_many_search_one_turn_of_the_loop_reads_a_few_batches()
+        test_searches.test_however_many_search_one_tick_of_the_loop_reads_a_few_batches()

@@ -102,7 +102,7 @@ class StoredBatches:
     async def pause(self) -> None:
         """Return when the caller may look at a few batches more.
 
-        However many search, at most one of them does so in each cycle of the loop, whoever has
+        However many search, at most one of them does so in each tick of the loop, whoever has
         waited longest: all others wait for one and not for as many as there are searches.
         """
         await self._searching.acquire()

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from semel.client.consuming.assignors import (
     ASSIGNORS,
     Assignments,
-    assign_in_turn,
     assign_ranges,
+    assign_round_robin,
     assign_sticky,
 )
 from semel.client.consuming.subscription import Subscription
@@ -69,7 +69,7 @@ def test_ranges_and_turns_are_those_of_other_clients() -> None:
         "x": ["t-0", "t-1", "u-0", "u-1"],
         "y": ["t-2", "u-2"],
     }
-    assert named(assign_in_turn(members, partition_counts)) == {
+    assert named(assign_round_robin(members, partition_counts)) == {
         "x": ["t-0", "t-2", "u-1"],
         "y": ["t-1", "u-0", "u-2"],
     }

@@ -138,7 +138,7 @@ class Stage:
         return asked
 
 
-async def turns() -> None:
+async def ticks() -> None:
     """Let the loop do all that it can."""
     for _ in range(10):
         await asyncio.sleep(0)
@@ -271,9 +271,9 @@ def test_an_abort_comes_behind_a_beginning_that_is_under_way(refusal: RequestErr
         stage.coordination.is_answering.clear()
         async with asyncio.TaskGroup() as tasks:
             joining = tasks.create_task(stage.engine.attend_to_transaction())
-            await turns()
+            await ticks()
             aborting = tasks.create_task(stage.session.abort())
-            await turns()
+            await ticks()
             assert not joining.done()
             assert not aborting.done()
             stage.coordination.is_answering.set()
@@ -294,7 +294,7 @@ def test_a_beginning_that_was_interrupted_is_aborted() -> None:
         sending = asyncio.get_running_loop().create_task(
             stage.session.send_offsets({PLACE: 1}, GROUP)
         )
-        await turns()
+        await ticks()
         sending.cancel()
         await asyncio.wait([sending])
         await stage.session.abort()

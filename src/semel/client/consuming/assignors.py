@@ -1,4 +1,4 @@
-"""How the leader of a group shares out its partitions: by ranges, in turn, or as before. Pure.
+"""How the leader of a group shares out its partitions: by ranges, round robin, or as before. Pure.
 
 As before: evenly, while members keep what they have. A partition that goes from one member to
 another is given to nobody at first: its owner has to hear that it is not its own any more, and
@@ -42,7 +42,9 @@ def assign_ranges(subscriptions: Subscriptions, partition_counts: PartitionCount
     return _frozen(shares)
 
 
-def assign_in_turn(subscriptions: Subscriptions, partition_counts: PartitionCounts) -> Assignments:
+def assign_round_robin(
+    subscriptions: Subscriptions, partition_counts: PartitionCounts
+) -> Assignments:
     """All partitions of all topics, one to each member after the other."""
     shares: dict[str, set[TopicPartition]] = {member: set() for member in subscriptions}
     turns = cycle(_in_order(subscriptions))
@@ -213,7 +215,7 @@ ASSIGNORS: Mapping[str, Assignor] = {
     each.name: each
     for each in (
         Assignor("range", False, assign_ranges),
-        Assignor("roundrobin", False, assign_in_turn),
+        Assignor("roundrobin", False, assign_round_robin),
         Assignor("cooperative-sticky", True, assign_sticky, user_data_of),
     )
 }

@@ -60,7 +60,7 @@ class AsyncConsumer:
                 self._bootstrap_servers, self._settings, self._options, nullcontext()
             )
             self._running = asyncio.get_running_loop().create_task(self._maybe_engine.run())
-            # It begins with its first turn on the loop.
+            # It begins in the next tick of the loop.
             await asyncio.sleep(0)
 
     @property

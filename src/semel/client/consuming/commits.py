@@ -44,7 +44,7 @@ class Commits:
         self._membership_loop = membership_loop
         self._report = report
         self._loop = asyncio.get_running_loop()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._automatic_last: dict[TopicPartition, Position] = {}
         self._is_forgone = False
         self._wait_until_next()
@@ -68,7 +68,7 @@ class Commits:
         # member would be believed all the same.
         identity = self._identity()
         try:
-            async with asyncio.timeout(timeout_ms / 1000), self._turn:
+            async with asyncio.timeout(timeout_ms / 1000), self._lock:
                 await self._coordination.commit(offsets, identity, timeout_ms)
         except TimeoutError:
             raise RequestTimedOut(f"earlier commits took all of {timeout_ms} ms") from None

@@ -73,7 +73,7 @@ class AsyncProducer:
             )
             running = self._machinery.engine.run()
             self._running = asyncio.get_running_loop().create_task(running)
-            # The sender begins with its first turn on the loop.
+            # The sender begins in the next tick of the loop.
             await asyncio.sleep(0)
 
     async def __aenter__(self) -> Self:

@@ -76,7 +76,7 @@ class ProducerEngine:
         self._stopping.set()
 
     def pump_soon(self) -> None:
-        """Once in this turn of the loop, however many records come in it."""
+        """Once in this tick of the loop, however many records come in it."""
         if not self._is_pump_due:
             self._is_pump_due = True
             self._loop.call_soon(self.pump)

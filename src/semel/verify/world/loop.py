@@ -91,11 +91,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             handle = heapq.heappop(scheduled)
             handle._scheduled = False  # type: ignore[attr-defined]
             ready.append(handle)
-        turn = list(ready)
+        tick = list(ready)
         ready.clear()
-        if len(turn) > 1:
-            self._random.shuffle(turn)
-        for handle in turn:
+        if len(tick) > 1:
+            self._random.shuffle(tick)
+        for handle in tick:
             if not is_live(handle):
                 continue
             self.running = owner(handle)
