@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from semel.broker.answer import NOTHING, Answer
+from semel.broker.answer import NO_MARKS, Answer
 from semel.broker.handlers import offset_fetch, produce
 from semel.broker.server import Server
 from semel.journal import frames
@@ -80,7 +80,7 @@ def a_duplicate_does_not_wait_for_its_original(patch: Patch) -> None:
         end = journal_of(broker).end
         answered = handle(broker, request, call)
         if isinstance(answered, Answer) and journal_of(broker).end == end:
-            return Answer(answered.response, NOTHING)
+            return Answer(answered.response, NO_MARKS)
         return answered
 
     patch_route(patch, 0, hasty)
@@ -90,7 +90,7 @@ def offsets_are_read_before_they_are_durable(patch: Patch) -> None:
     handle = offset_fetch.offset_fetch
 
     def hasty(broker: Any, request: Any, call: Any) -> Answer:
-        return Answer(handle(broker, request, call).response, NOTHING)
+        return Answer(handle(broker, request, call).response, NO_MARKS)
 
     patch_route(patch, 9, hasty)
 

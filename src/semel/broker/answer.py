@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 from semel.lane.lane import Mark
 from semel.wire.apis import Api
 
-NOTHING: Final[tuple[Mark, ...]] = ()
+NO_MARKS: Final[tuple[Mark, ...]] = ()
 """For an answer that was not decided on anything that could still be lost."""
 
 

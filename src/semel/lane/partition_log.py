@@ -68,7 +68,7 @@ class Stored:
         """Those that overlap these batches, also if begun before them, if that was asked for."""
 
 
-NOTHING = Stored([], [])
+NO_BATCHES = Stored([], [])
 
 
 class PartitionLog:
@@ -149,7 +149,7 @@ class PartitionLog:
                     aborted = self._aborted(wanted.partition, wanted.offset, _end(its_batches))
                 shared.append(Stored(its_batches, aborted))
             else:
-                shared.append(found.damage.get(number, NOTHING))
+                shared.append(found.damage.get(number, NO_BATCHES))
         return shared
 
     async def read(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage]:
@@ -173,7 +173,7 @@ class PartitionLog:
         self, wanted: Wanted, extents: list[tuple[int, int]], with_aborted: bool
     ) -> Stored | Damage:
         if not extents:
-            return NOTHING
+            return NO_BATCHES
         try:
             batches: list[Buffer] = [*await self._journal.read_all(extents)]
             if not with_aborted:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from semel.broker.answer import NOTHING, Answer, Call, Handled
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.errors import (
     NONE,
     FetchSessionIdNotFound,
@@ -43,7 +43,7 @@ READ_COMMITTED: Final = 1
 
 def fetch(broker: "Broker", request: FetchRequest, call: Call) -> Handled:
     if request.session_id != 0:
-        return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code), NOTHING)
+        return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code), NO_MARKS)
     look = _Look(broker, request)
     if not look.find_now():
         return _wait(broker, request)
@@ -202,7 +202,7 @@ class _Look:
         is_durable = not self._is_refused and all(
             lane.are_log_starts_durable for lane in self._broker.led_lanes
         )
-        marks = NOTHING if is_durable else None
+        marks = NO_MARKS if is_durable else None
         return Answer(FetchResponse(responses=self._responses), marks)
 
     def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_COMMITTED = 1
-NOTHING = TimedRecord(timestamp_ms=-1, offset=-1, leader_epoch=-1)
+NOT_FOUND = TimedRecord(timestamp_ms=-1, offset=-1, leader_epoch=-1)
 
 
 def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> Handled:
@@ -114,7 +114,7 @@ class _Searches:
             # The client's other partitions may be whole: only this one cannot be searched.
             self._broker.found_unreadable(partition.topic_partition, error)
             return ListOffsetsPartitionResponse(wanted.partition_index, StorageError.code)
-        return ListOffsetsPartitionResponse(wanted.partition_index, 0, *(found or NOTHING))
+        return ListOffsetsPartitionResponse(wanted.partition_index, 0, *(found or NOT_FOUND))
 
     def _partition(
         self, topic: str, wanted: ListOffsetsPartition

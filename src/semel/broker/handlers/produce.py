@@ -12,7 +12,7 @@ kernel has it, since the commit will make it durable.
 
 from typing import TYPE_CHECKING, Final
 
-from semel.broker.answer import NOTHING, Answer, Call, Handled
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.incoming import Missed, accepted, look_at, refused
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
@@ -49,7 +49,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     acks = request.acks
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_ONE):
         refusal = InvalidRequiredAcks(f"acks={acks}: must be -1, 0 or 1")
-        return Answer(_refuse_all(request, refusal), NOTHING)
+        return Answer(_refuse_all(request, refusal), NO_MARKS)
     if request.transactional_id is None:
         writing = _Writing(broker)
         response = writing.write_all(request)
