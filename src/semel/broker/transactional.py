@@ -23,8 +23,7 @@ from semel.errors import (
 from semel.lane.lane import Lane
 from semel.lane.transactions import Transact
 from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
-from semel.transactions.dialect import Dialect, dialect_of
-from semel.transactions.dialect import as_version as as_of
+from semel.transactions.dialect import Dialect, as_version, dialect_of
 from semel.types import ProducerEpoch, ProducerId, TransactionalId
 
 if TYPE_CHECKING:
@@ -95,8 +94,8 @@ def dialect(call: Call) -> Dialect:
     return dialect_of(call.api.key, call.version)
 
 
-def as_version(call: Call, error: RequestError) -> RequestError:
-    return as_of(error, call.api.key, call.version)
+def as_version_of(call: Call, error: RequestError) -> RequestError:
+    return as_version(error, call.api.key, call.version)
 
 
 def refuse_if_late(
@@ -148,7 +147,7 @@ def take(
         name = TransactionalId(transactional_id)
         return broker.lane_of_transactional_id(name).submit(Transact(name, command))
     except RequestError as error:
-        raise broker.metrics.counted(as_version(call, error)) from error
+        raise broker.metrics.counted(as_version_of(call, error)) from error
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
 from semel.broker.incoming import Missed, accepted, look_at, refused
-from semel.broker.transactional import as_version, check_lane, dialect, refuse_if_late
+from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
 from semel.errors import (
     InvalidRequest,
     InvalidTransactionState,
@@ -138,6 +138,6 @@ class _Writing:
         return accepted(self._incoming[key], result, appended_at_ms)
 
     def _refuse(self, key: TopicPartition, error: RequestError) -> None:
-        self.refusal = self._broker.metrics.counted(as_version(self._call, error))
+        self.refusal = self._broker.metrics.counted(as_version_of(self._call, error))
         self._results[key] = self.refusal
         self._broker.metrics.batches_refused += 1

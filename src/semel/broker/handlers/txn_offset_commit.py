@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.asked_offsets import answers, known_offsets, refused
-from semel.broker.transactional import as_version, check_lane, dialect, refuse_if_late
+from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
     FrameTooLarge,
@@ -97,5 +97,5 @@ def _commit(
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
-        raise broker.metrics.counted(as_version(call, error)) from error
+        raise broker.metrics.counted(as_version_of(call, error)) from error
     return {outcome.partition: outcome.error_code for outcome in reply.partitions}
