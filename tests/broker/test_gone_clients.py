@@ -9,7 +9,7 @@ import pytest
 from semel.broker.connection import Connection
 from semel.errors import NONE, MemberIdRequired
 from semel.groups.commands import Command, ForgetIds, Ticket
-from semel.groups.deciding import Decided
+from semel.groups.deciding import GroupDecision
 from semel.journal.file.memory import MemoryDevice
 from semel.testing import Broker
 from semel.types import GroupId
@@ -116,7 +116,7 @@ def test_all_ids_that_a_client_was_given_go_in_one_step(monkeypatch: pytest.Monk
             groups = state_of(broker).groups
             decide = groups.decide
 
-            def counted(command: Command, ticket: Ticket, at: Moment) -> Decided:
+            def counted(command: Command, ticket: Ticket, at: Moment) -> GroupDecision:
                 if isinstance(command, ForgetIds):
                     steps.append(len(command.member_ids))
                 return decide(command, ticket, at)

@@ -4,7 +4,7 @@ import pytest
 
 from semel.errors import NONE
 from semel.groups.commands import UNASKED, Expire
-from semel.groups.deciding import Decided
+from semel.groups.deciding import GroupDecision
 from semel.groups.expiring import RETENTION_LOOKS_MAX
 from semel.groups.lasting import Offsets
 from semel.groups.records import OffsetForgotten, size_alone
@@ -23,7 +23,7 @@ SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
 RETENTION_MS = SETTINGS.offsets_retention_ms
 
 
-def size(decided: Decided) -> int:
+def size(decided: GroupDecision) -> int:
     return sum(map(size_alone, decided.records))
 
 
@@ -39,7 +39,7 @@ def test_many_groups_that_end_together_end_in_bounded_steps() -> None:
     for number in range(count):
         lonely(world, GroupId(f"{'g' * 20_000}-{number}"))
     world.now_ms += SESSION_MS
-    steps: list[Decided] = []
+    steps: list[GroupDecision] = []
     while sum(len(step.records) for step in steps) < count:
         steps.append(world.expire())
         assert steps[-1].records

@@ -19,7 +19,7 @@ from semel.groups.commands import (
     JoinReply,
     Ticket,
 )
-from semel.groups.deciding import Decided
+from semel.groups.deciding import GroupDecision
 from semel.groups.settings import GroupSettings
 from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
 from support.group_world import GROUP, NOBODY, GroupWorld, everything
@@ -35,14 +35,14 @@ class WatchedWorld(GroupWorld):
     def __init__(self, settings: GroupSettings, seed: int = 0) -> None:
         super().__init__(settings, seed)
         self.kinds: set[type] = set()
-        self._taken: list[tuple[Decided, str]] = []
+        self._taken: list[tuple[GroupDecision, str]] = []
 
     def take(
         self,
         command: Command,
         ticket: Ticket = UNASKED,
         producer_id: ProducerId = NO_PRODUCER_ID,
-    ) -> Decided:
+    ) -> GroupDecision:
         self.kinds.add(type(command))
         before = everything(self.groups)
         dropped = self.groups.decide(command, ticket, self.at)

@@ -17,7 +17,7 @@ from groups import (
 from groups.test_schedules import Run
 from semel.deadlines import Deadlines
 from semel.groups import coordinator, expiring, joining, leaving, rebalance
-from semel.groups.deciding import Decided, Deciding
+from semel.groups.deciding import Deciding, GroupDecision
 from semel.groups.lasting import Offsets
 from semel.groups.membership import Membership
 from semel.groups.records import GenerationRecorded, GroupRecord
@@ -129,7 +129,7 @@ def a_refused_join_creates_the_group(patch: pytest.MonkeyPatch) -> None:
 def a_decision_is_adopted_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
     decide = coordinator.Groups.decide
 
-    def hasty(groups: coordinator.Groups, *arguments: Any) -> Decided:
+    def hasty(groups: coordinator.Groups, *arguments: Any) -> GroupDecision:
         decided = decide(groups, *arguments)
         groups.adopt(decided)
         return decided

@@ -35,7 +35,7 @@ from semel.groups.commands import (
     Ticket,
 )
 from semel.groups.coordinator import Groups
-from semel.groups.deciding import Decided
+from semel.groups.deciding import GroupDecision
 from semel.groups.lasting import GroupsSnapshot
 from semel.groups.records import GroupRecord, decode, encode
 from semel.groups.settings import GroupSettings
@@ -93,7 +93,7 @@ class GroupWorld:
         command: Command,
         ticket: Ticket = UNASKED,
         producer_id: ProducerId = NO_PRODUCER_ID,
-    ) -> Decided:
+    ) -> GroupDecision:
         decided = self.groups.decide(command, ticket, self.at)
         for record in decided.records:
             key, value = encode(record)
@@ -221,7 +221,7 @@ class GroupWorld:
             self.expire()
         self.now_ms = end_ms
 
-    def expire(self, records_size_max: int = EXPIRED_SIZE_MAX) -> Decided:
+    def expire(self, records_size_max: int = EXPIRED_SIZE_MAX) -> GroupDecision:
         return self.take(Expire(self.now_ms, records_size_max))
 
     def replayed(self) -> Groups:

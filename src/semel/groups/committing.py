@@ -20,7 +20,7 @@ from semel.groups.commands import (
     PartitionOutcome,
     Ticket,
 )
-from semel.groups.deciding import Decided, SessionRenewed, VolatileChange, answered
+from semel.groups.deciding import GroupDecision, SessionRenewed, VolatileChange, answered
 from semel.groups.lasting import LastingGroup
 from semel.groups.membership import Membership, State
 from semel.groups.records import NO_LEADER_EPOCH, NO_TIMESTAMP, OffsetCommitted
@@ -56,7 +56,7 @@ def check_commit(group: Membership | None, command: CommitOffsets) -> None:
         raise RebalanceInProgress(f"{group.group_id} awaits its assignment")
 
 
-def refuse_commit(command: CommitOffsets, ticket: Ticket, error_code: int) -> Decided:
+def refuse_commit(command: CommitOffsets, ticket: Ticket, error_code: int) -> GroupDecision:
     partitions = (TopicPartition(asked.topic, asked.partition) for asked in command.offsets)
     refused = tuple(PartitionOutcome(partition, error_code) for partition in partitions)
     return answered(ticket, CommitReply(refused))
@@ -68,7 +68,7 @@ def commit(
     ticket: Ticket,
     settings: GroupSettings,
     at: Moment,
-) -> Decided:
+) -> GroupDecision:
     has_own_retention = command.retention_ms != DEFAULT_RETENTION_MS
     expire_timestamp_ms = NO_TIMESTAMP
     if has_own_retention:
@@ -101,7 +101,7 @@ def commit(
         deadline_ms = at.now_ms + member.session_timeout_ms
         volatile = (SessionRenewed(command.group_id, member.member_id, deadline_ms),)
     replies = ((ticket, CommitReply(tuple(partitions))),)
-    return Decided(tuple(records), replies, volatile)
+    return GroupDecision(tuple(records), replies, volatile)
 
 
 def _refusal_code(asked: OffsetToCommit, settings: GroupSettings) -> int:

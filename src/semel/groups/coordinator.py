@@ -45,7 +45,7 @@ from semel.groups.commands import (
     SyncReply,
     Ticket,
 )
-from semel.groups.deciding import Decided, Deciding, SessionRenewed, answered
+from semel.groups.deciding import Deciding, GroupDecision, SessionRenewed, answered
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, LastingGroups
 from semel.groups.membership import Membership, State
 from semel.groups.records import GroupRecord
@@ -68,7 +68,7 @@ class Groups:
 
     def decide(  # noqa: PLR0911  One case per command.
         self, command: Command, ticket: Ticket, at: Moment
-    ) -> Decided:
+    ) -> GroupDecision:
         """`ticket` names the request that asks, in its reply."""
         match command:
             case CommitOffsets():
@@ -94,7 +94,7 @@ class Groups:
             case Expire():
                 return expiring.expire(self._lasting, self._volatile, command, self._settings, at)
 
-    def _join(self, command: Join, ticket: Ticket, at: Moment) -> Decided:
+    def _join(self, command: Join, ticket: Ticket, at: Moment) -> GroupDecision:
         try:
             joining.check(command, self._settings)
             group = self._group_to_join(command)
@@ -104,7 +104,7 @@ class Groups:
             return answered(ticket, JoinReply(refusal.code, command.member_id))
         return _decided(deciding, group, after, ticket)
 
-    def _sync(self, command: Sync, ticket: Ticket, at: Moment) -> Decided:
+    def _sync(self, command: Sync, ticket: Ticket, at: Moment) -> GroupDecision:
         try:
             group = self._group_with_members(command.group_id)
             deciding = self._deciding(group, at)
@@ -113,7 +113,7 @@ class Groups:
             return answered(ticket, SyncReply(refusal.code))
         return _decided(deciding, group, after, ticket)
 
-    def _heartbeat(self, command: Heartbeat, ticket: Ticket, at: Moment) -> Decided:
+    def _heartbeat(self, command: Heartbeat, ticket: Ticket, at: Moment) -> GroupDecision:
         try:
             group = self._group_with_members(command.group_id)
             member = group.member(command.member_id, command.group_instance_id)
@@ -124,9 +124,9 @@ class Groups:
         reply = HeartbeatReply(RebalanceInProgress.code if preparing else NONE)
         deadline_ms = at.now_ms + member.session_timeout_ms
         renewed = SessionRenewed(group.group_id, member.member_id, deadline_ms)
-        return Decided((), ((ticket, reply),), (renewed,))
+        return GroupDecision((), ((ticket, reply),), (renewed,))
 
-    def _leave(self, command: Leave, ticket: Ticket, at: Moment) -> Decided:
+    def _leave(self, command: Leave, ticket: Ticket, at: Moment) -> GroupDecision:
         try:
             group = self._group_with_members(command.group_id)
         except InvalidGroupId as refusal:
@@ -138,24 +138,24 @@ class Groups:
         after = leaving.leave(group, command, ticket, deciding)
         return deciding.decided(deciding.change(group, after))
 
-    def _forget_ticket(self, command: ForgetTicket, at: Moment) -> Decided:
+    def _forget_ticket(self, command: ForgetTicket, at: Moment) -> GroupDecision:
         group_id = self._volatile.waiting.get(command.ticket)
         if group_id is None:
-            return Decided()
+            return GroupDecision()
         group = self._volatile.by_id[group_id].membership
         deciding = self._deciding(group, at)
         after = leaving.abandon(group, command.ticket, deciding)
         return deciding.decided(deciding.change(group, after, left=command.ticket))
 
-    def _forget_ids(self, command: ForgetIds, at: Moment) -> Decided:
+    def _forget_ids(self, command: ForgetIds, at: Moment) -> GroupDecision:
         held = self._volatile.by_id.get(command.group_id)
         if held is None:
-            return Decided()
+            return GroupDecision()
         deciding = self._deciding(held.membership, at)
         after = leaving.forget_ids(held.membership, command, deciding)
         return deciding.decided(deciding.change(held.membership, after))
 
-    def _commit_offsets(self, command: CommitOffsets, ticket: Ticket, at: Moment) -> Decided:
+    def _commit_offsets(self, command: CommitOffsets, ticket: Ticket, at: Moment) -> GroupDecision:
         group = self._volatile.membership(command.group_id)
         try:
             if command.in_transaction or command.group_id:
@@ -165,7 +165,7 @@ class Groups:
             return committing.refuse_commit(command, ticket, refusal.code)
         return committing.commit(group, command, ticket, self._settings, at)
 
-    def _delete_offsets(self, command: DeleteOffsets, ticket: Ticket) -> Decided:
+    def _delete_offsets(self, command: DeleteOffsets, ticket: Ticket) -> GroupDecision:
         group_id = command.group_id
         group, stored = self._volatile.membership(group_id), self._lasting.by_id.get(group_id)
         try:
@@ -205,7 +205,7 @@ class Groups:
         """The transaction of this producer has ended; its pending offsets become final or go."""
         self._lasting.apply_marker(producer_id, committed)
 
-    def adopt(self, decided: Decided) -> None:
+    def adopt(self, decided: GroupDecision) -> None:
         """Its records, if it has any, are in the journal and applied."""
         self._volatile.adopt(decided)
 
@@ -272,7 +272,9 @@ class Groups:
         return self._lasting.snapshot()
 
 
-def _decided(deciding: Deciding, before: Membership, after: Membership, ticket: Ticket) -> Decided:
+def _decided(
+    deciding: Deciding, before: Membership, after: Membership, ticket: Ticket
+) -> GroupDecision:
     """Of a request that may have to wait."""
     is_answered = any(ticket == answered_ticket for answered_ticket, _ in deciding.replies)
     arrived = None if is_answered else ticket

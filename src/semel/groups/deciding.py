@@ -67,16 +67,16 @@ class TimePassed(NamedTuple):
 VolatileChange = SessionRenewed | GroupChanged | TimePassed
 
 
-class Decided(NamedTuple):
+class GroupDecision(NamedTuple):
     records: tuple[GroupRecord, ...] = ()
     replies: tuple[tuple[Ticket, Reply], ...] = ()
     volatile: tuple[VolatileChange, ...] = ()
     """For `Groups.adopt`, and for no one else to look into."""
 
 
-def answered(ticket: Ticket, reply: Reply) -> Decided:
+def answered(ticket: Ticket, reply: Reply) -> GroupDecision:
     """A reply, and nothing has changed."""
-    return Decided(replies=((ticket, reply),))
+    return GroupDecision(replies=((ticket, reply),))
 
 
 class Deciding:
@@ -157,5 +157,5 @@ class Deciding:
         membership = None if is_same else after
         return (GroupChanged(before.group_id, membership, self._sessions, arrived, left),)
 
-    def decided(self, volatile: tuple[VolatileChange, ...] = ()) -> Decided:
-        return Decided(tuple(self.records), tuple(self.replies), volatile)
+    def decided(self, volatile: tuple[VolatileChange, ...] = ()) -> GroupDecision:
+        return GroupDecision(tuple(self.records), tuple(self.replies), volatile)

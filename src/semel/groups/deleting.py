@@ -19,7 +19,7 @@ from semel.groups.commands import (
     PartitionOutcome,
     Ticket,
 )
-from semel.groups.deciding import Decided, GroupChanged, VolatileChange
+from semel.groups.deciding import GroupChanged, GroupDecision, VolatileChange
 from semel.groups.lasting import LastingGroup, LastingGroups
 from semel.groups.members import CONSUMER_PROTOCOL_TYPE
 from semel.groups.membership import Membership, State
@@ -30,7 +30,7 @@ from semel.types import GroupId
 
 def delete_groups(
     lasting: LastingGroups, volatile: VolatileGroups, command: DeleteGroups, ticket: Ticket
-) -> Decided:
+) -> GroupDecision:
     records: list[GroupRecord] = []
     changes: list[VolatileChange] = []
     deleted = []
@@ -47,7 +47,7 @@ def delete_groups(
             records += _tombstones(stored)
         deleted.append(DeletedGroup(group_id, error_code))
     reply = DeleteGroupsReply(tuple(deleted))
-    return Decided(tuple(records), ((ticket, reply),), tuple(changes))
+    return GroupDecision(tuple(records), ((ticket, reply),), tuple(changes))
 
 
 def _checked(
@@ -74,7 +74,7 @@ def _tombstones(group: LastingGroup | None) -> list[GroupRecord]:
 
 def delete_offsets(
     group: Membership | None, stored: LastingGroup | None, command: DeleteOffsets, ticket: Ticket
-) -> Decided:
+) -> GroupDecision:
     if group is None:
         raise GroupIdNotFound(f"{command.group_id} is not a group")
     if group.state is not State.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -92,11 +92,11 @@ def delete_offsets(
         if partition in known:
             records.append(OffsetForgotten(group.group_id, *partition))
     reply = DeleteOffsetsReply(NONE, tuple(partitions))
-    return Decided(tuple(records), ((ticket, reply),))
+    return GroupDecision(tuple(records), ((ticket, reply),))
 
 
-def forget_partitions(groups: Iterable[LastingGroup], command: ForgetPartitions) -> Decided:
-    return Decided(
+def forget_partitions(groups: Iterable[LastingGroup], command: ForgetPartitions) -> GroupDecision:
+    return GroupDecision(
         tuple(
             OffsetForgotten(group.group_id, *partition)
             for group in groups

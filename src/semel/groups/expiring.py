@@ -14,7 +14,13 @@ from itertools import islice
 
 from semel.groups import leaving
 from semel.groups.commands import Expire
-from semel.groups.deciding import Decided, Deciding, RetentionCursor, TimePassed, VolatileChange
+from semel.groups.deciding import (
+    Deciding,
+    GroupDecision,
+    RetentionCursor,
+    TimePassed,
+    VolatileChange,
+)
 from semel.groups.lasting import LastingGroup, LastingGroups
 from semel.groups.membership import Membership, State
 from semel.groups.records import (
@@ -42,7 +48,7 @@ def expire(
     command: Expire,
     settings: GroupSettings,
     at: Moment,
-) -> Decided:
+) -> GroupDecision:
     at = Moment(command.due_ms, at.wall_ms)
     group_ids, decisions = _end_sessions(volatile, command, settings, at)
     records = [record for decided in decisions for record in decided.records]
@@ -52,7 +58,7 @@ def expire(
     if not records and check_ms is not None and check_ms <= at.now_ms:
         records, retention = _outlived(lasting, volatile, command, settings, at)
     changes: list[VolatileChange] = [each for decided in decisions for each in decided.volatile]
-    return Decided(
+    return GroupDecision(
         tuple(records),
         tuple(reply for decided in decisions for reply in decided.replies),
         (*changes, TimePassed(at.now_ms, tuple(group_ids), retention)),
@@ -61,12 +67,12 @@ def expire(
 
 def _end_sessions(
     volatile: VolatileGroups, command: Expire, settings: GroupSettings, at: Moment
-) -> tuple[list[GroupId], list[Decided]]:
+) -> tuple[list[GroupId], list[GroupDecision]]:
     """The groups that are done with, and what was decided about each."""
     group_ids: list[GroupId] = []
-    decisions: list[Decided] = []
+    decisions: list[GroupDecision] = []
     size_left = command.records_size_max
-    too_large: tuple[GroupId, Decided] | None = None
+    too_large: tuple[GroupId, GroupDecision] | None = None
     for group_id in islice(volatile.due(at.now_ms), GROUPS_LOOKED_AT_MAX):
         decided = _expire_group(volatile.by_id.get(group_id), settings, at)
         size = sum(map(size_alone, decided.records))
@@ -84,9 +90,11 @@ def _end_sessions(
     return group_ids, decisions
 
 
-def _expire_group(group: VolatileGroup | None, settings: GroupSettings, at: Moment) -> Decided:
+def _expire_group(
+    group: VolatileGroup | None, settings: GroupSettings, at: Moment
+) -> GroupDecision:
     if group is None:
-        return Decided()
+        return GroupDecision()
     deciding = Deciding(settings, at, group.sessions.deadline_ms)
     overdue = group.sessions.overdue(at.now_ms)
     after = leaving.expire(group.membership, overdue, deciding)

@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping
 
 from semel.deadlines import Deadlines
 from semel.groups.commands import Ticket
-from semel.groups.deciding import Decided, GroupChanged, RetentionCursor, SessionRenewed, TimePassed
+from semel.groups.deciding import (
+    GroupChanged,
+    GroupDecision,
+    RetentionCursor,
+    SessionRenewed,
+    TimePassed,
+)
 from semel.groups.lasting import LastingGroups
 from semel.groups.membership import Membership, State
 from semel.types import GroupId, MemberId
@@ -119,7 +125,7 @@ class VolatileGroups:
     def start(self, now_ms: int) -> None:
         self.retention_check_ms = now_ms + self._retention_check_interval_ms
 
-    def adopt(self, decided: Decided) -> None:
+    def adopt(self, decided: GroupDecision) -> None:
         for change in decided.volatile:
             if isinstance(change, SessionRenewed):
                 group = self.by_id[change.group_id]

@@ -15,7 +15,7 @@ import enum
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from semel.errors import CoordinatorNotAvailable
-from semel.groups.deciding import Decided as GroupsDecided
+from semel.groups.deciding import GroupDecision
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
 from semel.lane import facts
@@ -83,7 +83,7 @@ class Decided(Generic[R]):
         frame: Frame | None = None,
         claim: Claim = Claim.ORDINARY,
         owed_change: int = 0,
-        volatile: GroupsDecided | None = None,
+        volatile: GroupDecision | None = None,
         room_needed: int = 0,
     ) -> None:
         self.reply = reply

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from semel.groups import commands as groups
 from semel.groups import records as group_records
 from semel.groups.commands import UNASKED, CommitOffsets, CommitReply, Ticket
-from semel.groups.deciding import Decided as GroupsDecided
+from semel.groups.deciding import GroupDecision
 from semel.groups.joining import generation_of_one
 from semel.groups.records import GroupRecord
 from semel.lane.commands import Claim, Decided, Environment, InternalTopic
@@ -74,7 +74,7 @@ class AskGroups(NamedTuple):
 
     def decide(
         self, state: LaneState, at: Moment, environment: Environment
-    ) -> Decided[GroupsDecided]:
+    ) -> Decided[GroupDecision]:
         decided = state.groups.decide(self.command, self.ticket, at)
         claim = Claim.ENDING if isinstance(self.command, _ENDING) else Claim.ORDINARY
         frame = None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
 from semel.groups.commands import UNASKED
 from semel.groups.commands import ForgetPartitions as ForgetOffsets
-from semel.groups.deciding import Decided as GroupsDecided
+from semel.groups.deciding import GroupDecision
 from semel.lane import facts
 from semel.lane.catalogue import (
     TOPIC_ID_SIZE,
@@ -173,7 +173,7 @@ class DeleteTopic(NamedTuple):
 
 class Deletion(NamedTuple):
     owed_change: int
-    forgotten_offsets: GroupsDecided
+    forgotten_offsets: GroupDecision
 
 
 def add_deletion(

@@ -26,7 +26,7 @@ from semel.groups.commands import (
     Request,
     Ticket,
 )
-from semel.groups.deciding import Decided
+from semel.groups.deciding import GroupDecision
 from semel.lane.commands import Claim
 from semel.lane.frame import ENTRY_SIZE
 from semel.lane.group_commands import AskGroups
@@ -135,7 +135,7 @@ class WaitingRoom:
     def _unasked(self, command: Expire | ForgetTicket | ForgetIds) -> None:
         self._hand_out(self._lane.submit(AskGroups(command)), None)
 
-    def _hand_out(self, decided: Decided, own_ticket: Ticket | None) -> Replied | None:
+    def _hand_out(self, decided: GroupDecision, own_ticket: Ticket | None) -> Replied | None:
         """Give each waiting request its reply; the one just asked gets its own returned."""
         mark = self._lane.mark()
         deadline_ms = self._state.groups.next_deadline_ms()
