@@ -90,14 +90,14 @@ def test_frames_go_on_while_a_snapshot_is_taken_and_are_not_in_it() -> None:
         lane.payloads_per_piece = 1
         lane.start()
         await roll(lane)
-        at_the_mark = len(lane.payloads) - 1
+        at_the_start = len(lane.payloads) - 1
         more = [lane.append(b"%d" % number) for number in range(20)]
         await lane.durable(more[-1])
         assert checkpoints_of(device) == []
         await seeded_loop.elapse(1)
         device.kill()
         after = reopen(device)
-        assert after.checkpoint_count == at_the_mark
+        assert after.checkpoint_count == at_the_start
         assert after.payloads == lane.payloads
 
     seeded_loop.run(Random(1), main())

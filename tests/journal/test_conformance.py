@@ -498,7 +498,7 @@ def test_behind_a_checkpoint_only_what_follows_is_replayed(driver: Driver) -> No
     driver.run(again())
 
 
-def test_a_checkpoint_holds_the_state_at_its_mark(driver: Driver) -> None:
+def test_a_checkpoint_holds_the_state_at_its_position(driver: Driver) -> None:
     async def main() -> list[bytes]:
         lane = started(driver)
         lane.payloads_per_piece = 1

@@ -75,7 +75,7 @@ def the_tail_is_not_written_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_io_error_is_not_noted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(note, "mark", lambda device, failed: None)
+    patch.setattr(note, "write_failed", lambda device, failed: None)
 
 
 def doubt_is_forgotten_by_the_next_open(patch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def doubt_is_forgotten_by_the_next_open(patch: pytest.MonkeyPatch) -> None:
 
     def forget(device: MemoryDevice, written: note.Note) -> None:
         write(device, written)
-        note.mark(device, failed=False)
+        note.write_failed(device, failed=False)
 
     patch.setattr(note, "write", forget)
 

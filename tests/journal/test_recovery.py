@@ -256,7 +256,7 @@ def power_loss(device: MemoryDevice) -> None:
 
 
 def io_error(device: MemoryDevice) -> None:
-    note.mark(device, failed=True)
+    note.write_failed(device, failed=True)
 
 
 def note_of_0_1(device: MemoryDevice) -> None:

@@ -1,4 +1,4 @@
-"""A snapshot is the state at its mark, whatever is applied while it is taken."""
+"""A snapshot is the state at its start, whatever is applied while it is taken."""
 
 from collections.abc import Callable, Iterator
 from random import Random
@@ -216,8 +216,8 @@ def test_what_is_about_to_change_is_captured_first(name: str) -> None:
             lane = Lane(journal, settings, LoopClock(), SeededRandomness(Random(2)))
             await lane.start(_fail)
             world = World(lane)
-            at_the_mark = restored(whole(lane._state))
-            assert restored(pieces_while(world, change, before)) == at_the_mark
+            at_the_start = restored(whole(lane._state))
+            assert restored(pieces_while(world, change, before)) == at_the_start
             device.kill()
 
     run(Random(1), scenario())

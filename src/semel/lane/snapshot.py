@@ -1,9 +1,9 @@
 """The lane's state as bytes, which a checkpoint keeps: start-up replays only what follows it.
 
-It is given in pieces, between which the lane goes on. At the mark only the dicts are copied that
+It is given in pieces, between which the lane goes on. At its start only the dicts are copied that
 say what is there. Each thing in them is captured when its turn comes, or before. Law: whatever a
-frame behind the mark is about to change is captured first. So all pieces together are the state at
-the mark.
+later frame is about to change is captured first. So all pieces together are the state at the
+start.
 
     format 1 | { size 4 | piece }*
 """
@@ -147,7 +147,7 @@ class CapturedPartition(NamedTuple):
 
 
 class Things(Generic[Key, Thing, Captured]):
-    """Those of one kind that were there at the mark."""
+    """Those of one kind that were there at the start."""
 
     def __init__(self, there: Mapping[Key, Thing], capture: Callable[[Thing], Captured]) -> None:
         self._there = dict(there)
@@ -162,7 +162,7 @@ class Things(Generic[Key, Thing, Captured]):
             self._early.append(self._capture(thing))
 
     def __iter__(self) -> Iterator[Captured]:
-        """Each once, as it was at the mark."""
+        """Each once, as it was at the start."""
         for key, thing in self._there.items():
             while self._early:
                 yield self._early.pop()

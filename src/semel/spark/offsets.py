@@ -58,7 +58,7 @@ def to_json(reached: Reached) -> dict[str, dict[str, int]]:
 
 def reached_from_json(topics: Any) -> Reached:
     named = (topic.partition(_BEFORE_ID) for topic in topics)
-    return Reached(from_json(topics), {topic: id_ for topic, mark, id_ in named if mark})
+    return Reached(from_json(topics), {topic: id_ for topic, separator, id_ in named if separator})
 
 
 def from_json(topics: Any) -> dict[TopicPartition, int]:

@@ -162,9 +162,9 @@ def _run_at(plain: Buffer, buffer: Bytes, position: int, end: int, count_max: in
     # The first few tell whether a run is worth a look at all the others.
     known = 1
     for window in (min(fitting, _WINDOW_FIRST), fitting):
-        marks = words_at(buffer, position, begin - position, stride, window)
-        assert marks is not None, "a record is longer than its size, and that is five bytes or less"
-        known = first_unlike(marks, mask_of(0xFF, 0, begin - position))
+        sizes = words_at(buffer, position, begin - position, stride, window)
+        assert sizes is not None, "a record is longer than its size, and that is five bytes or less"
+        known = first_unlike(sizes, mask_of(0xFF, 0, begin - position))
         if known < window:
             break
     return RecordRun(position, begin, stride, known)

@@ -63,8 +63,8 @@ class FileJournal:
         self._commit.roll_to(names.segment(self.segments.base), self.segments.base, renamed=False)
         self._snapshot: Callable[[], Iterator[bytes]] | None = None
         self._taking: Taking | None = None
-        self._is_marked_again = False
-        """A mark was passed while a snapshot was under way: the next follows it at once."""
+        self._is_due_again = False
+        """The next was due while a snapshot was under way: it follows at once."""
         self._when_taken: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background = BackgroundJobs(device, self.index, found.start.positions)
@@ -146,7 +146,7 @@ class FileJournal:
         self._commit.start(loop, on_durable, self._on_failure, self._note_error)
         self.segments.start(loop, lambda error: self._commit.fail(error, "preparing a segment"))
         if self._sealed_in_replay:
-            self._mark()
+            self._begin_checkpoint()
 
     @property
     def written(self) -> Position:
@@ -219,7 +219,7 @@ class FileJournal:
             self._note = self._note._replace(identity=self._device.identity())
             self._write_note()
             self._is_note_in_doubt = False
-            note.mark(self._device, failed=False)
+            note.write_failed(self._device, failed=False)
         except OSError as error:
             self._commit.fail(error, "noting that the journal is whole")
 
@@ -327,7 +327,7 @@ class FileJournal:
         end = self.end
         while self._taken_position < end and self._commit.failure is None:
             if self._taking is None:
-                self._mark()
+                self._begin_checkpoint()
             await self._wait(self._when_taken.append)
         await self._wait(
             lambda done: self._commit.when_durable(
@@ -401,18 +401,18 @@ class FileJournal:
         self._commit.when_durable(
             boundary, lambda: self._background.trim_later(base, boundary), SyncReason.ROLL
         )
-        self._mark()
+        self._begin_checkpoint()
 
     # Checkpoints.
 
-    def _mark(self) -> None:
+    def _begin_checkpoint(self) -> None:
         """Begin a checkpoint of the state as it is now. Law: one at a time, and never in a step."""
         if self._taking is not None:
-            self._is_marked_again = True
+            self._is_due_again = True
             return
         assert self._snapshot is not None
         bases = self.segments.bases
-        self._is_marked_again = False
+        self._is_due_again = False
         checkpoint = Checkpoint(
             position=self.end,
             checksum=self._checksum,
@@ -429,7 +429,7 @@ class FileJournal:
     def _plan_piece(self) -> None:
         """Others have their turn before the next piece, and as much time unless it is urgent."""
         assert self._loop is not None
-        if self._is_marked_again or self._when_taken:
+        if self._is_due_again or self._when_taken:
             self._loop.call_soon(self._take_piece)
         else:
             self._loop.call_later(PIECE_REST_S, self._take_piece)
@@ -450,8 +450,8 @@ class FileJournal:
             return
         self._taking = None
         self._taken_position = taking.checkpoint.position
-        if self._is_marked_again:
-            self._mark()
+        if self._is_due_again:
+            self._begin_checkpoint()
         waiting, self._when_taken = self._when_taken, []
         for callback in waiting:
             callback()
@@ -475,7 +475,7 @@ class FileJournal:
         if not self._is_closed:
             # Best effort: a disk that refuses even this is one more error of the same kind.
             with contextlib.suppress(OSError):
-                note.mark(self._device, failed=True)
+                note.write_failed(self._device, failed=True)
 
     def _on_failure(self, failure: JournalFailed) -> None:
         for answer in self._answers:

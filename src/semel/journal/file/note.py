@@ -83,7 +83,7 @@ def write(device: Device, note: Note) -> None:
     device.sync(names.NOTE)
 
 
-def mark(device: Device, *, failed: bool) -> None:
+def write_failed(device: Device, *, failed: bool) -> None:
     device.write(names.NOTE, _FAILED_OFFSET, [bytes([failed])])
 
 

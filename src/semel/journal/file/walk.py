@@ -170,7 +170,7 @@ def search_behind(device: Device, bases: Sequence[int], position: int) -> Remain
             is_blank = False
             found = block.find(MAGIC)
             if found < 0:
-                # The mark may be cut by the end of the block.
+                # The magic may be cut by the end of the block.
                 offset += max(len(block) - len(MAGIC) + 1, 1)
                 continue
             frame, _ = frame_at(reader, offset + found, base + reader.size)
