@@ -7,7 +7,7 @@ import pytest
 
 from client.producing import test_core_rules
 from semel.client import outcome
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.queue import PartitionQueue
 from semel.errors import OutOfOrderSequence
@@ -30,7 +30,7 @@ def the_window_counts_answers_and_not_sequences(patch: pytest.MonkeyPatch) -> No
 def a_late_answer_is_judged_by_what_was_acknowledged_since(patch: pytest.MonkeyPatch) -> None:
     refused = ProducerCore._refused
 
-    def judged_now(core: ProducerCore, batch: Batch, *rest: Any) -> None:
+    def judged_now(core: ProducerCore, batch: ProducerBatch, *rest: Any) -> None:
         queue = core.queue(batch.partition)
         batch.was_next = batch.position == queue._acknowledged_position
         refused(core, batch, *rest)
@@ -41,7 +41,7 @@ def a_late_answer_is_judged_by_what_was_acknowledged_since(patch: pytest.MonkeyP
 def every_gap_is_fatal(patch: pytest.MonkeyPatch) -> None:
     take = PartitionQueue.take
 
-    def always_next(queue: PartitionQueue, batch: Batch) -> None:
+    def always_next(queue: PartitionQueue, batch: ProducerBatch) -> None:
         take(queue, batch)
         batch.was_next = True
 
@@ -55,7 +55,7 @@ def a_lost_answer_counts_as_a_refusal(patch: pytest.MonkeyPatch) -> None:
 def a_gap_proves_that_a_batch_is_not_stored(patch: pytest.MonkeyPatch) -> None:
     refused = ProducerCore._refused
 
-    def forgetting(core: ProducerCore, batch: Batch, error: Any, *rest: Any) -> None:
+    def forgetting(core: ProducerCore, batch: ProducerBatch, error: Any, *rest: Any) -> None:
         if isinstance(error, OutOfOrderSequence):
             batch.may_be_stored = False
         refused(core, batch, error, *rest)
@@ -70,7 +70,7 @@ def a_new_epoch_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 def a_gap_does_not_end_the_epoch(patch: pytest.MonkeyPatch) -> None:
     give_up = PartitionQueue.give_up
 
-    def unbroken(queue: PartitionQueue, batch: Batch) -> None:
+    def unbroken(queue: PartitionQueue, batch: ProducerBatch) -> None:
         give_up(queue, batch)
         queue.is_broken = False
 
@@ -83,7 +83,7 @@ def the_epoch_stays_the_same(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_retry_gets_a_new_sequence(patch: pytest.MonkeyPatch) -> None:
-    def as_new(queue: PartitionQueue, batch: Batch) -> None:
+    def as_new(queue: PartitionQueue, batch: ProducerBatch) -> None:
         queue.in_flight.remove(batch)
         batch.forget_sequence()
         queue.closed.appendleft(batch)
@@ -94,7 +94,7 @@ def a_retry_gets_a_new_sequence(patch: pytest.MonkeyPatch) -> None:
 def new_batches_overtake_those_that_go_again(patch: pytest.MonkeyPatch) -> None:
     front = PartitionQueue.front
 
-    def impatient(queue: PartitionQueue, now_ms: float) -> Batch | None:
+    def impatient(queue: PartitionQueue, now_ms: float) -> ProducerBatch | None:
         return queue._first_new(now_ms) or front(queue, now_ms)
 
     patch.setattr(PartitionQueue, "front", impatient)

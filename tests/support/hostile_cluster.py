@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.requests import BatchAnswer, Request
 from semel.client.producing.settings import ProducerSettings
@@ -208,7 +208,7 @@ class ProducerRun:
         self.core.adopt(ProducerIdAndEpoch(PRODUCER_ID, first_epoch))
         self.core.learn_leaders(self.cluster.leaders())
         self.now_ms = 1_000.0
-        self.handed_over: dict[TopicPartition, list[tuple[bytes, Batch, int]]] = {
+        self.handed_over: dict[TopicPartition, list[tuple[bytes, ProducerBatch, int]]] = {
             place: [] for place in self.places
         }
         self._under_way: dict[int, set[int]] = {}
@@ -326,7 +326,12 @@ class ProducerRun:
                 self._check_record(place, value, batch, index, stored)
 
     def _check_record(
-        self, place: TopicPartition, value: bytes, batch: Batch, index: int, stored: list[bytes]
+        self,
+        place: TopicPartition,
+        value: bytes,
+        batch: ProducerBatch,
+        index: int,
+        stored: list[bytes],
     ) -> None:
         if not batch.is_done:
             raise Violation(f"{place}: {value!r} has no outcome")

@@ -48,7 +48,7 @@ Learned = tuple[GroupRecord | Transaction, ...]
 """What a coordinator learns from a batch of its own topic."""
 
 
-class Batch:
+class BatchEntry:
     """The next record batch of a partition. `body` may have another offset and leader epoch in its
     prefix than it gets: these stand here."""
 
@@ -91,7 +91,7 @@ class Batch:
         """None if it is to be read from the body."""
 
 
-Entry = Batch | AnyFact
+Entry = BatchEntry | AnyFact
 
 
 class Frame:
@@ -102,7 +102,7 @@ class Frame:
     def __init__(self, at: Moment) -> None:
         self.at = at
         self.entries: list[Entry] = []
-        self.batches: list[Batch] = []
+        self.batches: list[BatchEntry] = []
         """Those among the entries."""
         self.size = HEAD_SIZE
         """Bytes of the payload."""
@@ -127,7 +127,9 @@ class Frame:
         if self.batches:
             base_offset = self._next_offset(number, end)
         at = self.size + ENTRY_SIZE
-        batch = Batch(number, base_offset, term, header, fingerprint, body, at, marker, learned)
+        batch = BatchEntry(
+            number, base_offset, term, header, fingerprint, body, at, marker, learned
+        )
         self.entries.append(batch)
         self.batches.append(batch)
         self.size = at + len(body)
@@ -150,7 +152,7 @@ class Frame:
         parts: list[Buffer] = []
         small = bytearray(pack_head(LAYOUT, self.at.now_ms, self.at.wall_ms))
         for entry in self.entries:
-            if isinstance(entry, Batch):
+            if isinstance(entry, BatchEntry):
                 body = entry.body
                 size = len(body)
                 small += pack_entry(BATCH, entry.number, size)
@@ -196,9 +198,9 @@ def decode(payload: memoryview, position: Position) -> Frame:
     return frame
 
 
-def _batch(number: int, body: memoryview, at: int) -> Batch:
+def _batch(number: int, body: memoryview, at: int) -> BatchEntry:
     header = record_batch.read(body)
-    return Batch(
+    return BatchEntry(
         number,
         Offset(header.base_offset),
         Term(header.leader_epoch),

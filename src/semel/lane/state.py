@@ -13,7 +13,7 @@ from semel.groups.coordinator import Groups
 from semel.groups.records import GroupRecord
 from semel.lane import facts
 from semel.lane.catalogue import Catalogue
-from semel.lane.frame import Batch, Frame, Learned
+from semel.lane.frame import BatchEntry, Frame, Learned
 from semel.log.partition import Partition
 from semel.log.transactions import Aborted
 from semel.records.batch import CONTROL
@@ -79,7 +79,7 @@ class LaneState:
         self.next_producer_id = ProducerId(lane_number << LANE_SHIFT)
         self.groups = groups
         self.transactions = transactions
-        self._coordinated: dict[int, Callable[[Batch, int], None]] = {}
+        self._coordinated: dict[int, Callable[[BatchEntry, int], None]] = {}
         """Who learns from the batches of a partition of an internal topic."""
         self.capture: Capture | None = None
         """A snapshot under way. Law: it is told of a topic or a partition before that changes."""
@@ -96,7 +96,7 @@ class LaneState:
         now_ms = at.now_ms
         effects = NO_EFFECTS
         for entry in frame.entries:
-            if isinstance(entry, Batch):
+            if isinstance(entry, BatchEntry):
                 aborted = self._apply_batch(entry, now_ms)
                 if aborted is not None:
                     if effects is NO_EFFECTS:
@@ -120,7 +120,7 @@ class LaneState:
             self.wall_ahead_ms = at.wall_ms - at.now_ms
         self.last_moment = at
 
-    def _apply_batch(self, batch: Batch, now_ms: int) -> Aborted | None:
+    def _apply_batch(self, batch: BatchEntry, now_ms: int) -> Aborted | None:
         partition = self.partitions.get(batch.number)
         if partition is None:
             raise CorruptJournal(f"a batch names partition {batch.number}, which is not there")
@@ -137,7 +137,7 @@ class LaneState:
             learn(batch, now_ms)
         return None
 
-    def _apply_marker(self, partition: Partition, batch: Batch, now_ms: int) -> Aborted | None:
+    def _apply_marker(self, partition: Partition, batch: BatchEntry, now_ms: int) -> Aborted | None:
         marker = batch.marker
         if marker is None:
             raise CorruptJournal(
@@ -154,7 +154,7 @@ class LaneState:
             raise _wrong_offset(partition, batch, offset)
         return aborted
 
-    def _learn_of_groups(self, batch: Batch, now_ms: int) -> None:
+    def _learn_of_groups(self, batch: BatchEntry, now_ms: int) -> None:
         learned: Learned | None = batch.learned
         if learned is None:
             learned = tuple(
@@ -166,7 +166,7 @@ class LaneState:
         for each in learned:
             self.groups.apply(cast(GroupRecord, each), now_ms, producer_id)
 
-    def _learn_of_transactions(self, batch: Batch, now_ms: int) -> None:
+    def _learn_of_transactions(self, batch: BatchEntry, now_ms: int) -> None:
         learned = batch.learned
         if learned is None:
             learned = tuple(
@@ -264,7 +264,7 @@ class LaneState:
         return gone
 
 
-def _wrong_offset(partition: Partition, batch: Batch, end: Offset) -> CorruptJournal:
+def _wrong_offset(partition: Partition, batch: BatchEntry, end: Offset) -> CorruptJournal:
     return CorruptJournal(
         f"batch with offset {batch.base_offset} of {partition.topic_partition}, "
         f"whose log ends at {end}"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.requests import BatchAnswer, Request
 from semel.client.producing.settings import ProducerSettings
@@ -26,7 +26,7 @@ def made(**settings: Any) -> ProducerCore:
     return core
 
 
-def put(core: ProducerCore, value: bytes = b"x", place: TopicPartition = PLACE) -> Batch:
+def put(core: ProducerCore, value: bytes = b"x", place: TopicPartition = PLACE) -> ProducerBatch:
     return core.append(core.queue(place), None, value, (), 0)
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.records.batch import read_header
 from semel.records.compression import Compression
 from semel.records.records import decode_batch
@@ -30,7 +30,7 @@ def test_a_batch_is_what_was_put_into_it(
     position: int,
     is_transactional: bool,
 ) -> None:
-    batch = Batch(TopicPartition("t", 0), sent[0][2])
+    batch = ProducerBatch(TopicPartition("t", 0), sent[0][2])
     for number, (key, value, timestamp_ms, headers) in enumerate(sent):
         assert batch.append(key, value, headers, timestamp_ms) == number
     batch.producer = ProducerIdAndEpoch(77, 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.requests import Request, answers_of
 from semel.errors import NetworkException
 from semel.types import TopicPartition
@@ -10,7 +10,9 @@ from semel.wire.messages import produce
 
 
 def request_of(*partitions: int) -> Request:
-    return Request(1, [Batch(TopicPartition("t", partition), 0) for partition in partitions])
+    return Request(
+        1, [ProducerBatch(TopicPartition("t", partition), 0) for partition in partitions]
+    )
 
 
 def reply_of(*partitions: int) -> produce.ProduceResponse:

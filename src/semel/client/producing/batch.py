@@ -37,7 +37,7 @@ _ZERO = _varint(0)
 _NULL = _varint(-1)
 
 
-class Batch:
+class ProducerBatch:
     """Filled by one partition's queue; `error` or `base_offset` is there when it is done."""
 
     __slots__ = (

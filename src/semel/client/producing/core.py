@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from semel.client import outcome
 from semel.client.outcome import ErrorKind
-from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, Batch, headers_size
+from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, ProducerBatch, headers_size
 from semel.client.producing.failures import Failures
 from semel.client.producing.queue import PartitionQueue
 from semel.client.producing.requests import BatchAnswer, Request, Work, sooner
@@ -39,7 +39,7 @@ class ProducerCore:
         self.leaders: dict[TopicPartition, int] = {}
         self.buffered_size = 0
         self.fatal: Exception | None = None
-        self.settled: list[Batch] = []
+        self.settled: list[ProducerBatch] = []
         """Done since they were last taken; their waiters are to be told."""
         self.failures = Failures()
         self.has_news = False
@@ -50,7 +50,7 @@ class ProducerCore:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._active: dict[TopicPartition, PartitionQueue] = {}
         self._in_flight_counts: dict[int, int] = {}
-        self._begun: list[Batch] = []
+        self._begun: list[ProducerBatch] = []
         """Begun since the last look at the clock."""
 
     # Records
@@ -85,7 +85,7 @@ class ProducerCore:
         value: bytes | None,
         headers: Sequence[RecordHeader],
         timestamp_ms: int,
-    ) -> Batch:
+    ) -> ProducerBatch:
         """The batch that has the record, as its last one."""
         size = RECORD_OVERHEAD_SIZE
         if key is not None:
@@ -102,9 +102,9 @@ class ProducerCore:
         batch.append(key, value, headers, timestamp_ms)
         return batch
 
-    def _begin(self, queue: PartitionQueue, timestamp_ms: int) -> Batch:
+    def _begin(self, queue: PartitionQueue, timestamp_ms: int) -> ProducerBatch:
         queue.close()
-        batch = queue.filling = Batch(queue.partition, timestamp_ms)
+        batch = queue.filling = ProducerBatch(queue.partition, timestamp_ms)
         self.buffered_size += batch.size
         self._active[queue.partition] = queue
         if self.transaction is not None:
@@ -138,7 +138,7 @@ class ProducerCore:
         self._expire(now_ms)
         if self.fatal or self.wants_producer_id or self._is_held():
             return Work([], self._next_deadline_ms())
-        open_requests: dict[int, tuple[list[Batch], int]] = {}
+        open_requests: dict[int, tuple[list[ProducerBatch], int]] = {}
         wake_at_ms = self._next_deadline_ms()
         for queue in list(self._active.values()):
             self._mend(queue)
@@ -163,7 +163,10 @@ class ProducerCore:
         return self.transaction is None or self.transaction.may_write_to(queue.partition)
 
     def _join(
-        self, requests: dict[int, tuple[list[Batch], int]], queue: PartitionQueue, batch: Batch
+        self,
+        requests: dict[int, tuple[list[ProducerBatch], int]],
+        queue: PartitionQueue,
+        batch: ProducerBatch,
     ) -> bool:
         node_id = self.leaders.get(queue.partition)
         if node_id is None:
@@ -219,7 +222,7 @@ class ProducerCore:
         self.has_news = True
         self._in_flight_counts[request.node_id] -= 1
 
-    def _acknowledged(self, batch: Batch, answer: BatchAnswer) -> None:
+    def _acknowledged(self, batch: ProducerBatch, answer: BatchAnswer) -> None:
         queue = self._queues[batch.partition]
         queue.acknowledge(batch)
         batch.base_offset = answer.base_offset
@@ -229,7 +232,7 @@ class ProducerCore:
         )
         self._settle(batch, None)
 
-    def _refused(self, batch: Batch, error: RequestError, log_start_offset: int) -> None:
+    def _refused(self, batch: ProducerBatch, error: RequestError, log_start_offset: int) -> None:
         queue = self._queues[batch.partition]
         batch.refusal = error
         # For good: what a lost connection has swallowed may still arrive.
@@ -240,7 +243,11 @@ class ProducerCore:
             self._give_up(queue, batch, error)
 
     def _is_to_go_again(
-        self, queue: PartitionQueue, batch: Batch, error: RequestError, log_start_offset: int
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: RequestError,
+        log_start_offset: int,
     ) -> bool:
         if self.transaction is not None and not self.transaction.may_send:
             return False
@@ -258,7 +265,7 @@ class ProducerCore:
         queue.not_before_ms = self.now_ms + min(pause_ms, self.settings.backoff_max_ms)
         return self.now_ms < batch.deadline_ms
 
-    def _give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+    def _give_up(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
         queue.give_up(batch)
         self._settle(batch, error)
         if isinstance(error, RequestError) and outcome.kind_from_leader(error) is ErrorKind.FATAL:
@@ -272,7 +279,7 @@ class ProducerCore:
         self.transaction.fail(error, is_fatal=False)
         self.drop(error)
 
-    def _settle(self, batch: Batch, error: Exception | None) -> None:
+    def _settle(self, batch: ProducerBatch, error: Exception | None) -> None:
         if error is not None and self.transaction is None:
             # Before the error, which another thread may look at as soon as it is there.
             batch.failure = self.failures.note(error, batch.record_count)
@@ -294,7 +301,7 @@ class ProducerCore:
                 self._give_up(queue, oldest, self._too_late(oldest))
                 oldest = queue.oldest_waiting()
 
-    def _too_late(self, batch: Batch) -> RequestTimedOut:
+    def _too_late(self, batch: ProducerBatch) -> RequestTimedOut:
         sentence = f"{batch.partition}: not stored within {self.settings.delivery_timeout_ms} ms"
         if batch.refusal is None:
             return RequestTimedOut(sentence)
@@ -307,14 +314,14 @@ class ProducerCore:
         waiting = (queue.oldest_waiting() for queue in self._active.values())
         return min((batch.deadline_ms for batch in waiting if batch), default=None)
 
-    def close_batches(self) -> list[Batch]:
+    def close_batches(self) -> list[ProducerBatch]:
         """Let everything be sent at once; all batches that are not done."""
         for queue in self._active.values():
             queue.close()
         self.has_news = True
         return [batch for queue in self._active.values() for batch in queue.batches()]
 
-    def in_flight(self) -> list[Batch]:
+    def in_flight(self) -> list[ProducerBatch]:
         return [batch for queue in self._active.values() for batch in queue.in_flight]
 
     def drop(self, error: Exception, *, with_in_flight: bool = False) -> None:

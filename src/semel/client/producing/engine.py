@@ -13,7 +13,7 @@ from semel.client import outcome
 from semel.client.cluster.cluster import Cluster
 from semel.client.outcome import ErrorKind
 from semel.client.producing import requests
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.coordination import new_producer_id
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.intake import Intake
@@ -235,7 +235,7 @@ class ProducerEngine:
         for batch in batches:
             await self.settled(batch)
 
-    async def settled(self, batch: Batch) -> None:
+    async def settled(self, batch: ProducerBatch) -> None:
         if not batch.is_done:
             done: asyncio.Future[None] = self._loop.create_future()
             batch.waiters.append(partial(release, done))

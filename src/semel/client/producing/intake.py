@@ -5,7 +5,7 @@ from operator import index
 from typing import Any
 
 from semel.client.cluster.metadata import NO_NODE, TopicMetadata
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.partitioners import Partitioner
 from semel.client.producing.queue import PartitionQueue
@@ -112,7 +112,7 @@ class Intake:
         headers: Sequence[RecordHeader],
         timestamp_ms: int,
         partition: int | None,
-    ) -> Batch:
+    ) -> ProducerBatch:
         """The batch that has the record, as its last one; the topic is known."""
         queues = self.queues[topic]
         if partition is None:

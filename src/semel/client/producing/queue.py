@@ -17,11 +17,11 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterator
 
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.types import NO_PRODUCER, ProducerIdAndEpoch, TopicPartition
 
 
-def _position(batch: Batch) -> int:
+def _position(batch: ProducerBatch) -> int:
     assert batch.position is not None, "only a batch with a sequence goes again"
     return batch.position
 
@@ -30,12 +30,12 @@ class PartitionQueue:
     def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
         self.partition = partition
         self.producer = NO_PRODUCER
-        self.filling: Batch | None = None
-        self.closed: deque[Batch] = deque()
+        self.filling: ProducerBatch | None = None
+        self.closed: deque[ProducerBatch] = deque()
         """Full or ripe, without a sequence yet; the oldest first."""
-        self.again: list[Batch] = []
+        self.again: list[ProducerBatch] = []
         """With a sequence, to be sent again; in the order of sequences."""
-        self.in_flight: list[Batch] = []
+        self.in_flight: list[ProducerBatch] = []
         self.is_broken = False
         self.is_recognised = False
         """Whether the broker would notice that a batch is missing."""
@@ -51,7 +51,7 @@ class PartitionQueue:
     def is_idle(self) -> bool:
         return not (self.filling or self.closed or self.again or self.in_flight)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[ProducerBatch]:
         """All that are not done."""
         yield from self.in_flight
         yield from self.again
@@ -59,7 +59,7 @@ class PartitionQueue:
         if self.filling is not None:
             yield self.filling
 
-    def oldest_waiting(self) -> Batch | None:
+    def oldest_waiting(self) -> ProducerBatch | None:
         """The first to come of those that are not under way, and so the first to be overdue."""
         if self.again:
             return self.again[0]
@@ -71,7 +71,7 @@ class PartitionQueue:
             self.closed.append(self.filling)
             self.filling = None
 
-    def front(self, now_ms: float) -> Batch | None:
+    def front(self, now_ms: float) -> ProducerBatch | None:
         """The batch to be sent now."""
         if now_ms < self.not_before_ms:
             return None
@@ -91,19 +91,19 @@ class PartitionQueue:
         oldest = min((batch.number for batch in self.in_flight), default=self._next_number)
         return self._next_number - oldest
 
-    def _first_new(self, now_ms: float) -> Batch | None:
+    def _first_new(self, now_ms: float) -> ProducerBatch | None:
         if self.closed:
             return self.closed[0]
         if self.filling is not None and self.filling.ripe_at_ms <= now_ms:
             return self.filling
         return None
 
-    def _uncertain(self) -> Batch | None:
+    def _uncertain(self) -> ProducerBatch | None:
         if self.in_flight:
             return None
         return next((batch for batch in self.again if batch.may_be_stored), None)
 
-    def _is_lowest(self, batch: Batch) -> bool:
+    def _is_lowest(self, batch: ProducerBatch) -> bool:
         return all(_position(batch) < _position(other) for other in self.in_flight)
 
     def wakes_at_ms(self) -> float | None:
@@ -114,7 +114,7 @@ class PartitionQueue:
             return max(self.not_before_ms, self.filling.ripe_at_ms)
         return None
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: ProducerBatch) -> None:
         """Send the front."""
         if batch.position is None:
             if batch is self.filling:
@@ -133,16 +133,16 @@ class PartitionQueue:
         batch.attempts += 1
         self.in_flight.append(batch)
 
-    def acknowledge(self, batch: Batch) -> None:
+    def acknowledge(self, batch: ProducerBatch) -> None:
         self.in_flight.remove(batch)
         self.is_recognised = True
         self._acknowledged_position = max(self._acknowledged_position, batch.end_position)
 
-    def send_again(self, batch: Batch) -> None:
+    def send_again(self, batch: ProducerBatch) -> None:
         self.in_flight.remove(batch)
         insort(self.again, batch, key=_position)
 
-    def give_up(self, batch: Batch) -> None:
+    def give_up(self, batch: ProducerBatch) -> None:
         """The batch will not be sent again, whatever became of it."""
         if batch in self.in_flight:
             self.in_flight.remove(batch)

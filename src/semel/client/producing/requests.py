@@ -4,7 +4,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from semel.client.cluster.calls import refusal
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import NONE, MessageTooLarge, NetworkException, RequestError
 from semel.types import TopicPartition
@@ -15,7 +15,7 @@ class Request(NamedTuple):
     """One Produce: at most one batch of each partition that this broker leads."""
 
     node_id: int
-    batches: list[Batch]
+    batches: list[ProducerBatch]
 
 
 class BatchAnswer(NamedTuple):

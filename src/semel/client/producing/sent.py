@@ -7,7 +7,7 @@ a lock comes into being only with the first one who asks.
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
-from semel.client.producing.batch import Batch
+from semel.client.producing.batch import ProducerBatch
 
 
 class Delivered(NamedTuple):
@@ -23,7 +23,7 @@ class Sent:
 
     __slots__ = ("_batch", "_index", "_timestamp_ms")
 
-    def __init__(self, batch: Batch, timestamp_ms: int) -> None:
+    def __init__(self, batch: ProducerBatch, timestamp_ms: int) -> None:
         self._batch = batch
         self._index = batch.record_count - 1
         self._timestamp_ms = timestamp_ms
