@@ -30,7 +30,7 @@ def a_disk_that_lies_about_its_syncs(patch: pytest.MonkeyPatch) -> None:
 def the_suffix_is_not_cut(patch: pytest.MonkeyPatch) -> None:
     """The walk jumps over what is bad, to the next whole frame."""
 
-    def leap(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.Frame | None:
+    def leap(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.StoredFrame | None:
         offset = self.end - reader.base
         stored = bytes(reader.view(0, reader.size))
         while (offset := stored.find(frames.MAGIC, offset)) >= 0:
@@ -44,7 +44,9 @@ def the_suffix_is_not_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def frames_are_not_chained(patch: pytest.MonkeyPatch) -> None:
-    def unchained(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.Frame | None:
+    def unchained(
+        self: walk.Walk, reader: walk.SegmentReader, limit: int
+    ) -> walk.StoredFrame | None:
         frame, self.reason = walk.frame_at(reader, self.end - reader.base, limit)
         return frame
 

@@ -116,7 +116,7 @@ def the_term_rises_at_every_start(patch: Patch) -> None:
 def frames_behind_a_hole_come_back(patch: Patch) -> None:
     follow = walk.Walk._next
 
-    def leap(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.Frame | None:
+    def leap(self: walk.Walk, reader: walk.SegmentReader, limit: int) -> walk.StoredFrame | None:
         frame = follow(self, reader, limit)
         offset = self.end - reader.base
         stored = bytes(reader.view(0, reader.size))

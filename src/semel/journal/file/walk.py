@@ -40,7 +40,7 @@ class SegmentReader:
         return self.block[start : start + size]
 
 
-class Frame(NamedTuple):
+class StoredFrame(NamedTuple):
     header: FrameHeader
     payload: memoryview
 
@@ -113,7 +113,7 @@ class Walk:
             self.durable = max(self.durable, position - lag)
             yield position, block[start + HEADER_SIZE : stop]
 
-    def _next(self, reader: SegmentReader, limit: int) -> Frame | None:
+    def _next(self, reader: SegmentReader, limit: int) -> StoredFrame | None:
         frame, self.reason = frame_at(reader, self.end - reader.base, limit)
         if frame is None:
             return None
@@ -126,7 +126,7 @@ class Walk:
         return None
 
 
-def frame_at(reader: SegmentReader, offset: int, limit: int) -> tuple[Frame | None, str]:
+def frame_at(reader: SegmentReader, offset: int, limit: int) -> tuple[StoredFrame | None, str]:
     """The whole frame there, or why there is none."""
     head = reader.view(offset, HEADER_SIZE)
     if len(head) < HEADER_SIZE or head[: len(MAGIC)] != MAGIC:
@@ -141,7 +141,7 @@ def frame_at(reader: SegmentReader, offset: int, limit: int) -> tuple[Frame | No
         return None, f"the frame is cut at {len(stored)} bytes"
     if checksum_of(stored) != header.checksum:
         return None, "wrong checksum"
-    return Frame(header, stored[HEADER_SIZE:]), ""
+    return StoredFrame(header, stored[HEADER_SIZE:]), ""
 
 
 class Remainder(NamedTuple):
