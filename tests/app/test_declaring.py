@@ -149,7 +149,7 @@ def test_a_function_that_cannot_be_called_is_refused(function: Callable[..., Any
         {"enable_auto_commit": True},
         {"batch": "parquet"},
         {"batch": "arrow", "value_deserializer": int},
-        {"turn_ms_max": 0},
+        {"cycle_ms_max": 0},
         {"nonsense": 1},
         {"auto_offset_reset": "middle"},
     ],

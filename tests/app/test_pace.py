@@ -85,7 +85,7 @@ def pace(batch: bool) -> Pace:
 
 def listener(batch: bool) -> Listener:
     app = App()
-    app.listener("in", group="g", batch=batch, turn_ms_max=100, max_poll_interval_ms=1_000)(
+    app.listener("in", group="g", batch=batch, cycle_ms_max=100, max_poll_interval_ms=1_000)(
         lambda content: None
     )
     (declared,) = app.listeners

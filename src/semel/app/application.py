@@ -82,7 +82,7 @@ class App:
         name: str | None = None,
         batch: bool | str = False,
         records_max: int = 1_000,
-        turn_ms_max: int = 100,
+        cycle_ms_max: int = 100,
         concurrency: int = 1,
         retries: int = 3,
         backoff_ms: int = 100,
@@ -101,7 +101,7 @@ class App:
         """
         counts = {
             "records_max": records_max,
-            "turn_ms_max": turn_ms_max,
+            "cycle_ms_max": cycle_ms_max,
             "concurrency": concurrency,
         }
         check_numbers(counts, dict.fromkeys(counts, int))
@@ -140,7 +140,7 @@ class App:
                     is_coroutine=inspect.iscoroutinefunction(function),
                     rules=Rules(retry_policy, dead_letters),
                     records_max=records_max,
-                    turn_ms_max=turn_ms_max,
+                    cycle_ms_max=cycle_ms_max,
                     concurrency=concurrency,
                     deserializers=deserializers,
                     consumer_options=consumer_options,

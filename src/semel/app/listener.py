@@ -38,7 +38,7 @@ class Listener:
     rules: Rules
     records_max: int
     """How many records a cycle, and so a transaction, has at most."""
-    turn_ms_max: int
+    cycle_ms_max: int
     """After this time no further record is begun in a cycle; what is done is committed."""
     concurrency: int
     deserializers: Deserializers

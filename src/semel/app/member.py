@@ -222,7 +222,7 @@ class ListenerMember:
         attempts_of, given_up = self._backlog.attempts_of, self._backlog.given_up
         if self._listener.shape is not CallShape.RECORD:
             return all_at_once(portion, rules, outbox, attempts_of, given_up)
-        over_at_ms = began_at_ms + self._listener.turn_ms_max
+        over_at_ms = began_at_ms + self._listener.cycle_ms_max
 
         def is_over() -> bool:
             is_late = self._is_stopping or self._now_ms() > over_at_ms

@@ -23,7 +23,7 @@ class Pace:
         settings = settings_of(listener.group, listener.consumer_options)
         self._away_ms_max = settings.max_poll_interval_ms
         self._is_one_by_one = listener.shape is CallShape.RECORD
-        self._turn_ms_max = listener.turn_ms_max
+        self._cycle_ms_max = listener.cycle_ms_max
         self._records_max = listener.records_max
         self.count_max = listener.records_max
         if self._is_one_by_one:
@@ -31,7 +31,7 @@ class Pace:
 
     def adapt(self, portion: Portion, outcome: CycleOutcome, took_ms: float) -> None:
         """As many records at a time as can be worked on in the time of a cycle."""
-        wanted_ms = self._turn_ms_max if self._is_one_by_one else self._away_ms_max / 2
+        wanted_ms = self._cycle_ms_max if self._is_one_by_one else self._away_ms_max / 2
         if took_ms > self._away_ms_max:
             self.count_max = max(1, portion.record_count // 2)
         elif self._is_one_by_one and took_ms > wanted_ms:
@@ -44,7 +44,7 @@ class Pace:
         if portion.record_count == 1 and took_ms > self._away_ms_max:
             return portion.records()[0]
         # No call begins after the time of a cycle, so that the rest of it went to the last one.
-        return outcome.last if took_ms > self._away_ms_max + self._turn_ms_max else None
+        return outcome.last if took_ms > self._away_ms_max + self._cycle_ms_max else None
 
     def complaint(self) -> TookTooLong:
         return TookTooLong(
