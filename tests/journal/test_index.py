@@ -22,8 +22,8 @@ from semel.records.checksum import crc32c
 from semel.types import Offset, ProducerId
 from support.compiled import plain_python
 
-Batch = tuple[int, int, int, int]
-"""Base offset, position, size, timestamp."""
+Batch = tuple[int, int, int, int, int]
+"""Base offset, position, size, timestamp, last offset delta."""
 Result = TypeVar("Result")
 Encoding = Generator[None, None, bytearray]
 
@@ -97,13 +97,15 @@ class World:
     def batches(self) -> dict[int, list[Batch]]:
         return self.oracle.batches
 
-    def add(self, partition: int) -> None:
+    def add(self, partition: int, gaps: tuple[int, ...] = (0, 0, 0, 1, 7)) -> None:
         oracle, rng = self.oracle, self.rng
         known = oracle.batches.setdefault(partition, [])
-        base_offset = known[-1][0] + rng.randint(1, 5) if known else rng.choice((0, 7))
+        gap = rng.choice(gaps)
+        base_offset = known[-1][0] + known[-1][4] + 1 + gap if known else rng.choice((0, 7))
         size = rng.randint(61, 300)
         oracle.position += rng.choice((0, 36, 5000))
-        batch = (base_offset, oracle.position, size, rng.randint(0, 1000) + oracle.position)
+        timestamp_ms = rng.randint(0, 1000) + oracle.position
+        batch = (base_offset, oracle.position, size, timestamp_ms, rng.randint(0, 4))
         known.append(batch)
         self.index.add(partition, *batch)
         oracle.position += size
@@ -207,14 +209,16 @@ class World:
         assert index.bytes_of(partition) == sum(batch[2] for batch in known)
         newest = max((batch[3] for batch in known), default=None)
         assert index.timestamp_max(partition) == newest
-        self.check_offset(partition, self.rng.randint(0, known[-1][0] + 5) if known else 3)
+        self.check_offset(partition, self.rng.randint(0, known[-1][0] + 8) if known else 3)
         self.check_time(partition, self.rng.randint(0, newest + 5) if newest else 3)
         self.check_aborted(partition)
 
     def check_offset(self, partition: int, offset: int) -> None:
         known = self.batches.get(partition, [])
         before = [batch for batch in known if batch[0] <= offset]
-        found = before[-1] if before else known[0] if known else None
+        begun = Location(*before[-1][:3]) if before else None
+        assert self.ask(self.index.last_begun, partition, offset) == begun
+        found = next((batch for batch in known if batch[0] + batch[4] >= offset), None)
         expected = Location(*found[:3]) if found else None
         assert self.ask(self.index.find, partition, offset) == expected
         rest = [Location(*batch[:3]) for batch in (known[known.index(found) :] if found else [])]
@@ -375,7 +379,7 @@ def test_no_file_is_needed_to_find_what_is_held_in_memory() -> None:
     for is_open in (False, True):
         if is_open:
             world.add(0)
-        for offset, position, size, _ in world.batches[0][20:23]:
+        for offset, position, size, *_ in world.batches[0][20:23]:
             assert world.index.extents(0, offset, offset + 1, 1) == [(position, size)]
             assert world.index.aborted(0, offset, offset + 1)
     newest = world.batches[0][22]
@@ -463,6 +467,34 @@ def test_a_batch_stamped_with_an_older_time_does_not_hide_the_one_before_it() ->
     assert index.first_at_or_after(0, 121) is None
 
 
+def test_an_offset_in_a_gap_is_answered_with_the_batch_behind_it() -> None:
+    index = BatchIndex(nothing)
+    for base_offset in (0, 30):
+        index.add(0, base_offset, 100 * base_offset, 61, 0, 9)
+    for offset, base_offset in ((9, 0), (10, 30), (25, 30), (39, 30)):
+        assert index.find(0, offset) == Location(base_offset, 100 * base_offset, 61)
+        assert index.extents(0, offset, 40, 61) == [(100 * base_offset, 61)]
+    assert index.find(0, 40) is None
+    assert index.extents(0, 40, 100, 61) == []
+    assert index.last_begun(0, 25) == Location(0, 0, 61)
+
+
+def test_a_batch_of_a_segment_that_was_given_up_is_not_found() -> None:
+    world = World(1)
+    world.add(0)
+    world.seal()
+    world.add(1)
+    world.seal()
+    world.publish()
+    world.index.release(1)
+    offset = world.batches[0].pop()[0]
+    assert world.index.find(0, offset) is None
+    assert world.index.last_begun(0, offset) is None
+    world.add(0)
+    (behind,) = world.batches[0]
+    assert world.index.find(0, offset) == Location(*behind[:3])
+
+
 def three_partitions() -> bytes:
     world = World(3)
     for partition in range(3):
@@ -511,13 +543,41 @@ def test_damage_to_a_block_hides_nothing_of_the_directory_nor_what_lies_in_other
     assert last is not None
     assert first.location(0) == Location(0, 0, 1)
     with pytest.raises(CorruptJournal):
-        last.location(last.stop - 1)
+        last.ends_before(last.stop - 1, 0)
     assert damaged.last_offset(entries[1]) == 3 * PAGE_SIZE - 1
 
 
-def of_format(format_: int) -> tuple[bytes, Read]:
-    """As older versions wrote it, and what it holds."""
-    rows = {1: [(0, 100, 61), (4, 300, 70)], 5: [(7, 200, 99)]}
+ROWS_BEFORE = {1: [(0, 100, 61), (4, 300, 70)], 5: [(7, 200, 99)]}
+READ_BEFORE: Read = [(1, [0, 4], [61, 70], 0), (5, [7], [99], 0)]
+
+
+def of_format(format_: int) -> bytes:
+    """As older versions wrote these rows."""
+    return of_format_3() if format_ == 3 else of_format_without_pages(format_)
+
+
+def of_format_3() -> bytes:
+    directory = [array("q") for _ in range(8)]
+    blocks = bytearray()
+    for partition, known in ROWS_BEFORE.items():
+        byte_count = sum(row[2] for row in known)
+        fields = (partition, *known[-1], byte_count, 9, 0, len(blocks) // 8)
+        for column, field in zip(directory, fields, strict=True):
+            column.append(field)
+        count = len(known)
+        words = (count, 0, *(row[0] for row in known), *(row[1] for row in known), *[9] * count)
+        blocks += array("q", words).tobytes() + array("i", [row[2] for row in known]).tobytes()
+        blocks += bytes(4 * (count % 2))
+    summary = b"".join(map(bytes, directory))
+    checksums = struct.pack("=II", crc32c(summary), crc32c(bytes(blocks)))
+    length = (len(summary) + len(blocks)) // 8
+    head = struct.pack("=8sIIQQQ", b"SEMELIX1", 3, len(ROWS_BEFORE), length, 0, 1000)
+    head += struct.pack("=I", crc32c(checksums))
+    return head + struct.pack("=I", crc32c(head)) + checksums + summary + blocks
+
+
+def of_format_without_pages(format_: int) -> bytes:
+    rows = ROWS_BEFORE
     directory = [array("q") for _ in range(8)]
     checksums = array("q")
     first = 0
@@ -540,18 +600,13 @@ def of_format(format_: int) -> tuple[bytes, Read]:
     )
     head = struct.pack("=8sIIQQQ", b"SEMELIX1", format_, len(rows), len(every), 0, 1000)
     head += struct.pack("=I", crc32c(summary + body if format_ == 1 else summary))
-    content = head + struct.pack("=I", crc32c(head)) + summary + body
-    found = [
-        (partition, [row[0] for row in known], [row[2] for row in known], 0)
-        for partition, known in rows.items()
-    ]
-    return content, found
+    return head + struct.pack("=I", crc32c(head)) + summary + body
 
 
-@pytest.mark.parametrize("format_", [1, 2])
+@pytest.mark.parametrize("format_", [1, 2, 3])
 def test_an_index_of_an_older_format_is_read(format_: int) -> None:
-    content, expected = of_format(format_)
-    assert read_wholly(content) == expected
+    content = of_format(format_)
+    assert read_wholly(content) == READ_BEFORE
     for offset in range(len(content)):
         flipped = bytearray(content)
         flipped[offset] ^= 1
@@ -559,21 +614,25 @@ def test_an_index_of_an_older_format_is_read(format_: int) -> None:
             read_wholly(bytes(flipped))
 
 
-@pytest.mark.parametrize("format_", [1, 2])
+@pytest.mark.parametrize("format_", [1, 2, 3])
 @pytest.mark.parametrize("is_cold", [False, True])
 def test_segments_of_an_older_format_lie_before_those_of_today(format_: int, is_cold: bool) -> None:
     world = World(1)
     world.is_cold = is_cold
-    world.files[names.index(0)], _ = of_format(format_)
+    world.files[names.index(0)] = of_format(format_)
     world.index.restore([0], read_index(world.files[names.index(0)], "opened"))
     world.index._open = {}
     world.oracle.base = world.oracle.position = 1000
     world.oracle.sealed_bases = [0]
-    world.batches[1] = [(0, 100, 61, 9), (4, 300, 70, 9)]
-    world.batches[5] = [(7, 200, 99, 9)]
+    world.batches[1] = [(0, 100, 61, 9, 3), (4, 300, 70, 9, 2)]
+    world.batches[5] = [(7, 200, 99, 9, 0)]
+    begun: set[int] = set()
     for _ in range(30):
         for partition in (1, 5, 6):
-            world.add(partition)
+            # No older version has left a gap behind a batch.
+            is_first = partition not in begun
+            begun.add(partition)
+            world.add(partition, gaps=(0,)) if is_first else world.add(partition)
             world.check(partition)
         if world.rng.random() < 0.3:
             world.seal()

@@ -19,7 +19,7 @@ from typing import Final
 from semel.journal import names, sealed
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages, ReadNow
-from semel.journal.rows import NO_SLOT, Directory, Location, Rows, Standing
+from semel.journal.rows import NO_SLOT, UNKNOWN_DELTA, Directory, Location, Rows, Standing
 from semel.journal.sealed import NO_ENTRY, Numbers, SegmentIndex, Stretch
 from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction, in_order
 
@@ -82,11 +82,10 @@ class IndexInMemory:
         return partition if is_known else NO_ENTRY
 
     def last_offset(self, entry: int) -> int:
-        return self.last(entry).base_offset
-
-    def last(self, entry: int) -> Location:
         newest = self.newest(entry)
-        return newest.last() if isinstance(newest, Rows) else newest[0].last(newest[1])
+        if isinstance(newest, Rows):
+            return newest.base_offsets[-1]
+        return newest[0].last_offsets[newest[1]]
 
     def timestamp_max(self, entry: int) -> int:
         newest = self.newest(entry)
@@ -112,7 +111,13 @@ class IndexInMemory:
 
 def stretch_of(rows: Rows) -> Stretch:
     return Stretch(
-        rows.base_offsets, rows.positions, rows.timestamps, rows.sizes, 0, len(rows.base_offsets)
+        rows.base_offsets,
+        rows.positions,
+        rows.timestamps,
+        rows.sizes,
+        rows.last_offset_deltas,
+        0,
+        len(rows.base_offsets),
     )
 
 
@@ -150,7 +155,13 @@ class BatchIndex:
     # The open segment.
 
     def add(
-        self, partition: int, base_offset: int, position: int, size: int, max_timestamp: int
+        self,
+        partition: int,
+        base_offset: int,
+        position: int,
+        size: int,
+        max_timestamp: int,
+        last_offset_delta: int = UNKNOWN_DELTA,
     ) -> None:
         try:
             rows = self._open[partition]
@@ -163,6 +174,7 @@ class BatchIndex:
         rows.timestamps.append(max_timestamp)
         rows.base_offsets.append(base_offset)
         rows.sizes.append(size)
+        rows.last_offset_deltas.append(last_offset_delta)
         rows.byte_count += size
         # Last, since rows before a position may be counted by a thread.
         rows.positions.append(position)
@@ -192,10 +204,27 @@ class BatchIndex:
         return None if standing is None else standing.timestamp_max
 
     def find(self, partition: int, offset: int) -> Location | None:
-        """The batch that holds this offset: the last to begin at or before it, else the first."""
+        """The first batch that ends at or behind this offset."""
         for span in self.spans(partition, offset):
             return span.location(span.first)
         return None
+
+    def last_begun(self, partition: int, offset: int) -> Location | None:
+        """The last batch to begin at or before this offset, which it may not reach."""
+        rows = self._open.get(partition)
+        if rows is not None and rows.base_offsets[0] <= offset:
+            opened = stretch_of(rows)
+            return opened.location(opened.row_of(offset))
+        found = self._sealed_row(partition, offset)
+        if found is None:
+            return None
+        segment, stretch, row = found
+        if stretch is None or row < stretch.first:
+            stretch = self._last_before(partition, segment)
+            if stretch is None:
+                return None
+            row = stretch.stop - 1
+        return stretch.location(row)
 
     def first_at_or_after(self, partition: int, timestamp_ms: int) -> Location | None:
         """The first batch whose newest record is as young as this."""
@@ -225,14 +254,17 @@ class BatchIndex:
         if rows is not None:
             first = bisect_right(rows.base_offsets, from_offset) - 1
             if first >= 0:
-                # Most readers are here.
+                # Most readers are here, and most at the beginning of a batch.
+                passed = from_offset - rows.base_offsets[first]
+                if passed and 0 <= rows.last_offset_deltas[first] < passed:
+                    first += 1
                 stop = bisect_left(rows.base_offsets, below_offset, first)
                 _fill(found, rows.positions, rows.sizes, first, stop, size_max)
                 return found
-        for base_offsets, positions, _, sizes, first, stop in self.spans(partition, from_offset):
-            below = bisect_left(base_offsets, below_offset, first, stop)
-            size_max = _fill(found, positions, sizes, first, below, size_max)
-            if below < stop or size_max < 0:
+        for span in self.spans(partition, from_offset):
+            below = bisect_left(span.base_offsets, below_offset, span.first, span.stop)
+            size_max = _fill(found, span.positions, span.sizes, span.first, below, size_max)
+            if below < span.stop or size_max < 0:
                 break
         return found
 
@@ -302,7 +334,7 @@ class BatchIndex:
         )
 
     def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
-        """All batches from the one that `find` gives. Their times are left out."""
+        """All batches from the one that `find` gives, and where they lie."""
         rows = self._open.get(partition)
         if rows is None:
             yield from self._sealed_spans(partition, offset)
@@ -312,7 +344,10 @@ class BatchIndex:
         if first < 0:
             yield from self._sealed_spans(partition, offset)
             first = 0
-        yield opened.without_pages(first, opened.stop)
+        elif opened.ends_before(first, offset):
+            first += 1
+        if first < opened.stop:
+            yield opened.without_pages(first, opened.stop)
 
     def _sealed_spans(self, partition: int, offset: int) -> Iterator[Stretch]:
         begin = self._sealed_row(partition, offset)
@@ -320,13 +355,13 @@ class BatchIndex:
             return
         segment, stretch, row = begin
         if stretch is None or row < stretch.first:
-            # It lies in the last batch of an earlier segment, or before the first batch of all.
-            earlier = self._sealed(segment - 1) if segment else None
-            earlier_entry = NO_ENTRY if earlier is None else earlier.entry(partition)
-            if earlier is not None and earlier_entry != NO_ENTRY:
-                last = earlier.last(earlier_entry)
-                yield Stretch([last.base_offset], [last.position], (), [last.size], 0, 1)
+            # It lies in the last batch of an earlier segment, or in no batch before these.
+            earlier = self._last_before(partition, segment)
+            if earlier is not None and not earlier.ends_before(earlier.stop - 1, offset):
+                yield earlier.without_pages(earlier.stop - 1, earlier.stop)
             row = 0 if stretch is None else stretch.first
+        elif stretch.ends_before(row, offset):
+            row += 1
         while True:
             if stretch is not None:
                 count = ROWS_CUT_MIN
@@ -366,6 +401,26 @@ class BatchIndex:
         index = self._sealed(segment)
         stretch = index.stretch(index.entry(partition))
         return segment, stretch, -1 if stretch is None else stretch.row_of(offset)
+
+    def _last_before(self, partition: int, segment: int) -> Stretch | None:
+        """The rows of the partition in the last segment before this one that has any."""
+        if not segment:
+            return None
+        index = self._sealed(segment - 1)
+        entry = index.entry(partition)
+        if entry == NO_ENTRY:
+            return None
+        stretch = index.stretch(entry)
+        if stretch is not None:
+            return stretch
+        base_offset = index.last_offset(entry)
+        earlier = self._first_sealed(
+            partition, lambda index, entry: index.last_offset(entry) >= base_offset
+        )
+        assert earlier is not None, "the one before this segment has come that far"
+        index = self._sealed(earlier)
+        # There are none if they lie in a segment that was given up.
+        return index.stretch(index.entry(partition))
 
     def _recent_segment(self, partition: int, offset: int) -> int | None:
         """The segment in memory that has the last batch to begin at or before this offset, if it

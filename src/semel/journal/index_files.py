@@ -6,10 +6,9 @@ from typing import Literal
 
 from semel.errors import CorruptJournal
 from semel.journal.pages import Pages
-from semel.journal.rows import Directory, Location, Rows
+from semel.journal.rows import Directory, Rows
 from semel.journal.sealed import (
     COLUMN_COUNTS_BEFORE,
-    FORMAT,
     HEADER_SIZE,
     Header,
     SealedIndex,
@@ -68,11 +67,6 @@ class SealedIndexBefore:
     def last_offset(self, entry: int) -> int:
         return self._last_offsets[entry]
 
-    def last(self, entry: int) -> Location:
-        return Location(
-            self._last_offsets[entry], self._last_positions[entry], self._last_sizes[entry]
-        )
-
     def timestamp_max(self, entry: int) -> int:
         return self._timestamp_maxima[entry]
 
@@ -92,7 +86,7 @@ class SealedIndexBefore:
             if checksum != self._checksums[entry]:
                 raise wrong_checksum(self._name)
             self._checked.add(entry)
-        return Stretch(*columns, first, stop)
+        return Stretch(*columns, (), first, stop)
 
     def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
         return iter(())
@@ -134,7 +128,7 @@ def open_index(pages: Pages, name: str) -> AnySealedIndex:
 
     header = read_header(pages.get(name, 0, HEADER_SIZE, check).plain)
     assert header is not None
-    if header.format == FORMAT:
+    if header.has_pages:
         return SealedIndex(pages, name, header)
     stored = pages.get(name, 0, header.size, lambda stored: None).plain
     return SealedIndexBefore(stored, name, header)

@@ -11,6 +11,8 @@ from semel.log.transactions import AbortedIndex
 TIMESTAMP_MIN: Final = -(2**63)
 COLUMN_COUNT: Final = 7
 NO_SLOT: Final = -1
+UNKNOWN_DELTA: Final = -1
+"""Of a batch whose last offset was not kept: it reaches up to the next."""
 SLOTS_AT_ONCE: Final = 1024
 """That are copied in no time, in all columns."""
 
@@ -43,6 +45,7 @@ class Rows:
         "byte_count",
         "earlier_aborted_count",
         "earlier_byte_count",
+        "last_offset_deltas",
         "positions",
         "sizes",
         "timestamp_max",
@@ -56,6 +59,8 @@ class Rows:
         self.timestamps = array("q")
         """The running maximum over all segments, so that a time is found by halving."""
         self.sizes = array("i")
+        self.last_offset_deltas = array("i")
+        """There may be a gap behind a batch, so that the next one does not tell where it ends."""
         self.aborted: AbortedIndex | None = None
         self.timestamp_max = TIMESTAMP_MIN if earlier is None else earlier.timestamp_max
         self.earlier_byte_count = 0 if earlier is None else earlier.byte_count

@@ -6,13 +6,15 @@ The directory names every partition known when the segment was sealed, with rows
 the segments can be searched by halving: each tells where any partition stood at its end. A block
 has the rows of one partition, and the transactions that were aborted by markers among them:
 
-    row count | aborted count | base offsets | positions | timestamps | sizes | aborted columns
+    row count | aborted count | base offsets | positions | timestamps | sizes
+    | last offset deltas | aborted columns
 
 Numbers have the machine's byte order, since they are read in place; a foreign file fails its
 checksum and is built again by replay. What is read is checked by the page, so that a lookup reads
 and checks what it needs, and no more of it the larger the file is.
 
-Formats 1 and 2 have no pages and no aborted transactions (`journal/index_files.py`).
+Format 3 has no last offset deltas. Formats 1 and 2 have no pages and no aborted transactions either
+(`journal/index_files.py`).
 """
 
 import struct
@@ -23,7 +25,15 @@ from typing import Final, NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
 from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, Page, Pages
-from semel.journal.rows import COLUMN_COUNT, NO_SLOT, Directory, Location, Rows, Standing
+from semel.journal.rows import (
+    COLUMN_COUNT,
+    NO_SLOT,
+    UNKNOWN_DELTA,
+    Directory,
+    Location,
+    Rows,
+    Standing,
+)
 from semel.log.transactions import AbortedIndex
 from semel.records.checksum import crc32c
 from semel.types import Buffer
@@ -32,7 +42,8 @@ _HEADER: Final = struct.Struct("=8sIIQQQ")
 _MAGIC: Final = b"SEMELIX1"
 _CHECKSUMS: Final = struct.Struct("=II")
 HEADER_SIZE: Final = _HEADER.size + _CHECKSUMS.size
-FORMAT: Final = 3
+FORMAT: Final = 4
+FORMAT_WITHOUT_DELTAS: Final = 3
 COLUMN_COUNTS_BEFORE: Final = {1: 8, 2: 9}
 """Of the directory, in the formats that are only read."""
 ROW_SIZE_BEFORE: Final = 8 + 8 + 8 + 4
@@ -51,7 +62,7 @@ _BLOCK_HEAD: Final = 2
 """Words."""
 
 PARTITIONS_AT_ONCE: Final = 128
-PARTS_PER_BLOCK: Final = 5
+PARTS_PER_BLOCK: Final = 6
 ROWS_AT_ONCE: Final = 16 * 1024
 PAGES_AT_ONCE: Final = 64
 """What is encoded in one go takes about a millisecond."""
@@ -70,9 +81,13 @@ class Header(NamedTuple):
     """Of the pages' checksums; in the formats before, of the directory or of all."""
 
     @property
+    def has_pages(self) -> bool:
+        return self.format >= FORMAT_WITHOUT_DELTAS
+
+    @property
     def size(self) -> int:
         """Of the whole file."""
-        if self.format == FORMAT:
+        if self.has_pages:
             return self.body_start + 8 * self.length
         columns_size = 8 * COLUMN_COUNTS_BEFORE[self.format] * self.partition_count
         return HEADER_SIZE + columns_size + self.length * ROW_SIZE_BEFORE
@@ -94,7 +109,7 @@ def read_header(stored: Buffer) -> Header | None:
         return None
     magic, format_, partition_count, count, base, end = _HEADER.unpack_from(stored)
     checksum, header_checksum = _CHECKSUMS.unpack_from(stored, _HEADER.size)
-    if magic != _MAGIC or not (format_ == FORMAT or format_ in COLUMN_COUNTS_BEFORE):
+    if magic != _MAGIC or not 1 <= format_ <= FORMAT:
         return None
     if header_checksum != crc32c(stored[: HEADER_SIZE - 4]):
         return None
@@ -215,10 +230,16 @@ def _add_block(parts: list[bytes], rows: Rows, count: int) -> int:
     parts.append(array("q", (count, aborted_count)).tobytes())
     columns = (rows.base_offsets, rows.positions, rows.timestamps)
     parts.extend(column[:count].tobytes() for column in columns)
-    parts.append(rows.sizes[:count].tobytes() + bytes(4 * (count % 2)))
+    padding = bytes(4 * (count % 2))
+    parts.append(rows.sizes[:count].tobytes() + padding)
+    parts.append(rows.last_offset_deltas[:count].tobytes() + padding)
     if rows.aborted is not None:
         parts.extend(column[:aborted_count].tobytes() for column in rows.aborted.columns())
-    return _BLOCK_HEAD + 3 * count + (count + 1) // 2 + 4 * aborted_count
+    return _BLOCK_HEAD + 3 * count + 2 * _words_of_halves(count) + 4 * aborted_count
+
+
+def _words_of_halves(count: int) -> int:
+    return (count + 1) // 2
 
 
 class Numbers(Protocol):
@@ -236,12 +257,21 @@ class Stretch(NamedTuple):
     positions: Numbers
     timestamps: Numbers
     sizes: Numbers
+    last_offset_deltas: Numbers
+    """None of an index that does not tell."""
     first: int
     stop: int
 
     def row_of(self, offset: int) -> int:
         """Of the last batch to begin at or before the offset; one before `first` if none does."""
         return find_row(self.base_offsets, offset + 1, self.first, self.stop) - 1
+
+    def ends_before(self, row: int, offset: int) -> bool:
+        """Whether all of this batch lies before the offset, for all that is known."""
+        if not len(self.last_offset_deltas):
+            return False
+        delta = self.last_offset_deltas[row]
+        return delta != UNKNOWN_DELTA and self.base_offsets[row] + delta < offset
 
     def row_of_time(self, timestamp_ms: int) -> int:
         """Of the first batch as young as this."""
@@ -251,20 +281,21 @@ class Stretch(NamedTuple):
         return Location(self.base_offsets[row], self.positions[row], self.sizes[row])
 
     def without_pages(self, first: int, stop: int) -> "Stretch":
-        """These rows, in columns that are at hand: who goes through many should not find the page
-        of each."""
+        """Where these rows begin and lie, in columns that are at hand: who goes through many should
+        not find the page of each."""
         offsets, positions, sizes = self.base_offsets, self.positions, self.sizes
         if not (
             isinstance(offsets, Column)
             or isinstance(positions, Column)
             or isinstance(sizes, Column)
         ):
-            return Stretch(offsets, positions, (), sizes, first, stop)
+            return Stretch(offsets, positions, (), sizes, (), first, stop)
         return Stretch(
             _copied(offsets, first, stop),
             _copied(positions, first, stop),
             (),
             _copied(sizes, first, stop),
+            (),
             0,
             stop - first,
         )
@@ -281,8 +312,6 @@ class SegmentIndex(Protocol):
 
     def last_offset(self, entry: int) -> int:
         """The base offset of its last batch, in this segment or before."""
-
-    def last(self, entry: int) -> Location: ...
 
     def timestamp_max(self, entry: int) -> int: ...
 
@@ -303,6 +332,7 @@ class SealedIndex:
         self.base = header.base
         self.end = header.end
         self._header = header
+        self._has_deltas = header.format > FORMAT_WITHOUT_DELTAS
         checksums = _read_checksums(pages, name, header)
         start, size, count = header.body_start, header.directory_size, header.partition_count
         self._count = count
@@ -326,13 +356,6 @@ class SealedIndex:
     def last_offset(self, entry: int) -> int:
         return self._column(LAST_OFFSETS)[entry]
 
-    def last(self, entry: int) -> Location:
-        return Location(
-            self._column(LAST_OFFSETS)[entry],
-            self._column(LAST_POSITIONS)[entry],
-            self._column(LAST_SIZES)[entry],
-        )
-
     def timestamp_max(self, entry: int) -> int:
         return self._column(TIMESTAMP_MAXIMA)[entry]
 
@@ -351,9 +374,13 @@ class SealedIndex:
             blocks.numbers(start + count, count),
             blocks.numbers(start + 2 * count, count),
             blocks.halves(start + 3 * count, count),
+            self._deltas(start + 3 * count + _words_of_halves(count), count),
             0,
             count,
         )
+
+    def _deltas(self, start: int, count: int) -> Numbers:
+        return self._blocks.halves(start, count) if self._has_deltas else ()
 
     def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
         word = self._column(BLOCKS)[entry]
@@ -362,7 +389,8 @@ class SealedIndex:
         blocks = self._blocks
         head = blocks.numbers(word, _BLOCK_HEAD)
         row_count, count = head[0], head[1]
-        start = word + _BLOCK_HEAD + 3 * row_count + (row_count + 1) // 2
+        halves_count = 2 if self._has_deltas else 1
+        start = word + _BLOCK_HEAD + 3 * row_count + halves_count * _words_of_halves(row_count)
         columns = [blocks.numbers(start + number * count, count) for number in range(4)]
         for first in range(find_row(columns[2], offset, 0, count), count, ABORTED_AT_ONCE):
             stop = min(first + ABORTED_AT_ONCE, count)
@@ -450,6 +478,10 @@ def restored_rows(
     rows.positions = _copied(stretch.positions, first, stop)
     rows.timestamps = _copied(stretch.timestamps, first, stop)
     rows.sizes = _copied(stretch.sizes, first, stop)
+    if len(stretch.last_offset_deltas):
+        rows.last_offset_deltas = _copied(stretch.last_offset_deltas, first, stop)
+    else:
+        rows.last_offset_deltas = array("i", [UNKNOWN_DELTA]) * (stop - first)
     for piece in aborted:
         rows.aborted = rows.aborted or AbortedIndex()
         rows.aborted.extend(piece)

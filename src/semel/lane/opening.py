@@ -41,6 +41,7 @@ def index_frame(journal: Journal, frame: Frame, position: Position, effects: Eff
             position + batch.at,
             len(batch.body),
             batch.header.max_timestamp_ms,
+            batch.header.last_offset_delta,
         )
     if effects is not NO_EFFECTS:
         for number, aborted in effects.aborted:

@@ -79,9 +79,9 @@ class StoredBatches:
         except Exception as error:  # noqa: BLE001 - who asks again is told what it is.
             missing.fail(error)
 
-    async def find(self, number: int, offset: int) -> Location | None:
-        """The batch of this partition that holds the offset, else the first behind it."""
-        return await self.look_up(lambda: self._index.find(number, offset))
+    async def last_begun(self, number: int, offset: int) -> Location | None:
+        """The last batch of this partition to begin at or before the offset."""
+        return await self.look_up(lambda: self._index.last_begun(number, offset))
 
     async def first_at_or_after(self, number: int, timestamp_ms: int) -> Location | None:
         return await self.look_up(lambda: self._index.first_at_or_after(number, timestamp_ms))
@@ -89,7 +89,7 @@ class StoredBatches:
     async def few(
         self, number: int, start: int, end: int, behind: int = NO_OFFSET
     ) -> list[Location]:
-        """The first batches from the one that holds `start`, as far as they begin below `end`.
+        """The first batches that end at or behind `start`, as far as they begin below `end`.
 
         Who has seen some asks for those `behind` the base offset of the last. Pauses before.
         """
@@ -298,8 +298,8 @@ class OldRetries:
         for count in range(OLD_RETRY_BATCHES_MAX):
             if count % BATCHES_AT_ONCE == 0:
                 await self._batches.pause()
-            location = await self._batches.find(question.partition_number, offset - 1)
-            if location is None or location.base_offset >= offset or size > OLD_RETRY_BYTES_MAX:
+            location = await self._batches.last_begun(question.partition_number, offset - 1)
+            if location is None or size > OLD_RETRY_BYTES_MAX:
                 return None
             header = await self._batches.header(location)
             if _is_same(header, question):
