@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -53,6 +54,19 @@ class BrokerInThread:
     ) -> None:
         self._loop.call_soon_threadsafe(self._stopped.set)
         self._thread.join()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def do(self, act: Callable[[Broker], None]) -> None:
+        """On the broker's own loop; returns when all of it is durable."""
+
+        async def done() -> None:
+            act(self.broker)
+            await self.broker.controller.until_durable()
+
+        asyncio.run_coroutine_threadsafe(done(), self._loop).result(START_S_MAX)
 
     def _run(self) -> None:
         with contextlib.closing(self._loop):

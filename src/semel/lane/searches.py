@@ -148,12 +148,13 @@ class TimeSearch:
         if first is None:
             return None
         start = max(first.base_offset, partition.log_start_offset)
-        # Mostly the first batch has it. But its young records may have been deleted, and batches
-        # need not stand in the order of their times.
+        # Mostly the first batch has it. But its young records may have been deleted, or all of them
+        # cleaned away, and batches need not stand in the order of their times.
         lot = await self._batches.few(partition.number, start, end)
         while lot:
             for location in lot:
-                if (await self._batches.header(location)).max_timestamp_ms >= timestamp_ms:
+                header = await self._batches.header(location)
+                if header.record_count and header.max_timestamp_ms >= timestamp_ms:
                     found = await self._look_into(location, timestamp_ms, start)
                     if found is not None:
                         return found
@@ -166,9 +167,12 @@ class TimeSearch:
         if timestamp_ms is None:
             return None
         first = await self._batches.first_at_or_after(partition.number, timestamp_ms)
-        if first is None or not partition.log_start_offset <= first.base_offset < end:
-            # The youngest is deleted, or not yet to be read.
-            timestamp_ms = await self._timestamp_max(partition, end)
+        if first is not None and partition.log_start_offset <= first.base_offset < end:
+            found = await self.first_at_or_after(partition, timestamp_ms, end)
+            if found is not None:
+                return found
+        # The youngest is deleted, cleaned away, or not yet to be read.
+        timestamp_ms = await self._timestamp_max(partition, end)
         if timestamp_ms is None:
             return None
         return await self.first_at_or_after(partition, timestamp_ms, end)
@@ -189,6 +193,8 @@ class TimeSearch:
     async def _timestamp_max_of(self, location: Location, start: int) -> int | None:
         """Of the records of one batch from the offset `start` on."""
         header = await self._batches.header(location)
+        if not header.record_count:
+            return None
         if location.base_offset >= start:
             return header.max_timestamp_ms
         # Its youngest record may be one that is deleted.
