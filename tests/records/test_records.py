@@ -11,7 +11,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 from semel.errors import RequestError
-from semel.records.batch import HEADER_SIZE, seal
+from semel.records.batch import HEADER_SIZE, read, seal, sealed
 from semel.records.compression import Compression
 from semel.records.records import Record, RecordTimes, decode_batch, encode_batch, unpack
 
@@ -144,3 +144,13 @@ def test_a_count_beyond_the_bytes_is_refused_before_the_first_record() -> None:
     seal(batch)
     with pytest.raises(RequestError, match="2147483647 records"):
         decode_batch(batch)
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_batch_that_was_emptied_has_no_records_whatever_its_codec(
+    compression: Compression,
+) -> None:
+    header = read(encode_batch([Record(b"k", b"v", 1)], compression=compression))
+    content = sealed(header._replace(record_count=0), b"")
+    assert decode_batch(content) == []
+    assert read(content).compression == compression

@@ -22,7 +22,7 @@ def emptied(batch: bytes) -> bytes:
     return sealed(header._replace(attributes=attributes, record_count=0), b"")
 
 
-def cleaned(batch: bytes, kept: Collection[int], *, horizon_ms: int | None = None) -> bytes:
+def thinned(batch: bytes, kept: Collection[int], *, horizon_ms: int | None = None) -> bytes:
     """With these offsets alone of its records; base and last offset stay."""
     header = read(batch)
     base_ms = header.base_timestamp_ms if horizon_ms is None else horizon_ms
@@ -72,7 +72,7 @@ class CleanedLog(NamedTuple):
 TIME_MS = 1_000
 
 
-def _batch(
+def batch_of(
     first: int,
     last: int,
     *,
@@ -99,27 +99,29 @@ def _marker(offset: int, producer_id: int, kind: MarkerType) -> bytes:
     return encode_marker(Marker(kind, offset, producer_id, 0, 0, TIME_MS + offset), leader_epoch=0)
 
 
-def cleaned_log() -> CleanedLog:
-    """Offsets 5 to 79, with gaps at 10-19, 28-29 and 39-49."""
+def cleaned_log(*, has_empty_markers: bool = True) -> CleanedLog:
+    """Offsets 5 to 79, with gaps at 10-19, 28-29 and 40-49."""
     abort, commit = MarkerType.ABORT, MarkerType.COMMIT
+    perhaps_emptied = emptied if has_empty_markers else bytes
     batches = [
-        cleaned(_batch(5, 9), (5, 7, 9)),
-        emptied(_batch(20, 24)),
-        cleaned(_batch(25, 27, is_tombstone=True), (25, 27), horizon_ms=2**41),
-        cleaned(_batch(30, 34, producer_id=7), (31, 33)),
-        _batch(35, 36, producer_id=8),
+        thinned(batch_of(5, 9), (5, 7, 9)),
+        emptied(batch_of(20, 24)),
+        thinned(batch_of(25, 27, is_tombstone=True), (25, 27), horizon_ms=2**41),
+        thinned(batch_of(30, 34, producer_id=7), (31, 33)),
+        batch_of(35, 36, producer_id=8),
         _marker(37, 7, abort),
-        emptied(_marker(38, 8, commit)),
-        # Once aborted, and here again: what is left of the first marker has to end the first.
-        _batch(50, 52, producer_id=7),
-        emptied(_marker(53, 7, commit)),
-        cleaned(_batch(54, 55, producer_id=9), (55,)),
-        emptied(_marker(56, 9, abort)),
-        _batch(57, 58, producer_id=9),
+        perhaps_emptied(_marker(38, 8, commit)),
+        # Nothing is left of what this one has ended, so that nobody calls it aborted.
+        perhaps_emptied(_marker(39, 6, abort)),
+        batch_of(50, 52, producer_id=7),
+        perhaps_emptied(_marker(53, 7, commit)),
+        thinned(batch_of(54, 55, producer_id=9), (55,)),
+        _marker(56, 9, abort),
+        batch_of(57, 58, producer_id=9),
         _marker(59, 9, commit),
-        cleaned(_batch(60, 69, compression=Compression.GZIP), (60, 65, 68)),
+        thinned(batch_of(60, 69, compression=Compression.GZIP), (60, 65, 68)),
         # What ends the log stays, though nothing is left of it.
-        emptied(_batch(70, 79, compression=Compression.GZIP)),
+        emptied(batch_of(70, 79, compression=Compression.GZIP)),
     ]
     start = 6
     records = [

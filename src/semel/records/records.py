@@ -129,7 +129,8 @@ def unpack(
     verify_checksum(buffer, header, position)
     packed = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
     # `bytes` answers an index several times faster than a memoryview.
-    plain = bytes(decompress(header.compression, packed, output_size_max))
+    # One that was emptied has nothing to unpack, whatever its flags say.
+    plain = bytes(decompress(header.compression, packed, output_size_max)) if packed else b""
     if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(plain):
         raise CorruptMessage(
             f"batch at byte {position}: {header.record_count} records in {len(plain)} bytes"

@@ -17,7 +17,7 @@ from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import TopicPartition
 from semel.verify.workloads.readers import committed_records
 from semel.wire.messages.fetch import AbortedTransaction, PartitionData
-from support.cleaning import emptied
+from support.cleaning import emptied, thinned
 
 PLACE = TopicPartition("t", 0)
 
@@ -121,30 +121,33 @@ def cleaned(log: Log, data: st.DataObject) -> CleanedLog:
     it is gone itself.
     """
     batches = batches_of(log)
-    left = [data.draw(st.sampled_from(["whole", "whole", "emptied", "gone"])) for _ in batches]
     headers = [read(batch.content) for batch in batches]
+    fates = ["whole", "thinned", "emptied", "gone"]
+    left = [data.draw(st.sampled_from(fates)) for _ in batches]
+    kept_of = [
+        {data.draw(st.sampled_from(range(header.base_offset, header.last_offset + 1)))}
+        if fate == "thinned"
+        else set(range(header.base_offset, header.last_offset + 1) if fate == "whole" else ())
+        for header, fate in zip(headers, left, strict=True)
+    ]
     unlisted: set[tuple[int, int]] = set()
     for place, header in enumerate(headers):
         number = batches[place].transaction
         if header.is_control:
             own = [one for one in range(place) if batches[one].transaction == number]
-            if any(left[one] == "whole" for one in own):
+            if left[place] == "thinned" or any(kept_of[one] for one in own):
                 left[place] = "whole"
             elif left[place] == "gone" or data.draw(st.booleans()):
                 unlisted.add((header.producer_id, headers[own[0]].base_offset))
     if left and left[-1] == "gone":
         left[-1] = "emptied"
+    contents = [batch.content for batch in batches]
     kept = [
-        emptied(batch.content) if fate == "emptied" else batch.content
-        for batch, fate in zip(batches, left, strict=True)
+        {"whole": content, "emptied": emptied(content)}.get(fate) or thinned(content, offsets)
+        for content, fate, offsets in zip(contents, left, kept_of, strict=True)
         if fate != "gone"
     ]
-    whole = {
-        offset
-        for header, fate in zip(headers, left, strict=True)
-        if fate == "whole"
-        for offset in range(header.base_offset, header.last_offset + 1)
-    }
+    whole: set[int] = set().union(*kept_of)
     return CleanedLog(
         b"".join(kept),
         [one for one in log.aborted if (one.producer_id, one.first_offset) not in unlisted],

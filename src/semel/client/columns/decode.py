@@ -126,9 +126,7 @@ def decode(
     wanted = [
         (position, header)
         for position, header in visible_batches(batches, aborted)
-        if header.record_count
-        and header.last_offset >= start_offset
-        and header.base_offset < end_offset
+        if header.last_offset >= start_offset and header.base_offset < end_offset
     ]
     if not wanted:
         return pa.RecordBatch.from_pylist([], schema=schema)

@@ -1,7 +1,7 @@
 """A range of a partition as Arrow: fetched ahead, filtered, and read up to a position.
 
-Markers and aborted records take offsets too, so a range ends when its position is reached and
-not when so many records have been seen.
+Markers and aborted records take offsets too, and a cleaned log has gaps, so a range ends when its
+position is reached and not when so many records have been seen.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from semel.client.columns.schema import COLUMNS
 from semel.client.connecting.link import Pending
 from semel.client.consuming.committed import next_offset
 from semel.errors import NetworkException, OffsetOutOfRange, RequestError, RequestTimedOut
+from semel.records.batch import split
 from semel.types import Buffer, TopicPartition
 from semel.wire.messages import fetch
 
@@ -99,6 +100,8 @@ async def fetch_regions(
         assert not isinstance(batches, list)
         reached = position if batches is None else next_offset(batches, position)
         if batches is None or reached == position:
+            if await fetching.is_bare(position, end_offset):
+                return
             if loop.time() - progress_s > cluster.timeout_ms / 1000:
                 raise RequestTimedOut(
                     f"{partition}: nothing is to be read at offset {position}, "
@@ -134,12 +137,28 @@ class _Fetching:
             # Asked again, and with patience, once its answer is needed.
             self._leader_id = None
 
-    async def answer_at(self, offset: int) -> fetch.PartitionData:
+    async def is_bare(self, offset: int, end_offset: int) -> bool:
+        """Whether no batch lies from the offset up to the end, for who may read all there is.
+
+        A cleaner may have left a gap before the first open transaction, which ends the range. An
+        empty answer alone is no proof of that: a broker may give one that is still looking.
+        """
+        if self._isolation is Isolation.READ_UNCOMMITTED:
+            return False
+        answer = await self.answer_at(offset, Isolation.READ_UNCOMMITTED)
+        assert not isinstance(answer.records, list)
+        for header, _ in split(answer.records or b""):
+            return header.base_offset >= end_offset
+        return False
+
+    async def answer_at(
+        self, offset: int, isolation: Isolation | None = None
+    ) -> fetch.PartitionData:
         async def attempt() -> fetch.PartitionData:
             pending, self._ahead = self._ahead, None
             try:
                 if pending is None:
-                    pending = await self._ask(offset)
+                    pending = await self._ask(offset, isolation)
                 return self._answer(await pending.reply(self._cluster.timeout_ms))
             except RequestError:
                 self._leader_id = None
@@ -155,7 +174,9 @@ class _Fetching:
                 self._partition, offset, beginnings[self._partition], ends[self._partition]
             ) from None
 
-    async def _ask(self, offset: int) -> Pending[fetch.FetchResponse]:
+    async def _ask(
+        self, offset: int, isolation: Isolation | None = None
+    ) -> Pending[fetch.FetchResponse]:
         if self._leader_id is None:
             leaders = await self._cluster.leaders_of([self._partition])
             self._leader_id = leaders[self._partition]
@@ -169,7 +190,7 @@ class _Fetching:
             max_wait_ms=_WAIT_MS_MAX,
             min_bytes=1,
             max_bytes=self._size_max,
-            isolation_level=self._isolation,
+            isolation_level=self._isolation if isolation is None else isolation,
             topics=[fetch.FetchTopic(self._partition.topic, [partition])],
             forgotten_topics_data=[],
         )
