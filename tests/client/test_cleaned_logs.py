@@ -12,6 +12,7 @@ from semel.client.admin.transaction_history import stored_batches
 from semel.client.cluster.cluster import Cluster
 from semel.client.columns.ranges import RecordsLost
 from semel.client.connecting.address import parse_bootstrap_servers
+from semel.errors import OffsetOutOfRange
 from semel.records.batch import read
 from semel.types import TopicPartition
 from support import topics
@@ -140,5 +141,16 @@ def test_the_history_of_transactions_is_read_over_gaps(broker: BrokerInThread) -
                 batch.header async for batch in stored_batches(cluster, PLACE, LOG.start, LOG.end)
             ]
             assert found == [read(batch) for batch in LOG.batches]
+
+    asyncio.run(work())
+
+
+def test_so_it_is_from_where_the_log_has_come_to_begin(broker: BrokerInThread) -> None:
+    async def work() -> None:
+        async with Cluster(parse_bootstrap_servers(broker.bootstrap_servers)) as cluster:
+            found = [batch.header async for batch in stored_batches(cluster, PLACE, 0, 25)]
+            assert found == [read(batch) for batch in LOG.batches[:2]]
+            with pytest.raises(OffsetOutOfRange):
+                await anext(stored_batches(cluster, PLACE, 90, 100))
 
     asyncio.run(work())

@@ -49,7 +49,10 @@ def list_groups(*, target: Target = DEFAULT_TARGET) -> int:
 
 @app.command
 def describe(group: str, /, *more: str, target: Target = DEFAULT_TARGET) -> int:
-    """Show groups: members, committed offsets and how far they lag behind."""
+    """Show groups: members, committed offsets and how far they lag behind.
+
+    The lag counts offsets: there are fewer records to read where some are aborted or compacted.
+    """
 
     async def work(cluster: Cluster) -> list[_Described]:
         return [await _describe(cluster, group_id) for group_id in (group, *more)]

@@ -2,7 +2,7 @@
 
 start | end                 also beginning, earliest, oldest; latest, newest
 42                          this offset
-+10 | -10                   ten behind the start; ten before the end
++10 | -10                   ten offsets behind the start; ten before the end
 @1700000000000              the first record at or after this moment: milliseconds or seconds
 @2024-05-01T12:00:00        since 1970, a date with or without a time (UTC if it names no
 @-1h                        zone), or an age in s, m, h, d
@@ -36,7 +36,7 @@ class PlaceKind(enum.Enum):
 class Place(NamedTuple):
     kind: PlaceKind
     number: int = 0
-    """Records behind the start or, if negative, before the end; the offset; milliseconds."""
+    """Offsets behind the start or, if negative, before the end; the offset; milliseconds."""
 
 
 START = Place(PlaceKind.START)

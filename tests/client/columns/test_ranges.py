@@ -42,11 +42,23 @@ async def filled(broker: Broker, cluster: Cluster, topic: str, count: int) -> To
 
 
 async def offsets_in(
-    cluster: Cluster, place: TopicPartition, start: int, end: int, *, accepts_loss: bool = False
+    cluster: Cluster,
+    place: TopicPartition,
+    start: int,
+    end: int,
+    *,
+    accepts_loss: bool = False,
+    begins_with_log: bool = False,
 ) -> list[int]:
     found: list[int] = []
     async for region in fetch_regions(
-        cluster, place, start, end, fetch_size_max=1000, accepts_loss=accepts_loss
+        cluster,
+        place,
+        start,
+        end,
+        fetch_size_max=1000,
+        accepts_loss=accepts_loss,
+        begins_with_log=begins_with_log,
     ):
         found += region.decode().column("offset").to_pylist()
     return found
@@ -91,6 +103,25 @@ def test_what_retention_removed_is_said_or_passed_over(semel_broker: Broker) -> 
         with pytest.raises(RecordsLost, match="offset 10 is not in removed-0, which has 40 to 100"):
             await offsets_in(cluster, place, 10, 100)
         assert await offsets_in(cluster, place, 10, 100, accepts_loss=True) == list(range(40, 100))
+
+    with_cluster(semel_broker, scenario)
+
+
+def test_a_range_that_begins_with_the_log_begins_where_that_does_by_then(
+    semel_broker: Broker,
+) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        place = await filled(semel_broker, cluster, "moved", 1_000)
+        await remove_before(cluster, place, 40)
+        found = await offsets_in(cluster, place, 0, 1_000, begins_with_log=True)
+        assert found == list(range(40, 1_000))
+        regions = fetch_regions(cluster, place, 0, 1_000, fetch_size_max=400, begins_with_log=True)
+        first = await anext(regions)
+        assert first.start_offset == 40
+        await remove_before(cluster, place, 990)
+        with pytest.raises(RecordsLost):
+            # One fetch was under way.
+            [region async for region in regions]
 
     with_cluster(semel_broker, scenario)
 

@@ -40,10 +40,20 @@ class StoredBatch(NamedTuple):
 async def stored_batches(
     cluster: Cluster, partition: TopicPartition, start: int, stop: int
 ) -> AsyncIterator[StoredBatch]:
-    """The batches with an offset in [start, stop), or up to the end if that comes before."""
+    """The batches with an offset in [start, stop), or up to the end if that comes before.
+
+    Where the log has come to begin later, those from there on.
+    """
     offset = start
     while offset < stop:
-        fetched = await _fetch(cluster, partition, offset)
+        try:
+            fetched = await _fetch(cluster, partition, offset)
+        except OffsetOutOfRange:
+            beginning = (await beginnings_of(cluster, [partition]))[partition]
+            if beginning <= offset:
+                raise
+            offset = beginning
+            continue
         if not len(fetched):
             return
         before = offset

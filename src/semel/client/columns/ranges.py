@@ -76,21 +76,25 @@ async def fetch_regions(
     isolation: Isolation = Isolation.READ_COMMITTED,
     fetch_size_max: int = FETCH_SIZE_MAX,
     accepts_loss: bool = False,
+    begins_with_log: bool = False,
 ) -> AsyncIterator[Region]:
     """The records of `start_offset..end_offset`, the end not included.
 
     They are not decoded, so that the next fetch is under way while a region is in use. With
-    `accepts_loss` a range whose beginning is gone is read from what is left of it.
+    `accepts_loss` a range whose beginning is gone is read from what is left of it. One that
+    `begins_with_log` was to be read from the first record there is, which may be a later one by
+    the time of the first fetch; what is gone after that is lost.
     """
     fetching = _Fetching(cluster, partition, isolation, fetch_size_max)
     loop = asyncio.get_running_loop()
     position = start_offset
+    has_begun = False
     progress_s = loop.time()
     while position < end_offset:
         try:
             answer = await fetching.answer_at(position)
         except RecordsLost as lost:
-            if not accepts_loss:
+            if not accepts_loss and (has_begun or not begins_with_log):
                 raise
             if position >= lost.beginning:
                 return
@@ -108,6 +112,7 @@ async def fetch_regions(
                     f"though it should go on to {end_offset}"
                 )
             continue
+        has_begun = True
         if reached < end_offset:
             await fetching.ask_ahead(reached)
         yield Region(

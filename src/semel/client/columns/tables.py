@@ -150,7 +150,13 @@ def _batches(
     with Connected(options) as connected:
         ranges = connected.run(plan(connected.cluster, topic, start, end, isolation, partitions))
         for each in ranges:
-            yield from read_range(connected, each, isolation=isolation, columns=columns)
+            yield from read_range(
+                connected,
+                each,
+                isolation=isolation,
+                columns=columns,
+                begins_with_log=start == "earliest",
+            )
 
 
 def read_range(
@@ -161,6 +167,7 @@ def read_range(
     columns: Collection[str] = COLUMNS,
     fetch_size_max: int = FETCH_SIZE_MAX,
     accepts_loss: bool = False,
+    begins_with_log: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """As `fetch_regions`, for code without an event loop; decodes in the caller's thread."""
     regions = fetch_regions(
@@ -169,6 +176,7 @@ def read_range(
         isolation=isolation,
         fetch_size_max=fetch_size_max,
         accepts_loss=accepts_loss,
+        begins_with_log=begins_with_log,
     )
     for region in connected.iterate(regions):
         decoded = region.decode(columns)
