@@ -118,7 +118,7 @@ class Journal(Protocol):
     async def read(self, position: Position, size: int) -> Buffer:
         """Bytes of one frame that is written."""
 
-    async def read_index(self, name: str, offset: int, size: int) -> bytes:
+    async def read_index(self, name: str, offset: int, size: int) -> Buffer:
         """What a lookup in `index` misses. Raises OSError."""
 
     async def checkpoint_now(self) -> None:

@@ -15,7 +15,7 @@ from semel.types import Buffer
 Done = Callable[[Exception | None], None]
 """Called once on the loop's thread, with what went wrong or None."""
 
-DoneReading = Callable[[bytes | Exception], None]
+DoneReading = Callable[[Buffer | Exception], None]
 """Called once on the loop's thread, with the bytes that are there or what went wrong."""
 
 Job = Iterator[None]

@@ -17,6 +17,7 @@ from pathlib import Path
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal import names
 from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job, closed
+from semel.journal.file.read_gate import ReadGate
 from semel.types import Buffer
 
 IOV_MAX = 1024
@@ -51,6 +52,7 @@ class FileDevice:
         self._sync_tasks: queue.SimpleQueue[_SyncTask | None] = queue.SimpleQueue()
         self._sync_thread: threading.Thread | None = None
         self._cold_readers: ThreadPoolExecutor | None = None
+        self._gate = ReadGate()
         self._is_stopped = False
         """No file may be opened any more that nobody would close."""
         self._nowait = NOWAIT
@@ -180,9 +182,9 @@ class FileDevice:
             loop.call_soon(on_done, closed(name))
             return
 
-        def tell(reading: "Future[bytes]") -> None:
+        def tell(reading: "Future[Buffer]") -> None:
             """In the thread that has read, or in the one that stops the device."""
-            found: bytes | Exception
+            found: Buffer | Exception
             try:
                 found = reading.result()
             except CancelledError:
@@ -195,13 +197,30 @@ class FileDevice:
 
         self._cold_readers.submit(self._read_apart, name, offset, size).add_done_callback(tell)
 
-    def _read_apart(self, name: str, offset: int, size: int) -> bytes:
+    def _read_apart(self, name: str, offset: int, size: int) -> Buffer:
         """Through a descriptor of its own: those at hand are closed by the loop's thread."""
         descriptor = self._open(name, os.O_RDONLY)
         try:
-            return os.pread(descriptor, size, offset)
+            found = bytearray(size)
+            with memoryview(found) as room:
+                count = self._read_in_pieces(descriptor, offset, room)
+            del found[count:]
+            return found
         finally:
             os.close(descriptor)
+
+    def _read_in_pieces(self, descriptor: int, offset: int, room: memoryview) -> int:
+        """Returns how many bytes there are, fewer at the end of the file."""
+        count = 0
+        while count < len(room):
+            with self._gate.piece(len(room) - count) as piece:
+                _advise(descriptor, reads_ahead=not piece.is_alone)
+                piece_room = room[count : count + piece.size]
+                piece_count = os.preadv(descriptor, [piece_room], offset + count)
+            if not piece_count:
+                break
+            count += piece_count
+        return count
 
     def submit_write(self, name: str, offset: int, parts: list[Buffer], on_done: Done) -> None:
         try:
@@ -214,6 +233,7 @@ class FileDevice:
     def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
         if self._synced:
             # The descriptors that wrote, since the kernel reports a failed write-back through them.
+            self._gate.sync_begins()
             self._sync_tasks.put(([self._writer(name) for name in names], folder, on_done))
         else:
             assert self._loop is not None
@@ -260,6 +280,7 @@ class FileDevice:
             # A closed loop has no one left who waits.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(on_done, failure)
+            self._gate.sync_ends()
 
     def _sync(self, descriptor: int, *, whole: bool = False) -> None:
         if not self._synced:
@@ -330,6 +351,12 @@ class ThreadJob:
         on_done, self._on_done = self._on_done, None
         if on_done is not None:
             on_done(self._failure)
+
+
+def _advise(descriptor: int, *, reads_ahead: bool) -> None:
+    if sys.platform == "linux":
+        advice = os.POSIX_FADV_NORMAL if reads_ahead else os.POSIX_FADV_RANDOM
+        os.posix_fadvise(descriptor, 0, 0, advice)
 
 
 def _write_all(descriptor: int, offset: int, parts: Sequence[Buffer]) -> None:

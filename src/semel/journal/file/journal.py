@@ -291,7 +291,7 @@ class FileJournal:
         held.reverse()
         return held
 
-    async def read_index(self, name: str, offset: int, size: int) -> bytes:
+    async def read_index(self, name: str, offset: int, size: int) -> Buffer:
         """What a lookup in the index misses. Raises OSError."""
         return await self._read_beside(name, offset, size)
 
@@ -304,11 +304,11 @@ class FileJournal:
             raise CorruptJournal(f"{name}, byte {offset}: {len(stored)} of {size} bytes are there")
         return stored
 
-    async def _read_beside(self, name: str, offset: int, size: int) -> bytes:
+    async def _read_beside(self, name: str, offset: int, size: int) -> Buffer:
         assert self._loop is not None
-        answer: asyncio.Future[bytes] = self._loop.create_future()
+        answer: asyncio.Future[Buffer] = self._loop.create_future()
 
-        def on_done(found: bytes | Exception) -> None:
+        def on_done(found: Buffer | Exception) -> None:
             if answer.done():
                 return
             if isinstance(found, Exception):
