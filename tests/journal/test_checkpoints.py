@@ -11,6 +11,7 @@ from semel.errors import CorruptJournal
 from semel.journal import names
 from semel.journal.file.device import Done
 from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.memory_file import MemoryFile
 from semel.journal.file.settings import JournalSettings
 from support import seeded_loop
 from support.journal_world import SEGMENT_BYTES, Remembering, stored_batches
@@ -225,17 +226,10 @@ def test_a_damaged_checkpoint_gives_way_to_an_older_one_or_to_the_whole_journal(
     assert (after.checkpoint_count == 0) == (damaged_count == 2)
 
 
-@pytest.mark.parametrize("damage", ["removed", "cut", "zeroed"])
-def test_a_checkpoint_without_one_of_its_indexes_is_not_used(damage: str) -> None:
+def test_a_checkpoint_without_one_of_its_indexes_is_not_used() -> None:
     device = device_of()
     before = long_life(device)
-    name = names.index(0)
-    if damage == "removed":
-        device.remove(name)
-    elif damage == "cut":
-        device.truncate(name, device.size(name) - 1)
-    else:
-        device.write(name, 0, [bytes(device.size(name))])
+    device.remove(names.index(0))
     after = Remembering(device)
     assert after.checkpoint_count == 0
     assert after.payloads == before.payloads
@@ -243,13 +237,52 @@ def test_a_checkpoint_without_one_of_its_indexes_is_not_used(damage: str) -> Non
     assert [bytes(batch) for batch in batches] == before.payloads
 
 
-def test_an_index_whose_rows_are_damaged_is_named_when_it_is_read() -> None:
+@pytest.mark.parametrize("damage", ["flipped", "cut", "emptied", "zeroed", "another"])
+def test_a_damaged_index_is_named_when_it_is_read_and_built_again_without_the_file(
+    damage: str,
+) -> None:
+    device = device_of()
+    before = long_life(device)
+    name = names.index(0)
+    size = device.size(name)
+    if damage == "flipped":
+        device.flip_bit(name, size - 1)
+    elif damage == "cut":
+        device.truncate(name, size - 1)
+    elif damage == "emptied":
+        device.truncate(name, 0)
+    elif damage == "zeroed":
+        device.write(name, 0, [bytes(size)])
+    else:
+        another = names.index(before.journal.segments.bases[1])
+        device.create(name)
+        device.write(name, 0, [device.read(another, 0, device.size(another))])
+    after = Remembering(device)
+    assert after.checkpoint_count == len(before.payloads)
+    with pytest.raises(CorruptJournal, match=f"{name}.*without the file, a start builds it again"):
+        after.journal.index.find(0, 0)
+    device.stop()
+    device.remove(name)
+    mended = Remembering(device)
+    assert mended.payloads == before.payloads
+    batches = stored_batches(mended.journal, 0, 0, len(before.payloads))
+    assert [bytes(batch) for batch in batches] == before.payloads
+
+
+def test_a_start_opens_no_index_of_a_sealed_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     device = device_of()
     long_life(device)
-    device.flip_bit(names.index(0), device.size(names.index(0)) - 1)
-    after = Remembering(device)
-    with pytest.raises(CorruptJournal, match=names.index(0)):
-        after.journal.index.find(0, 0)
+    touched: list[str] = []
+    file = device._file
+
+    def touch(name: str) -> MemoryFile:
+        touched.append(name)
+        return file(name)
+
+    monkeypatch.setattr(device, "_file", touch)
+    reopen(device)
+    assert touched
+    assert not [name for name in touched if name.endswith(names.INDEX)]
 
 
 def test_a_replay_over_whole_segments_leaves_a_checkpoint_behind() -> None:

@@ -18,7 +18,7 @@ from typing import Final
 
 from semel.journal import names, sealed
 from semel.journal.index_files import AnySealedIndex, open_index
-from semel.journal.pages import Pages, ReadNow
+from semel.journal.pages import Pages, ReadNow, damaged
 from semel.journal.rows import NO_SLOT, UNKNOWN_DELTA, Directory, Location, Rows, Standing
 from semel.journal.sealed import NO_ENTRY, Numbers, SegmentIndex, Stretch
 from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction, in_order
@@ -485,7 +485,10 @@ class BatchIndex:
         if index is not None:
             self._files.move_to_end(base)
             return index
-        index = self._files[base] = open_index(self._pages, names.index(base))
+        index = open_index(self._pages, names.index(base))
+        if index.base != base:
+            raise damaged(names.index(base), f"this is the index at {index.base}")
+        self._files[base] = index
         if len(self._files) > INDEXES_MAX:
             self._files.popitem(last=False)
         return index

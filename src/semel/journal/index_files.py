@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from semel.errors import CorruptJournal
-from semel.journal.pages import Pages
+from semel.journal.pages import Pages, damaged
 from semel.journal.rows import Directory, Rows
 from semel.journal.sealed import (
     COLUMN_COUNTS_BEFORE,
@@ -124,7 +124,7 @@ def open_index(pages: Pages, name: str) -> AnySealedIndex:
 
     def check(stored: Buffer) -> None:
         if read_header(stored) is None:
-            raise CorruptJournal(f"{name}: this is no batch index; the next start builds it again")
+            raise damaged(name, "this is no batch index")
 
     header = read_header(pages.get(name, 0, HEADER_SIZE, check).plain)
     assert header is not None
@@ -142,5 +142,5 @@ def read_index(stored: Buffer, name: str) -> AnySealedIndex:
 
     header = read_header(stored[:HEADER_SIZE])
     if header is None or header.size != len(stored):
-        raise CorruptJournal(f"{name}: this is no batch index; the next start builds it again")
+        raise CorruptJournal(f"{name}: this is no batch index")
     return open_index(Pages(read_now, bytes_max=2 * len(stored)), name)

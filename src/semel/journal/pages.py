@@ -94,7 +94,7 @@ class Pages:
     def _keep(self, key: _Key, stored: Buffer, check: Check) -> None:
         name, offset, size = key
         if len(stored) != size:
-            raise CorruptJournal(f"{name}: cut at byte {offset + len(stored)}")
+            raise damaged(name, f"cut at byte {offset + len(stored)}")
         check(stored)
         if key not in self._held:
             self._bytes_held += size
@@ -103,6 +103,10 @@ class Pages:
         while self._bytes_held > self._bytes_max and len(self._held) > 1:
             _, page = self._held.popitem(last=False)
             self._bytes_held -= len(page.plain)
+
+
+def damaged(name: str, reason: str) -> CorruptJournal:
+    return CorruptJournal(f"{name}: {reason}; without the file, a start builds it again")
 
 
 def _page_of(stored: Buffer) -> Page:

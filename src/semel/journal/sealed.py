@@ -24,7 +24,7 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
-from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, Page, Pages
+from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, Page, Pages, damaged
 from semel.journal.rows import (
     COLUMN_COUNT,
     NO_SLOT,
@@ -122,12 +122,6 @@ def pack_header(header: Header) -> bytes:
     )
     packed += struct.pack("=I", header.checksum)
     return packed + struct.pack("=I", crc32c(packed))
-
-
-def covers(stored: bytes, size: int, base: int, end: int) -> bool:
-    """True if these first bytes are those of a whole index of [base, end), `size` bytes long."""
-    header = read_header(stored)
-    return header is not None and (header.base, header.end, header.size) == (base, end, size)
 
 
 def encode(
@@ -514,4 +508,4 @@ def find_entry(partitions: Numbers, partition: int) -> int:
 
 
 def wrong_checksum(name: str) -> CorruptJournal:
-    return CorruptJournal(f"{name}: wrong checksum; without the file, a start builds it again")
+    return damaged(name, "wrong checksum")

@@ -42,8 +42,6 @@ class FileDevice:
                 f"the journal cannot sync files on {sys.platform}: use Linux or macOS"
             )
         self.folder = folder
-        self._path = f"{folder}{os.sep}"
-        """A start looks at the index of every segment, and a path is dearer than the look."""
         self._synced = synced
         self._lock: int | None = None
         self._writers: dict[str, int] = {}
@@ -81,7 +79,7 @@ class FileDevice:
         return [entry.name for entry in os.scandir(self.folder) if entry.is_file()]
 
     def size(self, name: str) -> int:
-        return os.stat(self._path + name).st_size  # noqa: PTH116 - as `_path` says.
+        return (self.folder / name).stat().st_size
 
     def free_bytes(self) -> int:
         disk = os.statvfs(self.folder)
@@ -297,7 +295,7 @@ class FileDevice:
             os.fdatasync(descriptor)
 
     def _open(self, name: str, flags: int) -> int:
-        return os.open(self._path + name, flags | os.O_CLOEXEC, 0o644)
+        return os.open(self.folder / name, flags | os.O_CLOEXEC, 0o644)
 
     def _writer(self, name: str) -> int:
         descriptor = self._writers.get(name)

@@ -58,7 +58,7 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     last = note.read(device)
     noted = Note(0, 0) if last is None else last.note
     bases = _kept(names.positions(found, names.SEGMENT), noted.released)
-    start = _starting_point(device, names.positions(found, names.CHECKPOINT), noted.released)
+    start = _starting_point(device, found, noted.released)
     if not bases and not noted.durable and not start.durable:
         _make(device, 0, settings)
         bases = [0]
@@ -148,7 +148,9 @@ def _remove_released(device: Device, found: list[str], released: int) -> None:
                 remove_segment(device, base)
 
 
-def _starting_point(device: Device, positions: list[int], released: int) -> StartingPoint:
+def _starting_point(device: Device, found: list[str], released: int) -> StartingPoint:
+    positions = names.positions(found, names.CHECKPOINT)
+    index_bases = set(names.positions(found, names.INDEX))
     rejected: list[int] = []
     durable = 0
     for number in reversed(range(len(positions))):
@@ -161,7 +163,7 @@ def _starting_point(device: Device, positions: list[int], released: int) -> Star
                 opened = read_index(checkpoint.opened, names.CHECKPOINT)
             except CorruptJournal:
                 opened = None
-            if opened is not None and checkpoints.has_indexes(device, checkpoint, opened.base):
+            if opened is not None and checkpoints.has_indexes(checkpoint, index_bases):
                 kept = positions[: number + 1]
                 return StartingPoint(checkpoint, opened, kept, rejected, durable)
         rejected.append(positions[number])
