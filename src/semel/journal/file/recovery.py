@@ -16,7 +16,7 @@ from semel.journal.file.background import remove_segment
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
 from semel.journal.file.note import Note
-from semel.journal.file.segments import FULL, allocate
+from semel.journal.file.segments import FULL, allocate, size_of
 from semel.journal.file.settings import JournalSettings
 from semel.journal.file.walk import BLOCK_SIZE, Walk, search_behind
 from semel.journal.index_files import AnySealedIndex, read_index
@@ -142,7 +142,7 @@ def _kept(bases: Sequence[int], released: int) -> list[int]:
 
 
 def _remove_released(device: Device, found: list[str], released: int) -> None:
-    for suffix in (names.SEGMENT, names.INDEX):
+    for suffix in (names.SEGMENT, names.INDEX) if released else ():
         for base in names.positions(found, suffix):
             if base < released:
                 remove_segment(device, base)
@@ -216,12 +216,11 @@ def _keep_preallocated(device: Device) -> int:
     It may have been the open one, under a name that was lost. On a full disk nobody could give its
     room back to us.
     """
-    if names.PREALLOCATED not in device.names():
-        return 0
-    size = device.size(names.PREALLOCATED)
+    size = size_of(device, names.PREALLOCATED)
     try:
-        device.allocate(names.PREALLOCATED, size)
-        _wipe(device, names.PREALLOCATED, 0)
+        if size:
+            device.allocate(names.PREALLOCATED, size)
+            _wipe(device, names.PREALLOCATED, 0)
     except OSError:
         size = 0
     if not size:

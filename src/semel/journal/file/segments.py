@@ -179,7 +179,7 @@ class Segments:
         if error is not None and not isinstance(error, OSError):
             self._on_failure(error)
             return
-        self.preallocated_size = _size_of(self._device, names.PREALLOCATED)
+        self.preallocated_size = size_of(self._device, names.PREALLOCATED)
         if error is None:
             self._refusal = None
         else:
@@ -234,7 +234,7 @@ def _preallocate(device: Device, settings: JournalSettings, needed: int, *, is_n
         raise refusal
 
 
-def _size_of(device: Device, name: str) -> int:
+def size_of(device: Device, name: str) -> int:
     try:
         return device.size(name)
     except FileNotFoundError:
