@@ -13,7 +13,7 @@ from semel.errors import NONE, OutOfOrderSequence, StorageError
 from semel.lane import searches
 from semel.lane.searches import BATCHES_AT_ONCE, RECORDS_AT_ONCE
 from semel.records.compression import Compression
-from semel.records.records import Record, RecordTimes, encode_batch
+from semel.records.records import Record, RecordTimes, encode_batch, unpack
 from semel.types import TopicPartition
 from semel.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -30,6 +30,7 @@ from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from support.compiled import plain_python
 from support.handled import call
 from support.raw_client import produce_request
+from support.seeded_loop import SeededLoop
 
 YOUNGEST = -3
 PARTITION_COUNT = 40
@@ -108,6 +109,43 @@ def test_a_batch_that_unpacks_to_very_much_is_answered_with_its_first_offset(
 
 
 @plain_python
+@plain_python
+@pytest.mark.parametrize("compression", Compression)
+def test_a_compressed_batch_is_unpacked_beside_the_loop(
+    compression: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_beside = False
+    unpacked: list[bool] = []
+
+    run_beside = SeededLoop.run_in_executor
+
+    def run_watched(loop: SeededLoop, executor: None, work: Callable[[], Any]) -> Any:
+        def watched_work() -> Any:
+            nonlocal is_beside
+            is_beside = True
+            try:
+                return work()
+            finally:
+                is_beside = False
+
+        return run_beside(loop, executor, watched_work)
+
+    def watched(*args: Any, **options: Any) -> Any:
+        unpacked.append(is_beside)
+        return unpack(*args, **options)
+
+    async def scenario(broker: Broker, device: WatchedDevice) -> None:
+        times_ms = range(1_000, 1_010)
+        records = [Record(None, b"value", timestamp_ms) for timestamp_ms in times_ms]
+        await write(broker, 0, encode_batch(records, compression=compression))
+        assert await search(broker, 1_005, 0) == [(NONE, 1_005, 5)]
+
+    monkeypatch.setattr(searches, "unpack", watched)
+    monkeypatch.setattr(SeededLoop, "run_in_executor", run_watched)
+    with_topic(1, scenario)
+    assert unpacked == [compression != Compression.NONE]
+
+
 def test_a_batch_of_many_records_is_looked_through_a_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,6 +7,7 @@ takes them a few at a time and lets other searches and all else go between.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from semel.errors import CorruptMessage
@@ -18,7 +19,7 @@ from semel.lane.view import PartitionView
 from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
-from semel.records.compression import UnpacksTooLarge
+from semel.records.compression import Compression, UnpacksTooLarge
 from semel.records.records import RecordTimes, unpack
 from semel.types import Buffer, Offset, Position
 
@@ -35,8 +36,8 @@ RECORDS_OPENED_MAX: Final = 100_000
 few compressed bytes could claim millions."""
 
 UNPACKED_SIZE_MAX: Final = 4 * 2**20
-"""Bytes. A batch that unpacks to more is answered so too: nobody is served meanwhile. Clients send
-1 MiB at most unless they are told to send more."""
+"""Bytes. A batch that unpacks to more is answered so too: all of it would be held in memory.
+Clients send 1 MiB at most unless they are told to send more."""
 
 RECORDS_AT_ONCE: Final = 1_000
 """Looked at before a pause."""
@@ -232,7 +233,7 @@ class TimeSearch:
             return None
         await self._batches.pause()
         try:
-            return RecordTimes(*unpack(batch, output_size_max=UNPACKED_SIZE_MAX))
+            return RecordTimes(*await _unpacked(batch, header))
         except UnpacksTooLarge:
             return None
         except CorruptMessage:
@@ -247,6 +248,14 @@ class TimeSearch:
             # Records are not opened when they are produced, so a producer may have sent nonsense.
             # It harms who reads that batch, and must not hide those behind it.
             return []
+
+
+async def _unpacked(batch: Buffer, header: BatchHeader) -> tuple[BatchHeader, bytes]:
+    work = partial(unpack, batch, output_size_max=UNPACKED_SIZE_MAX)
+    if header.compression == Compression.NONE:
+        return work()
+    # Few bytes can unpack to many, in as many milliseconds; nobody is to wait for them.
+    return await asyncio.get_running_loop().run_in_executor(None, work)
 
 
 # For the original of an old retry

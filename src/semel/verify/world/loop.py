@@ -105,6 +105,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self.callback_count += 1
             handle._run()
 
+    def run_in_executor(  # type: ignore[override]  # Nobody here names an executor.
+        self, executor: Any, func: Callable[..., Result], *args: Any
+    ) -> "asyncio.Future[Result]":
+        """There are no threads: it is done in a callback of its own."""
+        answer: asyncio.Future[Result] = self.create_future()
+        self.call_soon(settle, answer, func, *args)
+        return answer
+
     def freeze(self, process: Process, duration_s: float) -> None:
         """Let it do nothing for a while, as SIGSTOP does, or a machine that sleeps."""
         process.is_frozen = True
@@ -132,6 +140,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There are no other threads to wake this one."""
+
+
+def settle(answer: "asyncio.Future[Result]", function: Callable[..., Result], *args: Any) -> None:
+    """With what the function gives or raises, unless nobody waits any more."""
+    if answer.cancelled():
+        return
+    try:
+        answer.set_result(function(*args))
+    except Exception as error:  # noqa: BLE001 - whatever it is, who waits must hear of it.
+        answer.set_exception(error)
 
 
 def is_live(handle: asyncio.Handle) -> bool:
