@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -113,6 +114,48 @@ def test_a_stopped_disk_opens_no_file_for_who_still_reads(tmp_path: Path) -> Non
         assert not device._readers
 
     asyncio.run(main())
+
+
+class Asked(MemoryDevice):
+    """Has nothing in memory, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__(Random(1))
+        self.is_cold = True
+        self.count = 0
+
+    def read_now(self, name: str, offset: int, size: int) -> bytes | None:
+        self.count += 1
+        return super().read_now(name, offset, size)
+
+
+def test_who_has_heard_that_the_disk_must_be_waited_for_does_not_ask_again() -> None:
+    """To ask is to begin reading, which the kernel does whether a sync is under way or not."""
+
+    async def main() -> None:
+        device = Asked()
+        lane = Remembering(device, replace(SETTINGS, tail_bytes=0))
+        lane.start()
+        first, second = (lane.append(payload) for payload in (b"first", b"second"))
+        await lane.durable(second)
+        extents = [(first - len(b"first"), len(b"first"))]
+        assert lane.journal.read_now(extents) is None
+        assert [bytes(found) for found in await lane.journal.read_all(extents)] == [b"first"]
+        assert device.count == 1
+        # Later it may have been read for someone else.
+        await lane.journal.read_all(extents)
+        assert device.count == 2
+
+    seeded_loop.run(Random(1), main())
+
+
+def test_what_the_kernel_has_in_memory_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    stored = bytes(range(256)) * 2048
+    (tmp_path / "old").write_bytes(stored)
+    device = FileDevice(tmp_path)
+    # Where the kernel cannot tell what it has, nothing is read.
+    assert device.read_now("old", 3, len(stored) - 3) in (stored[3:], None)
+    assert device.read_now("old", 3, len(stored)) is None
 
 
 @pytest.mark.parametrize("seed", range(10))

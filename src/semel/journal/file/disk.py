@@ -17,7 +17,7 @@ from pathlib import Path
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal import names
 from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job, closed
-from semel.journal.file.read_gate import ReadGate
+from semel.journal.file.read_gate import SMALL_SIZE, ReadGate
 from semel.types import Buffer
 
 IOV_MAX = 1024
@@ -108,7 +108,13 @@ class FileDevice:
             if size > UNPROBED_SIZE_MAX:
                 os.preadv(reader, [bytearray(1)], offset + size - 1, self._nowait)
             found = bytearray(size)
-            count = os.preadv(reader, [found], offset, self._nowait)
+            with memoryview(found) as room:
+                # In pieces, as the kernel begins to read what it does not have of one.
+                for start in range(0, size, SMALL_SIZE):
+                    piece = room[start : start + SMALL_SIZE]
+                    # Fewer are there if the rest is on the disk alone, or if the file ends.
+                    if os.preadv(reader, [piece], offset + start, self._nowait) != len(piece):
+                        return None
         except BlockingIOError:
             return None
         except OSError as error:
@@ -116,8 +122,7 @@ class FileDevice:
                 raise
             self._nowait = None
             return None
-        # Fewer are there if the rest is on the disk alone, or if the file ends.
-        return found if count == size else None
+        return found
 
     def next_data(self, name: str, offset: int) -> int:
         descriptor = self._reader(name)
@@ -167,6 +172,8 @@ class FileDevice:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_stopped = False
+        while self._readers:
+            os.close(self._readers.popitem()[1])
         self._sync_thread = threading.Thread(
             target=self._sync_one_by_one, name="semel-sync", daemon=True
         )
@@ -309,6 +316,9 @@ class FileDevice:
             self._readers.move_to_end(name)
             return descriptor
         descriptor = self._readers[name] = self._open(name, os.O_RDONLY)
+        if self._loop is not None:
+            # Whoever looks what is in memory must not make the kernel read more than that.
+            _advise(descriptor, reads_ahead=False)
         if len(self._readers) > READERS_MAX:
             os.close(self._readers.popitem(last=False)[1])
         return descriptor

@@ -80,6 +80,8 @@ class FileJournal:
         self._is_note_in_doubt = found.may_miss_acknowledged
         """No frame behind the doubt is durable yet."""
         self._tell_failure: Callable[[BaseException], None]
+        self._missed: int | None = None
+        """What was last found to be on the disk alone: to ask again would start to read it."""
         self._answers: list[asyncio.Event] = []
         self._is_closed = False
         """Others may have the folder."""
@@ -258,6 +260,7 @@ class FileJournal:
             name, offset = self.segments.locate(run.position)
             stored = self._device.read_now(name, offset, run.size)
             if stored is None or len(stored) != run.size:
+                self._missed = run.position
                 return None
             found += run.cut(stored)
         return found + held
@@ -297,7 +300,8 @@ class FileJournal:
 
     async def _read(self, position: int, size: int) -> Buffer:
         name, offset = self.segments.locate(position)
-        stored = self._device.read_now(name, offset, size)
+        is_missed, self._missed = position == self._missed, None
+        stored = None if is_missed else self._device.read_now(name, offset, size)
         if stored is None:
             stored = await self._read_beside(name, offset, size)
         if len(stored) != size:
