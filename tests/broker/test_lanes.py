@@ -37,6 +37,7 @@ from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsR
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.end_txn import EndTxnRequest
@@ -290,6 +291,27 @@ async def test_without_the_catalogue_no_topic_is_made(machine: TwoLanes) -> None
         assert altered.error_code == NotController.code
         await broker.take_lane(0, machine.devices[0])
         await create(broker, "u")
+
+
+@on_two_lanes
+async def test_without_the_catalogue_there_is_no_controller(machine: TwoLanes) -> None:
+    async with machine.broker() as broker:
+        node_id = broker.config.node_id
+        assert await controllers(broker) == [node_id, node_id]
+        await broker.step_down(1)
+        assert await controllers(broker) == [node_id, node_id]
+        await broker.take_lane(1, machine.devices[1])
+        await broker.step_down(0)
+        assert await controllers(broker) == [-1, -1]
+        await broker.take_lane(0, machine.devices[0])
+        assert await controllers(broker) == [node_id, node_id]
+
+
+async def controllers(broker: Broker) -> list[int]:
+    """As Metadata and DescribeCluster name them."""
+    metadata = await call(broker, "metadata", 9, MetadataRequest([]))
+    described = await call(broker, "describe_cluster", 0, DescribeClusterRequest())
+    return [metadata.controller_id, described.controller_id]
 
 
 @on_two_lanes

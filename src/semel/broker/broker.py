@@ -44,6 +44,9 @@ FRAME_SIZE_MAX = 2 * 2**20
 CONTROLLER = 0
 """The lane that holds the catalogue of topics."""
 
+NO_CONTROLLER = -1
+"""What clients are told while nobody is known to lead it; they ask again."""
+
 
 class Storage(NamedTuple):
     """What the broker says about the disk it is on."""
@@ -202,6 +205,11 @@ class Broker:
         if lane is None:
             raise NotController("the topics are led elsewhere")
         return lane
+
+    @property
+    def controller_id(self) -> int:
+        """The node to ask about topics, as far as this broker can tell."""
+        return self.config.node_id if self.leads_catalogue else NO_CONTROLLER
 
     @property
     def any_lane(self) -> Lane:

@@ -20,7 +20,7 @@ def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Ca
         DescribeClusterResponse(
             endpoint_type=request.endpoint_type,
             cluster_id=broker.cluster_id,
-            controller_id=node_id,
+            controller_id=broker.controller_id,
             brokers=[DescribeClusterBroker(node_id, host, port)],
         )
     )

@@ -54,7 +54,7 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
         MetadataResponse(
             brokers=[MetadataResponseBroker(broker.config.node_id, host, port)],
             cluster_id=broker.cluster_id,
-            controller_id=broker.config.node_id,
+            controller_id=broker.controller_id,
             topics=topics,
         ),
     )
