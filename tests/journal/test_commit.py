@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from semel.errors import JournalFailed
+from semel.errors import FolderInUse, JournalFailed
 from semel.journal.file.commit import SyncReason
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.memory import MemoryDevice
@@ -227,6 +227,68 @@ def test_on_files_nobody_else_has_the_folder_before_that_doubt_is_noted(tmp_path
         await lane.journal.close()
         again = Remembering(FileDevice(tmp_path))
         assert again.journal.may_miss_acknowledged
+        again.start()
+        await again.journal.close()
+
+    asyncio.run(main())
+
+
+class HeldDisk(FileDevice):
+    """One kind of its work takes until it is released: a sync, a cold read, a job."""
+
+    def __init__(self, folder: Path, held: str) -> None:
+        super().__init__(folder)
+        self._held = held
+        self.is_held = False
+        self.begun = threading.Event()
+        self.released = threading.Event()
+
+    def _hold(self) -> None:
+        if self.is_held and threading.current_thread().name.startswith(self._held):
+            self.begun.set()
+            # Whoever waits on the loop for this waits in vain, and for a while only.
+            self.released.wait(2)
+
+    def _sync(self, descriptor: int, *, whole: bool = False) -> None:
+        self._hold()
+        super()._sync(descriptor, whole=whole)
+
+    def _open(self, name: str, flags: int) -> int:
+        self._hold()
+        return super()._open(name, flags)
+
+
+@plain_python
+@pytest.mark.parametrize("held", ["semel-sync", "semel-read", "semel-job"])
+def test_a_journal_that_steps_down_does_not_wait_on_the_loop(tmp_path: Path, held: str) -> None:
+    async def main() -> None:
+        device = HeldDisk(tmp_path, held)
+        lane = Remembering(device)
+        lane.start()
+        await lane.durable(lane.append(b"a"))
+        await lane.journal.checkpoint_now()
+        device.is_held = True
+        if held == "semel-job":
+            lane.append(b"b")
+            checkpoint = asyncio.ensure_future(lane.journal.checkpoint_now())
+        elif held == "semel-read":
+            device.submit_read("lock", 0, 1, lambda found: None)
+        else:
+            lane.journal.when_durable(lane.append(b"b"), lambda: None)
+        await asyncio.to_thread(device.begun.wait)
+        lane.journal.abandon()
+        closing = asyncio.ensure_future(lane.journal.close())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not device.released.is_set()
+        assert not closing.done()
+        with pytest.raises(FolderInUse):
+            Remembering(FileDevice(tmp_path))
+        device.released.set()
+        await closing
+        if held == "semel-job":
+            await checkpoint
+        again = Remembering(FileDevice(tmp_path))
         again.start()
         await again.journal.close()
 

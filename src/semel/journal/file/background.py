@@ -68,10 +68,14 @@ class BackgroundJobs:
         if error is not None:
             self.on_warning(f"old segments are not removed, the next start does it: {error}")
 
-    def finish(self) -> None:
-        """Waits for the job at hand; none follows."""
+    def begin_no_more(self) -> None:
+        """What is not begun is left to whoever opens the folder next."""
         self._waiting = None
         self._releases.clear()
+
+    def finish(self) -> None:
+        """Waits for the job at hand; none follows."""
+        self.begin_no_more()
         if self._job is not None:
             self._job.finish()
 

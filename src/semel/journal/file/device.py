@@ -114,5 +114,11 @@ class Device(Protocol):
     def retire(self, name: str) -> None:
         """Nothing will be written to this file any more."""
 
+    def end_threads(self, on_done: Callable[[], None]) -> None:
+        """Lets what is under way end beside the loop, so that `stop` has nothing to wait for.
+
+        What was not begun is answered as `stop` answers it.
+        """
+
     def stop(self) -> None:
         """Ends the device's threads, closes its files and gives the folder free."""

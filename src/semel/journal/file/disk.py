@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -183,7 +183,8 @@ class FileDevice:
     def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
         assert self._loop is not None
         loop = self._loop
-        if self._cold_readers is None:
+        readers = self._cold_readers
+        if self._is_stopped or readers is None:
             loop.call_soon(on_done, closed(name))
             return
 
@@ -200,7 +201,7 @@ class FileDevice:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(on_done, found)
 
-        self._cold_readers.submit(self._read_apart, name, offset, size).add_done_callback(tell)
+        readers.submit(self._read_apart, name, offset, size).add_done_callback(tell)
 
     def _read_apart(self, name: str, offset: int, size: int) -> Buffer:
         """Through a descriptor of its own: those at hand are closed by the loop's thread."""
@@ -253,15 +254,32 @@ class FileDevice:
         if descriptor is not None:
             os.close(descriptor)
 
-    def stop(self) -> None:
+    def end_threads(self, on_done: Callable[[], None]) -> None:
+        assert self._loop is not None
+        loop = self._loop
         self._is_stopped = True
+
+        def end() -> None:
+            self._end_threads()
+            # A closed loop has no one left who waits.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(on_done)
+
+        threading.Thread(target=end, name="semel-stop", daemon=True).start()
+
+    def _end_threads(self) -> None:
+        """Does no harm if they have ended, nor beside another that ends them."""
         if self._sync_thread is not None:
             self._sync_tasks.put(None)
             self._sync_thread.join()
-            self._sync_thread = None
         if self._cold_readers is not None:
             self._cold_readers.shutdown(cancel_futures=True)
-            self._cold_readers = None
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._end_threads()
+        self._sync_thread = None
+        self._cold_readers = None
         for descriptor in (*self._writers.values(), *self._readers.values()):
             os.close(descriptor)
         self._writers.clear()

@@ -361,7 +361,7 @@ class FileJournal:
             if self._loop is not None:
                 await self._finish()
         finally:
-            # Whoever opens the folder next must be alone in it.
+            # Whoever opens the folder next must be alone in it, also if the wait was cancelled.
             self._background.finish()
             self._is_closed = True
             self._device.stop()
@@ -371,14 +371,17 @@ class FileJournal:
         await self._wait(lambda done: self._commit.when_durable(self.end, done, SyncReason.CLOSE))
         await self.checkpoint_now()
         await self._wait(self._background.when_idle)
-        self.segments.finish_preallocating()
+        # What a failure leaves under way ends by itself. Others have the loop meanwhile: where one
+        # lane ends, the process may lead more.
+        await _until(self._device.end_threads)
+        self._background.begin_no_more()
+        await _until(self._background.when_idle)
+        await _until(self.segments.when_preallocated)
         if self._commit.failure is None:
             self._write_note()
         else:
             # A sync under way may yet fail, which whoever opens the folder next has to know.
-            idle = asyncio.Event()
-            self._commit.when_idle(idle.set)
-            await idle.wait()
+            await _until(self._commit.when_idle)
 
     async def _wait(self, ask: Callable[[Callable[[], None]], None]) -> None:
         """Until it calls back, or the journal has failed and never will."""
@@ -485,3 +488,10 @@ class FileJournal:
         for answer in self._answers:
             answer.set()
         self._tell_failure(failure)
+
+
+async def _until(ask: Callable[[Callable[[], None]], None]) -> None:
+    """Until it calls back, which it does also if the journal has failed."""
+    answer = asyncio.Event()
+    ask(answer.set)
+    await answer.wait()

@@ -44,6 +44,7 @@ class MemoryDevice:
         self._boot_count = 1
         self._process = 0
         self._is_held = False
+        self._takes_reads = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._files: dict[str, MemoryFile] = {}
         self._folder_on_disk: dict[str, MemoryFile] = {}
@@ -85,6 +86,7 @@ class MemoryDevice:
         if self._is_held:
             raise FolderInUse("another broker is using this memory")
         self._is_held = True
+        self._takes_reads = True
 
     def identity(self) -> DiskIdentity:
         return DiskIdentity(boot_id=str(self._boot_count), device="memory", inode="1", mount="1")
@@ -185,7 +187,7 @@ class MemoryDevice:
 
     def submit_read(self, name: str, offset: int, size: int, on_done: DoneReading) -> None:
         assert self._loop is not None
-        if not self._is_held:
+        if not self._takes_reads:
             self._loop.call_soon(on_done, closed(name))
             return
 
@@ -194,8 +196,9 @@ class MemoryDevice:
                 found: bytes | Exception = self.read(name, offset, size)
             except OSError as error:
                 found = error
-            del self._reads[land]
-            on_done(found)
+            # Refused meanwhile, if it is not there any more.
+            if self._reads.pop(land, None) is not None:
+                on_done(found)
 
         self._reads[land] = partial(on_done, closed(name))
         self._later(land)
@@ -225,11 +228,20 @@ class MemoryDevice:
     def retire(self, name: str) -> None:
         pass
 
-    def stop(self) -> None:
+    def end_threads(self, on_done: Callable[[], None]) -> None:
+        assert self._loop is not None
+        self._refuse_reads()
+        self._loop.call_soon(on_done)
+
+    def _refuse_reads(self) -> None:
+        self._takes_reads = False
         reads, self._reads = self._reads, {}
         for refuse in reads.values():
             assert self._loop is not None
             self._loop.call_soon(refuse)
+
+    def stop(self) -> None:
+        self._refuse_reads()
         self._process += 1
         self._write_under_way = None
         self._is_held = False

@@ -77,6 +77,7 @@ class Segments:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_failure: Callable[[Exception], None]
         self._preallocating: JobHandle | None = None
+        self._when_preallocated: list[Callable[[], None]] = []
         self._refusal: OSError | None = None
         """What the disk said when it was last asked for more than it had."""
         self._retry_at_s = 0.0
@@ -160,6 +161,13 @@ class Segments:
         if self._preallocating is not None:
             self._preallocating.finish()
 
+    def when_preallocated(self, callback: Callable[[], None]) -> None:
+        """At once, or when the segment being preallocated is there or has failed."""
+        if self._preallocating is None:
+            callback()
+        else:
+            self._when_preallocated.append(callback)
+
     def preallocate(self, size: int = 0) -> None:
         """See to it that a whole segment is preallocated, and one of `size` bytes at least.
 
@@ -176,6 +184,9 @@ class Segments:
 
     def _on_preallocated(self, error: Exception | None) -> None:
         self._preallocating = None
+        waiting, self._when_preallocated = self._when_preallocated, []
+        for callback in waiting:
+            callback()
         if error is not None and not isinstance(error, OSError):
             self._on_failure(error)
             return
