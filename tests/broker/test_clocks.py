@@ -32,7 +32,7 @@ from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from semel.wire.messages.sync_group import SyncGroupRequest
 from support.compiled import plain_python
 from support.handled import CONFIG, LoopClock, Machine, call, on_a
-from support.inside import journal_of, say, state_of
+from support.inside import journal_of, partitions_of, say, state_of
 from support.lane_state import whole
 from support.seeded_loop import elapse
 
@@ -150,7 +150,7 @@ async def leave_traces(broker: Broker) -> None:
 def traces(broker: Broker) -> set[str]:
     state = state_of(broker)
     found = set()
-    if state.hosted["t"][0].producers:
+    if partitions_of(state, "t")[0].producers:
         found.add("producers")
     if state.transactions.get(TransactionalId("id")) is not None:
         found.add("transactional id")
@@ -467,7 +467,7 @@ def test_however_few_are_looked_at_at_once_all_silent_ones_are_forgotten(
                     await produce(broker, topic, batch_of(producer_id))
             await elapse(EXPIRATION_MS / 1000 + CHECK_MS / 1000 + 30)
             for topic in ("t", "u"):
-                assert not state_of(broker).hosted[topic][0].producers
+                assert not partitions_of(state_of(broker), topic)[0].producers
 
     scenario()
     assert sum(forgotten) == 10

@@ -35,7 +35,7 @@ from semel.wire.messages.offset_commit import (
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support import handled
 from support.handled import Machine, call, on_a
-from support.inside import journal_of, state_of
+from support.inside import journal_of, partitions_of, state_of
 from support.kafka_codes import NONE
 from support.raw_client import (
     METRICS,
@@ -242,7 +242,7 @@ async def test_on_a_full_disk_everything_that_is_open_can_be_ended(machine: Mach
                 assert await producer.init() == NONE
         await elapse(20)  # Their timers end the rest.
         assert state_of(broker).transactions.open() == ()
-        partitions = list(state_of(broker).hosted["t"].values())[:3]
+        partitions = partitions_of(state_of(broker), "t")[:3]
         assert sum(each.last_stable_offset for each in partitions) == 2 * len(producers)
 
 
@@ -272,13 +272,13 @@ async def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it(
             await delete_records_until_refused(broker)
     assert state_of(broker).term == 30
     assert state_of(broker).transactions.open() == ()
-    partitions = list(state_of(broker).hosted["t"].values())[:3]
+    partitions = partitions_of(state_of(broker), "t")[:3]
     assert all(each.last_stable_offset == each.high_watermark for each in partitions)
 
 
 async def delete_records_until_refused(broker: InMemory) -> int:
     """One by one; how many. They end something, and may take more room than others."""
-    start = state_of(broker).hosted["t"][3].log_start_offset
+    start = partitions_of(state_of(broker), "t")[3].log_start_offset
     for count in range(4_000):
         wanted = DeleteRecordsTopic("t", [DeleteRecordsPartition(3, start + count + 1)])
         answer = await call(broker, "delete_records", 2, DeleteRecordsRequest([wanted]))

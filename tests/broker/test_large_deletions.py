@@ -26,7 +26,7 @@ from semel.wire.messages.offset_delete import (
 )
 from support import handled
 from support.handled import Machine, call, on_a
-from support.inside import journal_of, state_of
+from support.inside import journal_of, partitions_of, state_of
 from support.journal_world import stored_batches
 from support.kafka_codes import NONE
 from support.seeded_loop import elapse
@@ -110,7 +110,7 @@ async def test_readers_of_the_internal_topic_need_not_take_it_all_at_once(machin
         assert await delete_group(broker) == NONE
         await broker.controller.until_durable()
         sizes, record_count = [], 0
-        for partition in state_of(broker).hosted[OFFSETS_TOPIC].values():
+        for partition in partitions_of(state_of(broker), OFFSETS_TOPIC):
             end = partition.log_end_offset
             for batch in stored_batches(journal_of(broker), partition.number, 0, end):
                 sizes.append(len(batch))
@@ -135,7 +135,7 @@ async def test_a_topic_goes_with_what_wide_transactions_know_of_it(machine: Mach
             assert await producer.end(commit=True) == NONE
     machine.device.power_loss()
     async with machine.broker() as broker:
-        ends = {each.log_end_offset for each in state_of(broker).hosted["kept"].values()}
+        ends = {each.log_end_offset for each in partitions_of(state_of(broker), "kept")}
         assert ends == {len(producers)}
 
 

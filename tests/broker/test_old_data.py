@@ -30,7 +30,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from support.handled import CONFIG, call, opened, started
-from support.inside import journal_of, state_of
+from support.inside import journal_of, partitions_of, state_of
 from support.raw_client import produce_request
 from support.seeded_loop import run
 
@@ -253,7 +253,7 @@ def test_records_that_are_deleted_leave_nothing_to_be_told() -> None:
 def test_an_index_that_is_damaged_refuses_who_needs_it_and_no_one_else() -> None:
     async def scenario(broker: Broker, device: ColdDisk, written: Written) -> None:
         device.flip_bit(names.index(0), device.size(names.index(0)) - 1)
-        end = state_of(broker).hosted["t"][0].high_watermark
+        end = partitions_of(state_of(broker), "t")[0].high_watermark
         newest = end - 1
         with device.watched():
             old, new = await fetch(broker, wanted(0, 0), wanted(1, 3))
@@ -281,7 +281,7 @@ def test_what_an_older_checkpoint_has_brought_is_told_and_carried_on() -> None:
             written = await fill(broker)
             brought = AbortedIndex()
             brought.add(older)
-            state_of(broker).hosted["t"][0].transactions.aborted_before = brought
+            partitions_of(state_of(broker), "t")[0].transactions.aborted_before = brought
             await journal_of(broker).checkpoint_now()
         device.kill()
         async with started(opened(device, Random(2), config)) as broker:

@@ -13,7 +13,7 @@ from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from support import handled
 from support.compiled import plain_python
 from support.handled import Machine, call, on_a
-from support.inside import journal_of, state_of
+from support.inside import journal_of, partitions_of, state_of
 from support.kafka_codes import NONE, TRANSACTION_ABORTABLE
 from support.transactional_wire import TV1, TV2, Versions
 
@@ -41,7 +41,7 @@ async def join_until_refused(producer: HandledProducer) -> int:
 
 def stable_ends(broker: Broker, count: int) -> set[tuple[Offset, Offset]]:
     """Last stable offset and high watermark, of as many partitions."""
-    partitions = list(state_of(broker).hosted["wide"].values())[:count]
+    partitions = partitions_of(state_of(broker), "wide")[:count]
     return {(each.last_stable_offset, each.high_watermark) for each in partitions}
 
 

@@ -9,6 +9,7 @@ from semel.journal.file.memory import MemoryDevice
 from semel.types import TopicPartition
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from support.handled import CONFIG, call, opened, started
+from support.inside import partitions_of
 from support.seeded_loop import run
 
 
@@ -23,7 +24,7 @@ class WatchedDevice(MemoryDevice):
     def break_at(self, broker: Broker, place: TopicPartition, offset: int) -> None:
         """The batch that holds this offset can no longer be read."""
         lane = broker.controller
-        number = lane._state.hosted[place.topic][place.partition].number
+        number = partitions_of(lane._state, place.topic)[place.partition].number
         ((position, _), *_) = lane._journal.index.extents(number, offset, offset + 1, 1)
         self.broken = broker.journals[0].segments.locate(position)[1] + 1
 

@@ -74,7 +74,7 @@ def lane() -> Lane:
         lane.submit(CreateInternalTopic(TRANSACTIONS_TOPIC))
         lane._state.next_producer_id = ProducerId(2**62)
         for topic, index in product(TOPICS, {index for chosen in INDEXES for index in chosen}):
-            lane._state.host_one(topic, index, lane._state.next_partition_number)
+            lane._state.host(topic, [index], lane._state.next_partition_number)
 
     run(Random(1), main())
     return lane

@@ -22,6 +22,7 @@ from semel.testing import Broker
 from semel.types import TransactionalId
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.world import SystemRandomness
+from support.inside import partitions_of
 from support.raw_client import RawClient, fetched_values, produce
 from support.transactional_wire import committed_offset
 
@@ -80,7 +81,7 @@ def test_its_times_are_counted_on(folder: Path, wall_ms: int, is_idle: bool) -> 
     before_ms = lane._clock.now_ms() - DAY_MS
     idle = set(lane._state.transactions.idle_since(before_ms, 100))
     assert (TransactionalId("idle") in idle) == is_idle
-    partition = lane._state.hosted["t"][0]
+    partition = partitions_of(lane._state, "t")[0]
     (producer_id,) = partition.producers
     assert partition.may_forget(producer_id, before_ms) == is_idle
     device.stop()

@@ -50,7 +50,7 @@ def test_what_one_process_had_the_next_recovers_from_frames_and_from_a_checkpoin
                 shelf.kill()
             again = await _start(shelf)
             assert whole(again._state) == left
-            assert len(again._state.hosted) == number + 1
+            assert len(again._state.partition_counts) == number + 1
             shelf.kill()
 
     run(Random(1), live())

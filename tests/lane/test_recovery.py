@@ -44,7 +44,7 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from support.handled import call, opened, started
-from support.inside import journal_of, state_of
+from support.inside import journal_of, partitions_of, state_of
 from support.journal_world import stored_batches
 from support.lane_state import whole
 from support.raw_client import produce_request
@@ -180,6 +180,7 @@ def left_by(broker: Broker) -> Left:
             )
         )
         for partition in state_of(broker).partitions.values()
+        if partition.log_end_offset > 0
     }
     return Left(whole(state_of(broker)), contents)
 
@@ -244,7 +245,7 @@ def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
     restoring.restore(msgspec.msgpack.encode([number, *LANE_3, *times]), state)
     assert (state.term, state.cluster_id) == (1, b"cluster")
     assert (state.next_partition_number, state.next_producer_id) == (6, 10)
-    (partition,) = state.hosted["t"].values()
+    (partition,) = partitions_of(state, "t")
     assert (partition.number, partition.log_start_offset, partition.log_end_offset) == (5, 2, 15)
     assert partition.term_starts == [(0, 0), (1, 7)]
     assert partition.transactions.first_open_offset() == 10

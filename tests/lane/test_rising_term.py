@@ -20,6 +20,7 @@ from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.types import TopicPartition, TransactionalId
 from support.handled import LoopClock, SeededRandomness
+from support.inside import partitions_of
 from support.seeded_loop import run
 
 OPEN_COUNT = 400
@@ -67,13 +68,13 @@ def test_however_many_transactions_are_open_one_frame_ends_them_and_raises_the_t
         assert risen._state.term == term + 1
         assert risen._state.transactions.open() == ()
         assert risen._state.transactions.owed_size == 0
-        assert risen._state.hosted["t"][0].log_end_offset == OPEN_COUNT
+        assert partitions_of(risen._state, "t")[0].log_end_offset == OPEN_COUNT
         assert risen._journal.frames_appended == 1
         device.kill()
 
         again = await _start(device)
         assert again._state.term == term + 1
-        assert again._state.hosted["t"][0].log_end_offset == OPEN_COUNT
+        assert partitions_of(again._state, "t")[0].log_end_offset == OPEN_COUNT
         assert again._journal.frames_appended == 0
 
     run(Random(1), live())

@@ -27,7 +27,7 @@ from semel.transactions.commands import End, InitProducer, WriteOffsets, WriteRe
 from semel.transactions.dialect import Dialect
 from semel.types import GroupId, MemberId, TopicPartition, TransactionalId
 from support.handled import LoopClock, SeededRandomness, opened, started
-from support.inside import say, state_of
+from support.inside import partitions_of, say, state_of
 from support.lane_state import whole
 from support.seeded_loop import run
 
@@ -127,7 +127,7 @@ class World:
 
     def produce(self, topic: str, index: int, producer_id: int | None = None) -> None:
         own, epoch = self.producer
-        partition = self.lane._state.hosted[topic][index]
+        partition = partitions_of(self.lane._state, topic)[index]
         known = partition.producers.get(own)
         sequence = 0 if known is None else known.taken[-1].last_sequence + 1
         records = [Record(b"k", b"v")]

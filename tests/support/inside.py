@@ -10,6 +10,7 @@ from semel.lane.frame import Frame
 from semel.lane.lane import Lane
 from semel.lane.opening import index_frame
 from semel.lane.state import NO_EFFECTS, LaneState
+from semel.log.partition import Partition
 from semel.log.transactions import Aborted
 from semel.records import batch as record_batch
 from semel.types import Offset, Term, TopicPartition
@@ -17,6 +18,12 @@ from semel.types import Offset, Term, TopicPartition
 
 def state_of(broker: Broker) -> LaneState:
     return broker.controller._state
+
+
+def partitions_of(state: LaneState, topic: str) -> list[Partition]:
+    """All that lie in the lane, made for the look if nobody asked for them before."""
+    found = [state.partition(topic, i) for run in state.hosting.runs(topic) for i in run.indexes]
+    return [partition for partition in found if partition is not None]
 
 
 def journal_of(broker: Broker) -> FileJournal:

@@ -332,7 +332,7 @@ class Broker:
     def _host_in(self, lane: Lane, topic: TopicView) -> None:
         if lane.number == CONTROLLER:
             return
-        indexes = tuple(topic.indexes_in(lane.number))
+        indexes = topic.indexes_in(lane.number)
         if indexes or lane.view.hosts(topic.name):
             lane.submit(HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count))
 

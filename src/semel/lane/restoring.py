@@ -65,13 +65,14 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
         raise CorruptJournal("the checkpoint cannot be read: it lacks its first piece")
     _restore_lane(pieces[0], state)
     _restore_topics([piece for piece in pieces if isinstance(piece, TopicsPiece)], state)
-    state.next_partition_number = pieces[0].next_partition_number
+    state.hosting.next_number = pieces[0].next_partition_number
     for piece in pieces:
         if isinstance(piece, PartitionsPiece):
             for partition in piece.partitions:
-                _restore_partition(state.partitions[partition.number], partition)
+                if partition.log_end_offset > 0:
+                    _restore_partition(_numbered(state, partition.number), partition)
         elif isinstance(piece, ProducersPiece):
-            _restore_producers(state.partitions[piece.partition_number], piece.producers)
+            _restore_producers(_numbered(state, piece.partition_number), piece.producers)
     groups = [piece.groups for piece in pieces if isinstance(piece, GroupsPiece)]
     state.groups.restore(_groups_of(groups))
     values = [piece.transactions for piece in pieces if isinstance(piece, TransactionsPiece)]
@@ -97,9 +98,24 @@ def _restore_topics(pieces: list[TopicsPiece], state: LaneState) -> None:
         if topic.topic_id:
             lanes = (topic.first_lane, topic.lane_count)
             state.catalogue.add(Topic(topic.name, topic.topic_id, topic.config, count, *lanes))
-        for index, number in zip(indexes, numbers, strict=True):
-            state.host_one(topic.name, index, number)
-    state.partitions = dict(sorted(state.partitions.items()))
+        start = 0
+        for end in _ends_of_neighbours(numbers):
+            state.host(topic.name, indexes[start:end], numbers[start])
+            start = end
+
+
+def _ends_of_neighbours(numbers: list[int]) -> Iterator[int]:
+    """Where in the list those end that follow each other without a gap."""
+    for end in range(1, len(numbers) + 1):
+        if end == len(numbers) or numbers[end] != numbers[end - 1] + 1:
+            yield end
+
+
+def _numbered(state: LaneState, number: int) -> Partition:
+    partition = state.hosting.numbered(number)
+    if partition is None:
+        raise CorruptJournal(f"the checkpoint cannot be read: there is no partition {number}")
+    return partition
 
 
 def _restore_lane(lane: LanePiece, state: LaneState) -> None:

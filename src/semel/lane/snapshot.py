@@ -10,7 +10,7 @@ start.
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -18,6 +18,7 @@ import msgspec
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane.catalogue import Topic
+from semel.lane.hosting import Run
 from semel.lane.state import LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
@@ -134,7 +135,7 @@ class CapturedTopic(NamedTuple):
     topic_id: bytes
     config: dict[str, str]
     partition_count: int
-    partitions: list[Partition]
+    runs: tuple[Run, ...]
 
 
 class CapturedPartition(NamedTuple):
@@ -205,7 +206,7 @@ class Capture:
             state.topic_ids[name],
             {} if topic is None else topic.config,
             state.partition_counts[name],
-            list(state.hosted.get(name, {}).values()),
+            state.hosting.runs(name),
         )
 
     def before_topic(self, name: str) -> None:
@@ -231,14 +232,17 @@ class Capture:
     def _topic_pieces(self) -> Iterator[bytes]:
         gathered: list[TopicSnapshot] = []
         for captured in self._topics:
-            partitions = captured.partitions
-            for start in range(0, max(1, len(partitions)), NUMBERS_PER_PIECE):
-                some = partitions[start : start + NUMBERS_PER_PIECE]
-                numbers = [partition.number for partition in some]
-                gathered.append(_topic_row(captured, some, numbers))
-                if len(gathered) == ITEMS_PER_PIECE or len(numbers) == NUMBERS_PER_PIECE:
+            numbers = chain.from_iterable(run.numbers for run in captured.runs)
+            indexes = chain.from_iterable(run.indexes for run in captured.runs)
+            some = list(islice(numbers, NUMBERS_PER_PIECE))
+            while True:
+                gathered.append(_topic_row(captured, some, list(islice(indexes, len(some)))))
+                if len(gathered) == ITEMS_PER_PIECE or len(some) == NUMBERS_PER_PIECE:
                     yield _framed(TopicsPiece(gathered))
                     gathered = []
+                some = list(islice(numbers, NUMBERS_PER_PIECE))
+                if not some:
+                    break
         yield _framed(TopicsPiece(gathered))
 
     def _partition_pieces(self) -> Iterator[bytes]:
@@ -247,16 +251,18 @@ class Capture:
         for captured in self._partitions:
             rows = _producer_rows(captured.producers)
             some = list(islice(rows, left))
-            gathered.append(
-                PartitionSnapshot(
-                    captured.number,
-                    captured.log_start_offset,
-                    captured.log_end_offset,
-                    captured.term_starts,
-                    captured.transactions,
-                    some,
+            # One that was only asked for is as if it had never been made.
+            if captured.log_end_offset > 0:
+                gathered.append(
+                    PartitionSnapshot(
+                        captured.number,
+                        captured.log_start_offset,
+                        captured.log_end_offset,
+                        captured.term_starts,
+                        captured.transactions,
+                        some,
+                    )
                 )
-            )
             left -= 1 + len(some)
             if left <= 0:
                 yield _framed(PartitionsPiece(gathered))
@@ -308,9 +314,7 @@ def _framed(piece: Piece) -> bytes:
     return SIZE.pack(len(encoded)) + encoded
 
 
-def _topic_row(
-    captured: CapturedTopic, partitions: list[Partition], numbers: list[int]
-) -> TopicSnapshot:
+def _topic_row(captured: CapturedTopic, numbers: list[int], indexes: list[int]) -> TopicSnapshot:
     topic = captured.topic
     if topic is not None and topic.lane_count == 1:
         return TopicSnapshot(captured.name, topic.topic_id, captured.config, numbers)
@@ -319,7 +323,7 @@ def _topic_row(
         b"" if topic is None else topic.topic_id,
         captured.config,
         numbers,
-        [partition.topic_partition.partition for partition in partitions],
+        indexes,
         captured.partition_count,
         0 if topic is None else topic.first_lane,
         1 if topic is None else topic.lane_count,

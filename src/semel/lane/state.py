@@ -4,7 +4,7 @@ Law: `apply` is the only way in which it changes, live and at replay alike. Noth
 waits. (`Groups` and `Partition` hold volatile things besides; there they say so.)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
 from semel.errors import CorruptJournal
@@ -14,6 +14,7 @@ from semel.groups.records import GroupRecord
 from semel.lane import facts
 from semel.lane.catalogue import Catalogue
 from semel.lane.frame import BatchEntry, Frame, Learned
+from semel.lane.hosting import Hosting
 from semel.log.partition import Partition
 from semel.log.transactions import Aborted
 from semel.records.batch import CONTROL
@@ -29,7 +30,6 @@ from semel.types import (
     ProducerEpoch,
     ProducerId,
     Term,
-    TopicPartition,
 )
 from semel.world import Moment
 
@@ -67,15 +67,15 @@ class LaneState:
         self.cluster_id = b""
         self.catalogue = Catalogue()
         """Empty but in lane 0."""
-        self.hosted: dict[str, dict[int, Partition]] = {}
-        """The partitions that lie in this lane, by topic and index."""
+        self.hosting = Hosting()
+        """The partitions that lie in this lane."""
         self.partition_counts: dict[str, int] = {}
         """Of the topics that have partitions here, with those that lie elsewhere."""
         self.topic_ids: dict[str, bytes] = {}
         """Of the same; empty where an older snapshot does not say it."""
-        self.partitions: dict[int, Partition] = {}
-        """By the number that stands before their batches in a frame."""
-        self.next_partition_number = 0
+        self.partitions = self.hosting.made
+        """Those of which there may be anything to say, by the number that stands before their
+        batches in a frame."""
         self.next_producer_id = ProducerId(lane_number << LANE_SHIFT)
         self.groups = groups
         self.transactions = transactions
@@ -86,8 +86,11 @@ class LaneState:
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """None if it does not lie in this lane, or nowhere."""
-        partitions = self.hosted.get(topic)
-        return None if partitions is None else partitions.get(index)
+        return self.hosting.partition(topic, index)
+
+    @property
+    def next_partition_number(self) -> int:
+        return self.hosting.next_number
 
     # Applying
 
@@ -123,7 +126,7 @@ class LaneState:
     def _apply_batch(self, batch: BatchEntry, now_ms: int) -> Aborted | None:
         partition = self.partitions.get(batch.number)
         if partition is None:
-            raise CorruptJournal(f"a batch names partition {batch.number}, which is not there")
+            partition = self._numbered(batch.number)
         if self.capture is not None:
             self.capture.before_partition(partition)
         header = batch.header
@@ -201,7 +204,7 @@ class LaneState:
                 self._before_topic(fact.name)
                 self.catalogue.apply(fact)
             case facts.RecordsDeleted():
-                partition = self.partitions[fact.partition_number]
+                partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)
                 partition.delete_before(Offset(fact.log_start_offset))
             case facts.ProducerIdTaken():
@@ -211,7 +214,7 @@ class LaneState:
                     self._before_partition(partition)
                     partition.expire_producers(fact.before_ms)
             case facts.ProducersForgotten():
-                partition = self.partitions[fact.partition_number]
+                partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)
                 partition.forget_producers(fact.producer_ids)
             case facts.TopicDeleted():
@@ -234,21 +237,24 @@ class LaneState:
         """Those of a topic from `first_index` on that its catalogue places in this lane."""
         topic = self.catalogue.named(name)
         self.partition_counts[name] = topic.partition_count
-        self.host(name, topic.indexes_in(self.lane_number, first_index), first_number)
+        indexes = topic.indexes_in(self.lane_number, first_index)
+        self.host(name, indexes, first_number)
 
-    def host(self, topic: str, indexes: Iterable[int], first_number: int) -> None:
-        for number, index in enumerate(indexes, first_number):
-            self.host_one(topic, index, number)
-
-    def host_one(self, topic: str, index: int, number: int) -> Partition:
-        partition = Partition(TopicPartition(topic, index), number)
-        self.hosted.setdefault(topic, {})[index] = partition
-        self.partitions[number] = partition
-        self.next_partition_number = max(self.next_partition_number, number + 1)
+    def host(self, topic: str, indexes: Sequence[int], first_number: int) -> None:
+        self.hosting.host(topic, indexes, first_number)
+        learn = None
         if topic == OFFSETS_TOPIC:
-            self._coordinated[number] = self._learn_of_groups
+            learn = self._learn_of_groups
         elif topic == TRANSACTIONS_TOPIC:
-            self._coordinated[number] = self._learn_of_transactions
+            learn = self._learn_of_transactions
+        if learn is not None:
+            numbers = range(first_number, first_number + len(indexes))
+            self._coordinated.update(dict.fromkeys(numbers, learn))
+
+    def _numbered(self, number: int) -> Partition:
+        partition = self.hosting.numbered(number)
+        if partition is None:
+            raise CorruptJournal(f"it names partition {number}, which is not there")
         return partition
 
     def _delete_topic(self, fact: facts.TopicDeleted) -> list[Partition]:
@@ -257,9 +263,8 @@ class LaneState:
             self.catalogue.apply(fact)
         self.partition_counts.pop(fact.name, None)
         self.topic_ids.pop(fact.name, None)
-        gone = list(self.hosted.pop(fact.name, {}).values())
+        gone = self.hosting.drop(fact.name)
         for partition in gone:
-            del self.partitions[partition.number]
             self._coordinated.pop(partition.number, None)
         return gone
 

@@ -1,5 +1,6 @@
 """Commands about topics and their records."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
@@ -104,22 +105,24 @@ class HostPartitions(NamedTuple):
 
     name: str
     topic_id: bytes
-    indexes: tuple[int, ...]
+    indexes: Sequence[int]
+    """All of them, in their order."""
     partition_count: int
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
-        hosted = state.hosted.get(self.name, {})
+        # Those that are there are the first: topics only grow.
+        hosted_count = state.hosting.count(self.name)
         frame = Frame(at)
         known_id = state.topic_ids.get(self.name)
         dropped = None
         if known_id and known_id != self.topic_id:
             its_count = state.partition_counts[self.name]
             dropped = add_deletion(state, environment, frame, self.name, its_count)
-            hosted = {}
-        missing = tuple(index for index in self.indexes if index not in hosted)
+            hosted_count = 0
+        missing = tuple(self.indexes[hosted_count:])
         known_count = state.partition_counts.get(self.name)
         is_known = known_id == self.topic_id and known_count == self.partition_count
-        if missing or (hosted and not is_known):
+        if missing or (hosted_count and not is_known):
             frame.add_fact(
                 facts.PartitionsHosted(
                     self.name,

@@ -102,7 +102,7 @@ class LaneView:
     def __init__(self, state: LaneState, clock: LaneClock) -> None:
         self._state = state
         self._clock = clock
-        self._hosted = state.hosted
+        self._made = state.hosting.made_by_topic
         self.catalogue: CatalogueView = state.catalogue
 
     @property
@@ -128,19 +128,27 @@ class LaneView:
 
     @property
     def partition_count(self) -> int:
-        return len(self._state.partitions)
+        return self._state.hosting.partition_count
 
     def partitions(self) -> list[PartitionView]:
+        """Those that may have been written to."""
         return list(self._state.partitions.values())
 
     def partition(self, topic: str, index: int) -> PartitionView:
-        hosted = self._hosted.get(topic)
-        found = None if hosted is None else hosted.get(index)
+        made = self._made.get(topic)
+        found = None if made is None else made.get(index)
+        if found is not None:
+            return found
+        found = self._state.partition(topic, index)
         if found is None:
             if topic in self._state.partition_counts:
                 raise UnknownTopicOrPartition(f"topic {topic!r} has no partition {index}")
             raise UnknownTopicOrPartition(f"there is no topic {topic!r}")
         return found
+
+    def written(self, topic: str, index: int) -> PartitionView | None:
+        """None if nothing can have been written to it. Of one that lies here."""
+        return self._made.get(topic, {}).get(index)
 
     def producers(self, topic: str, index: int) -> list[ActiveProducer]:
         partition = self._state.partition(topic, index)
@@ -176,7 +184,7 @@ class LaneView:
         return self._state.topic_ids.get(topic)
 
     def hosts_partition(self, topic: str, index: int) -> bool:
-        return self._state.partition(topic, index) is not None
+        return self._state.hosting.has(topic, index)
 
     def known_partition_count(self, topic: str) -> int | None:
         """With those that lie in other lanes; None if none lies here."""

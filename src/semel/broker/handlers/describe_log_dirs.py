@@ -47,7 +47,8 @@ def _described(broker: "Broker", name: str, index: int) -> Iterator[DescribeLogD
     """Nothing, if the partition lies elsewhere or nowhere."""
     try:
         lane = broker.lane_of(TopicPartition(name, index))
-        size = lane.log.bytes_of(lane.view.partition(name, index))
+        written = lane.view.written(name, index)
+        size = 0 if written is None else lane.log.bytes_of(written)
     except RequestError:
         return
     yield DescribeLogDirsPartition(index, size, 0, False)

@@ -1,0 +1,123 @@
+"""Which partitions lie in a lane, by their topics and by their numbers.
+
+A topic may have very many, and most of them may never be written to. So what is kept of a topic is
+how its indexes lead to numbers. Law: a partition that is not made equals one that was never
+written; it is made when it is first asked for, and nobody can tell when that was.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from semel.log.partition import Partition
+from semel.types import TopicPartition
+
+
+class Run(NamedTuple):
+    """Partitions of a topic whose indexes are evenly spaced and whose numbers are neighbours."""
+
+    first_number: int
+    topic: str
+    indexes: range
+
+    @property
+    def numbers(self) -> range:
+        return range(self.first_number, self.first_number + len(self.indexes))
+
+    def number_of(self, index: int) -> int:
+        return self.first_number + self.indexes.index(index)
+
+
+class Hosting:
+    def __init__(self) -> None:
+        self.made: dict[int, Partition] = {}
+        """By number, those that were ever asked for."""
+        self.made_by_topic: dict[str, dict[int, Partition]] = {}
+        """The same, by topic and index."""
+        self.next_number = 0
+        self.partition_count = 0
+        """Made or not."""
+        self._by_topic: dict[str, list[Run]] = {}
+        self._by_number: list[Run] = []
+
+    def host(self, topic: str, indexes: Sequence[int], first_number: int) -> None:
+        """They take the numbers from there on."""
+        for evenly in _evenly_spaced(indexes):
+            run = Run(first_number, topic, evenly)
+            self._by_topic.setdefault(topic, []).append(run)
+            insort(self._by_number, run)
+            first_number += len(evenly)
+            self.partition_count += len(evenly)
+        self.next_number = max(self.next_number, first_number)
+
+    def runs(self, topic: str) -> tuple[Run, ...]:
+        """In the order in which they were hosted."""
+        return tuple(self._by_topic.get(topic, ()))
+
+    def count(self, topic: str) -> int:
+        return sum(len(run.indexes) for run in self._by_topic.get(topic, ()))
+
+    def has(self, topic: str, index: int) -> bool:
+        return any(index in run.indexes for run in self._by_topic.get(topic, ()))
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """None if it does not lie here."""
+        made = self.made_by_topic.get(topic)
+        if made is not None:
+            found = made.get(index)
+            if found is not None:
+                return found
+        for run in self._by_topic.get(topic, ()):
+            if index in run.indexes:
+                return self._make(topic, index, run.number_of(index))
+        return None
+
+    def numbered(self, number: int) -> Partition | None:
+        """None if there is no such number."""
+        found = self.made.get(number)
+        if found is not None:
+            return found
+        at = bisect_right(self._by_number, number, key=_first_number) - 1
+        if at < 0 or number not in self._by_number[at].numbers:
+            return None
+        run = self._by_number[at]
+        return self._make(run.topic, run.indexes[number - run.first_number], number)
+
+    def _make(self, topic: str, index: int, number: int) -> Partition:
+        partition = Partition(TopicPartition(topic, index), number)
+        self.made[number] = partition
+        self.made_by_topic.setdefault(topic, {})[index] = partition
+        return partition
+
+    def drop(self, topic: str) -> list[Partition]:
+        """All of a topic; gives those that were made."""
+        for run in self._by_topic.pop(topic, ()):
+            del self._by_number[
+                bisect_right(self._by_number, run.first_number, key=_first_number) - 1
+            ]
+            self.partition_count -= len(run.indexes)
+        gone = list(self.made_by_topic.pop(topic, {}).values())
+        for partition in gone:
+            del self.made[partition.number]
+        return gone
+
+
+def _first_number(run: Run) -> int:
+    return run.first_number
+
+
+def _evenly_spaced(indexes: Sequence[int]) -> Iterator[range]:
+    """Those that rise, in as few pieces as they are given in."""
+    if isinstance(indexes, range):
+        if indexes:
+            yield indexes
+        return
+    start = 0
+    while start < len(indexes):
+        first = indexes[start]
+        step = indexes[start + 1] - first if start + 1 < len(indexes) else 1
+        end = start + 1
+        while end < len(indexes) and indexes[end] == first + step * (end - start):
+            end += 1
+        yield range(first, first + step * (end - start), step)
+        start = end
