@@ -19,7 +19,7 @@ from semel.groups.commands import (
     CommitReply,
     FetchedOffset,
     FetchOffsets,
-    ForgetPartitions,
+    ForgetTopic,
     OffsetToCommit,
     Protocol,
 )
@@ -240,8 +240,7 @@ def test_a_deleted_topic_takes_its_offsets_along() -> None:
     world = GroupWorld()
     world.commit(5)
     world.commit(6, topic="u")
-    gone = frozenset({TopicPartition("t", 0), TopicPartition("t", 1)})
-    decided = world.take(ForgetPartitions(gone))
+    decided = world.take(ForgetTopic("t"))
     assert decided.records == (OffsetForgotten(GROUP, "t", 0),)
     assert (world.fetch("t"), world.fetch("u")) == ((-1, NONE), (6, NONE))
 

@@ -13,15 +13,15 @@ from semel.groups.commands import (
     DeleteGroups,
     Expire,
     ForgetIds,
-    ForgetPartitions,
     ForgetTicket,
+    ForgetTopic,
     Heartbeat,
     JoinReply,
     Ticket,
 )
 from semel.groups.deciding import GroupDecision
 from semel.groups.settings import GroupSettings
-from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId, TopicPartition
+from semel.types import NO_PRODUCER_ID, GroupId, MemberId, ProducerId
 from support.group_world import GROUP, NOBODY, GroupWorld, everything
 
 GHOST = MemberId("ghost")
@@ -151,7 +151,7 @@ class Sequence:
             case "forget_ids":
                 world.take(ForgetIds(GROUP, (member_id, GHOST)))
             case "forget_partitions":
-                world.take(ForgetPartitions(frozenset({TopicPartition("u", 0)})))
+                world.take(ForgetTopic("u"))
             case "expire":
                 world.take(Expire(world.now_ms, SIZES[step.number % len(SIZES)]))
             case "pass_time":

@@ -18,7 +18,7 @@ from semel.transactions.commands import (
     Command,
     Doom,
     End,
-    ForgetPartitions,
+    ForgetTopic,
     WriteOffsets,
     WriteRecords,
 )
@@ -211,32 +211,32 @@ def test_only_the_present_epoch_can_doom_and_only_what_is_open() -> None:
 # Topics that are deleted
 
 
-def test_a_deleted_partition_drops_out_and_the_rest_is_committed() -> None:
+def test_a_deleted_topic_drops_out_and_the_rest_is_committed() -> None:
     world = World()
     producer = world.init()
-    world.write(producer, P0, P1)
-    world.take(ForgetPartitions(frozenset({P1, P2})))
+    world.write(producer, P0, P1, TopicPartition("gone", 0), TopicPartition("gone", 1))
+    world.take(ForgetTopic("gone"))
     markers = world.end(producer, commit=True).markers
     assert markers is not None
-    assert markers.partitions == (P0,)
+    assert markers.partitions == (P0, P1)
 
 
 def test_a_transaction_whose_partitions_are_all_deleted_still_ends() -> None:
     world = World()
     producer = world.init()
     world.write(producer, P0)
-    world.take(ForgetPartitions(frozenset({P0})))
+    world.take(ForgetTopic(P0.topic))
     assert world.value.status is Status.ONGOING
     decision = world.end(producer, commit=True)
     assert decision.markers is None
     assert decision.values[-1].status is Status.COMPLETE_COMMIT
 
 
-def test_deleting_other_partitions_writes_nothing() -> None:
+def test_deleting_another_topic_writes_nothing() -> None:
     world = World()
     producer = world.init()
     world.write(producer, P0)
-    assert not world.take(ForgetPartitions(frozenset({P1}))).values
+    assert not world.take(ForgetTopic("gone")).values
 
 
 def test_refusals_name_the_transactional_id() -> None:

@@ -16,7 +16,7 @@ from semel.transactions.commands import (
     Doom,
     End,
     ExpireId,
-    ForgetPartitions,
+    ForgetTopic,
     InitProducer,
     WriteOffsets,
     WriteRecords,
@@ -77,7 +77,7 @@ class Walk:
                 End(producer_id, epoch, rng.random() < 0.5, dialect),
                 End(producer_id, epoch, rng.random() < 0.5, dialect),
                 Abort(),
-                rng.choice((Doom(producer_id, epoch), ForgetPartitions(partitions), ExpireId())),
+                rng.choice((Doom(producer_id, epoch), ForgetTopic(P0.topic), ExpireId())),
             )
         )
 
@@ -210,7 +210,7 @@ COMMANDS = (
     End,
     Doom,
     Abort,
-    ForgetPartitions,
+    ForgetTopic,
     ExpireId,
 )
 

@@ -95,9 +95,9 @@ class Broker:
         payload_bytes_max = self._journal_settings.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
-        self._deleting: dict[str, int] = {}
-        """Topics that the catalogue has forgotten and other lanes may still have parts of, with the
-        number of their partitions. Law: none is made anew before all have dropped them."""
+        self._deleting: set[str] = set()
+        """Topics that the catalogue has forgotten and other lanes may still have parts of. Law:
+        none is made anew before all have dropped them."""
         self._behind: set[str] = set()
         """Topics that a lane could not be told of, as it had no room."""
         self._cluster_id = b""
@@ -340,10 +340,10 @@ class Broker:
         """The catalogue forgets it first. Law: other lanes drop what they have of it only when that
         is durable: a crash before would leave a topic that has lost its records."""
         controller = self.controller
-        name, partition_count = topic.name, topic.partition_count
+        name = topic.name
         controller.submit(DeleteTopic(name))
         if self._lane_count > 1:
-            self._deleting[name] = partition_count
+            self._deleting.add(name)
             controller.when_all_durable(partial(self._drop, controller, name))
 
     def _drop(self, controller: Lane, name: str) -> None:
@@ -352,11 +352,11 @@ class Broker:
         try:
             for lane in self.led_lanes:
                 if lane.number != CONTROLLER:
-                    lane.submit(DeleteTopic(name, self._deleting[name]))
+                    lane.submit(DeleteTopic(name))
         except JournalFull:
             self._behind.add(name)
         else:
-            del self._deleting[name]
+            self._deleting.remove(name)
 
     def catch_up(self) -> None:
         """Tell the other lanes again what they had no room for."""

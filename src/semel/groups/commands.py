@@ -128,10 +128,10 @@ class ForgetIds(NamedTuple):
     member_ids: tuple[MemberId, ...]
 
 
-class ForgetPartitions(NamedTuple):
-    """Their topics are being deleted."""
+class ForgetTopic(NamedTuple):
+    """It is being deleted."""
 
-    partitions: frozenset[TopicPartition]
+    topic: str
 
 
 class Expire(NamedTuple):
@@ -147,7 +147,7 @@ class Expire(NamedTuple):
     A single record may have more, so that whoever has no room for it hears of it."""
 
 
-Command = Request | ForgetTicket | ForgetIds | ForgetPartitions | Expire
+Command = Request | ForgetTicket | ForgetIds | ForgetTopic | Expire
 
 
 class JoinedMember(NamedTuple):

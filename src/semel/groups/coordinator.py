@@ -30,8 +30,8 @@ from semel.groups.commands import (
     FetchedOffset,
     FetchOffsets,
     ForgetIds,
-    ForgetPartitions,
     ForgetTicket,
+    ForgetTopic,
     GroupDescription,
     GroupListing,
     Heartbeat,
@@ -89,8 +89,8 @@ class Groups:
                 return self._forget_ticket(command, at)
             case ForgetIds():
                 return self._forget_ids(command, at)
-            case ForgetPartitions():
-                return deleting.forget_partitions(self._lasting.by_id.values(), command)
+            case ForgetTopic():
+                return deleting.forget_topic(self._lasting, command)
             case Expire():
                 return expiring.expire(self._lasting, self._volatile, command, self._settings, at)
 

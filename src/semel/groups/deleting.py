@@ -1,7 +1,5 @@
 """The end of offsets and of whole groups, as administrators ask for it."""
 
-from collections.abc import Iterable
-
 from semel.errors import (
     NONE,
     GroupIdNotFound,
@@ -15,7 +13,7 @@ from semel.groups.commands import (
     DeleteGroupsReply,
     DeleteOffsets,
     DeleteOffsetsReply,
-    ForgetPartitions,
+    ForgetTopic,
     PartitionOutcome,
     Ticket,
 )
@@ -95,11 +93,11 @@ def delete_offsets(
     return GroupDecision(tuple(records), ((ticket, reply),))
 
 
-def forget_partitions(groups: Iterable[LastingGroup], command: ForgetPartitions) -> GroupDecision:
+def forget_topic(lasting: LastingGroups, command: ForgetTopic) -> GroupDecision:
     return GroupDecision(
         tuple(
             OffsetForgotten(group.group_id, *partition)
-            for group in groups
-            for partition in sorted(command.partitions & group.offsets.partitions())
+            for group in lasting.with_offsets_of(command.topic)
+            for partition in group.offsets.of_topic(command.topic)
         )
     )

@@ -47,38 +47,76 @@ class StoredOffset(NamedTuple):
 
 
 class Offsets:
-    """The offsets of one group: committed, and pending in open transactions."""
+    """The offsets of one group: committed, and pending in open transactions.
 
-    def __init__(self) -> None:
+    Law: `groups_by_topic`, which all groups share, names this one under just the topics that it has
+    offsets of. So the end of a topic concerns its own offsets alone.
+    """
+
+    def __init__(self, group_id: GroupId, groups_by_topic: dict[str, dict[GroupId, None]]) -> None:
         self.committed: dict[TopicPartition, StoredOffset] = {}
         self.pending: dict[ProducerId, dict[TopicPartition, StoredOffset]] = {}
+        self._group_id = group_id
+        self._groups_by_topic = groups_by_topic
+        self._counts: dict[str, dict[int, int]] = {}
+        """By topic and partition, in how many of the above it is."""
 
     def __bool__(self) -> bool:
         return bool(self.committed or self.pending)
 
     def store(self, stored: StoredOffset, producer_id: ProducerId) -> None:
         partition = stored.record.topic_partition
-        if producer_id == NO_PRODUCER_ID:
-            self.committed[partition] = stored
-        else:
-            self.pending.setdefault(producer_id, {})[partition] = stored
+        offsets = self.committed
+        if producer_id != NO_PRODUCER_ID:
+            offsets = self.pending.setdefault(producer_id, {})
+        if partition not in offsets:
+            self._count(partition)
+        offsets[partition] = stored
 
     def forget(self, partition: TopicPartition) -> None:
         """Also what is pending: it stands earlier in the log, so its marker must not revive it."""
-        self.committed.pop(partition, None)
+        if self.committed.pop(partition, None) is not None:
+            self._count_off(partition)
         for producer_id, offsets in list(self.pending.items()):
-            offsets.pop(partition, None)
+            if offsets.pop(partition, None) is not None:
+                self._count_off(partition)
             if not offsets:
                 del self.pending[producer_id]
 
     def apply_marker(self, producer_id: ProducerId, committed: bool) -> None:
         offsets = self.pending.pop(producer_id, {})
-        if not committed:
-            return
         for partition, stored in offsets.items():
             current = self.committed.get(partition)
-            if current is None or current.order < stored.order:
+            if committed and (current is None or current.order < stored.order):
                 self.committed[partition] = stored
+            if current is not None or not committed:
+                self._count_off(partition)
+
+    def _count(self, partition: TopicPartition) -> None:
+        topic, index = partition
+        counts = self._counts.get(topic)
+        if counts is None:
+            counts = self._counts[topic] = {}
+            self._groups_by_topic.setdefault(topic, {})[self._group_id] = None
+        counts[index] = counts.get(index, 0) + 1
+
+    def _count_off(self, partition: TopicPartition) -> None:
+        topic, index = partition
+        counts = self._counts[topic]
+        counts[index] -= 1
+        if counts[index] > 0:
+            return
+        del counts[index]
+        if not counts:
+            del self._counts[topic]
+            groups = self._groups_by_topic[topic]
+            del groups[self._group_id]
+            if not groups:
+                del self._groups_by_topic[topic]
+
+    def of_topic(self, topic: str) -> list[TopicPartition]:
+        """Its partitions with an offset here, committed or pending."""
+        return [TopicPartition(topic, index) for index in sorted(self._counts.get(topic, ()))]
 
     def is_pending(self, partition: TopicPartition) -> bool:
         return any(partition in offsets for offsets in self.pending.values())
@@ -109,12 +147,12 @@ class Offsets:
 class LastingGroup:
     __slots__ = ("group_id", "offsets", "recorded", "recorded_ms")
 
-    def __init__(self, group_id: GroupId) -> None:
+    def __init__(self, group_id: GroupId, offsets: Offsets) -> None:
         self.group_id = group_id
         self.recorded: GenerationRecorded | None = None
         self.recorded_ms = NO_TIMESTAMP
         """When that was, by the time in which retention is counted."""
-        self.offsets = Offsets()
+        self.offsets = offsets
 
 
 class CapturedGroup(NamedTuple):
@@ -145,6 +183,10 @@ class LastingGroups:
         self.before_change: Callable[[LastingGroup], None] | None = None
         """Told of a group before it changes."""
         self._pending_in: dict[ProducerId, set[GroupId]] = {}
+        self._by_topic: dict[str, dict[GroupId, None]] = {}
+
+    def with_offsets_of(self, topic: str) -> list[LastingGroup]:
+        return [self.by_id[group_id] for group_id in self._by_topic.get(topic, ())]
 
     def apply(
         self, record: GroupRecord, now_ms: int, producer_id: ProducerId = NO_PRODUCER_ID
@@ -186,6 +228,7 @@ class LastingGroups:
     def restore(self, snapshot: GroupsSnapshot) -> None:
         self.by_id.clear()
         self._pending_in.clear()
+        self._by_topic.clear()
         generations_ms = snapshot.generations_ms
         if generations_ms is None:
             generations_ms = tuple(each.state_timestamp_ms for each in snapshot.generations)
@@ -201,7 +244,8 @@ class LastingGroups:
     def _group(self, group_id: GroupId) -> LastingGroup:
         group = self._changing(group_id)
         if group is None:
-            group = self.by_id[group_id] = LastingGroup(group_id)
+            offsets = Offsets(group_id, self._by_topic)
+            group = self.by_id[group_id] = LastingGroup(group_id, offsets)
         return group
 
     def _changing(self, group_id: GroupId) -> LastingGroup | None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
 from semel.groups.commands import UNASKED
-from semel.groups.commands import ForgetPartitions as ForgetOffsets
+from semel.groups.commands import ForgetTopic as ForgetOffsets
 from semel.groups.deciding import GroupDecision
 from semel.lane import facts
 from semel.lane.catalogue import (
@@ -19,7 +19,7 @@ from semel.lane.frame import Frame
 from semel.lane.group_commands import add_group_batches
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction
-from semel.transactions.commands import ForgetPartitions
+from semel.transactions.commands import ForgetTopic
 from semel.types import Offset, TopicPartition
 from semel.world import Moment
 
@@ -116,8 +116,7 @@ class HostPartitions(NamedTuple):
         known_id = state.topic_ids.get(self.name)
         dropped = None
         if known_id and known_id != self.topic_id:
-            its_count = state.partition_counts[self.name]
-            dropped = add_deletion(state, environment, frame, self.name, its_count)
+            dropped = add_deletion(state, environment, frame, self.name)
             hosted_count = 0
         missing = tuple(self.indexes[hosted_count:])
         known_count = state.partition_counts.get(self.name)
@@ -160,15 +159,10 @@ class DeleteTopic(NamedTuple):
     """
 
     name: str
-    partition_count: int | None = None
-    """None: as many as the lane knows of."""
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
-        partition_count = self.partition_count
-        if partition_count is None:
-            partition_count = state.partition_counts[self.name]
         frame = Frame(at)
-        deletion = add_deletion(state, environment, frame, self.name, partition_count)
+        deletion = add_deletion(state, environment, frame, self.name)
         return Decided(
             None, frame, Claim.ENDING, deletion.owed_change, volatile=deletion.forgotten_offsets
         )
@@ -179,20 +173,15 @@ class Deletion(NamedTuple):
     forgotten_offsets: GroupDecision
 
 
-def add_deletion(
-    state: LaneState, environment: Environment, frame: Frame, name: str, partition_count: int
-) -> Deletion:
+def add_deletion(state: LaneState, environment: Environment, frame: Frame, name: str) -> Deletion:
     """Its offsets are forgotten, and open transactions go on without it: one that still named a
     partition which is gone could never be given its markers."""
-    partitions = frozenset(TopicPartition(name, index) for index in range(partition_count))
-    forgotten = state.groups.decide(ForgetOffsets(partitions), UNASKED, frame.at)
+    forgotten = state.groups.decide(ForgetOffsets(name), UNASKED, frame.at)
     add_group_batches(state, environment, frame, forgotten.records)
     owed_change = 0
     for transaction in state.transactions.open():
-        if transaction.partitions & partitions:
-            leaving = add_transaction(
-                state, environment, frame, transaction, ForgetPartitions(partitions)
-            )
+        if any(partition.topic == name for partition in transaction.partitions):
+            leaving = add_transaction(state, environment, frame, transaction, ForgetTopic(name))
             owed_change += leaving.owed_change
     if name in state.partition_counts:
         frame.add_fact(facts.TopicDeleted(name))

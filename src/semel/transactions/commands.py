@@ -111,10 +111,10 @@ class BeginAnew(NamedTuple):
     timeout_ms: int
 
 
-class ForgetPartitions(NamedTuple):
-    """They were deleted, so no marker can be written to them."""
+class ForgetTopic(NamedTuple):
+    """It is being deleted, so that no marker can be written to its partitions."""
 
-    partitions: frozenset[TopicPartition]
+    topic: str
 
 
 class ExpireId(NamedTuple):
@@ -133,7 +133,7 @@ Command = (
     | RaiseTerm
     | Complete
     | BeginAnew
-    | ForgetPartitions
+    | ForgetTopic
     | ExpireId
 )
 

@@ -22,7 +22,7 @@ from semel.transactions.commands import (
     Doom,
     End,
     ExpireId,
-    ForgetPartitions,
+    ForgetTopic,
     InitProducer,
     RaiseTerm,
     WriteOffsets,
@@ -87,25 +87,19 @@ def _decide(  # noqa: PLR0911, PLR0912  One case per command.
             return ending.finish(current, context)
         case BeginAnew():
             return initialising.begin_anew(current, command, context)
-        case ForgetPartitions():
-            return _forget_partitions(current, command, context)
+        case ForgetTopic():
+            return _forget_topic(current, command, context)
         case ExpireId():
             return _expire_id(current, context)
 
 
-def _forget_partitions(
-    current: Transaction | None, command: ForgetPartitions, context: Context
-) -> Decision:
-    if current is None or not current.partitions & command.partitions:
+def _forget_topic(current: Transaction | None, command: ForgetTopic, context: Context) -> Decision:
+    if current is None:
         return unchanged(current)
-    return changed(
-        context,
-        replace(
-            current,
-            partitions=current.partitions - command.partitions,
-            last_update_ms=context.wall_ms,
-        ),
-    )
+    left = frozenset(each for each in current.partitions if each.topic != command.topic)
+    if len(left) == len(current.partitions):
+        return unchanged(current)
+    return changed(context, replace(current, partitions=left, last_update_ms=context.wall_ms))
 
 
 def _expire_id(current: Transaction | None, context: Context) -> Decision:
