@@ -796,6 +796,42 @@ async def test_offsets_in_a_lane_without_any_of_a_topics_partitions_go_with_the_
             await elapse(1)
 
 
+@pytest.mark.parametrize("is_made_again_before", [False, True])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_offsets_of_a_deleted_topic_do_not_outlive_a_power_loss_in_a_lane_without_its_partitions(
+    is_made_again_before: bool, has_checkpoint: bool
+) -> None:
+    async def scenario() -> None:
+        machine = TwoLanes()
+        only_one = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+        async with machine.broker() as broker:
+            await find_coordinators(broker)
+            group_id = group_in(broker, 1)
+            await call(broker, "create_topics", 7, only_one)
+            assert await committed(broker, group_id) == NONE
+            if has_checkpoint:
+                await broker.journals[1].checkpoint_now()
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(machine.devices[1], "submit_write", lambda *_: None)
+                ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
+                await elapse(1)
+                if is_made_again_before:
+                    (made,) = ask(broker, "create_topics", 7, only_one).response.topics
+                    assert made.error_code == NONE
+                    await elapse(1)
+        machine.lose_power()
+        async with machine.broker() as broker:
+            if not is_made_again_before:
+                await call(broker, "create_topics", 7, only_one)
+            wanted = [OffsetFetchRequestTopic("t", [0])]
+            asking = OffsetFetchRequest(group_id=group_id, topics=wanted)
+            found = await call(broker, "offset_fetch", 7, asking)
+            assert found.topics[0].partitions[0].committed_offset == -1
+            assert await committed(broker, group_id) == NONE
+
+    run(Random(1), scenario())
+
+
 @on_two_lanes
 async def test_a_checkpoint_of_a_lane_knows_which_topic_it_has_partitions_of(
     machine: TwoLanes,

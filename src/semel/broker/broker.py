@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from semel.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from semel.groups.commands import OffsetToCommit
 from semel.groups.settings import GroupSettings
 from semel.journal.file.device import Device
 from semel.journal.file.journal import FileJournal
@@ -335,6 +336,20 @@ class Broker:
         indexes = topic.indexes_in(lane.number)
         if indexes or lane.view.hosts(topic.name):
             lane.submit(HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count))
+
+    def acquaint(self, lane: Lane, offsets: Iterable[OffsetToCommit]) -> None:
+        """Let a lane know by their ids the topics whose offsets it is to keep.
+
+        It may have none of their partitions. A crash may take what it heard of a deletion, and a
+        name alone does not tell that the topic is another one by then. Raises JournalFull.
+        """
+        if lane.number == CONTROLLER:
+            return
+        for name in dict.fromkeys(each.topic for each in offsets):
+            topic = self.catalogue.named(name)
+            if lane.view.topic_id(name) != topic.topic_id:
+                indexes = topic.indexes_in(lane.number)
+                lane.submit(HostPartitions(name, topic.topic_id, indexes, topic.partition_count))
 
     def delete_topic(self, topic: TopicView) -> None:
         """The catalogue forgets it first. Law: other lanes drop what they have of it only when that

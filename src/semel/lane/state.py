@@ -70,7 +70,7 @@ class LaneState:
         self.hosting = Hosting()
         """The partitions that lie in this lane."""
         self.partition_counts: dict[str, int] = {}
-        """Of the topics that have partitions here, with those that lie elsewhere."""
+        """Of the topics that have partitions here, or offsets of theirs; with those elsewhere."""
         self.topic_ids: dict[str, bytes] = {}
         """Of the same; empty where an older snapshot does not say it."""
         self.partitions = self.hosting.made

@@ -97,7 +97,8 @@ class GrowTopic(NamedTuple):
 
 
 class HostPartitions(NamedTuple):
-    """What the catalogue, which lies in another lane, has placed in this one.
+    """What the catalogue, which lies in another lane, has placed in this one: partitions, or none
+    but offsets of them.
 
     Said again after a crash between the two, it finds its partitions there. Those of an older
     topic of this name, whose deletion did not come so far, make room for it in the same frame.
@@ -121,7 +122,7 @@ class HostPartitions(NamedTuple):
         missing = tuple(self.indexes[hosted_count:])
         known_count = state.partition_counts.get(self.name)
         is_known = known_id == self.topic_id and known_count == self.partition_count
-        if missing or (hosted_count and not is_known):
+        if missing or not is_known:
             frame.add_fact(
                 facts.PartitionsHosted(
                     self.name,

@@ -90,7 +90,7 @@ class ActiveProducer(NamedTuple):
 
 
 class HostedTopic(NamedTuple):
-    """A topic of which a lane has partitions, as that lane knows it."""
+    """A topic of which a lane has partitions or offsets, as that lane knows it."""
 
     name: str
     topic_id: bytes
@@ -180,14 +180,14 @@ class LaneView:
         ]
 
     def topic_id(self, topic: str) -> bytes | None:
-        """Of a topic of which there are partitions here."""
+        """Of a topic of which there are partitions or offsets here."""
         return self._state.topic_ids.get(topic)
 
     def hosts_partition(self, topic: str, index: int) -> bool:
         return self._state.hosting.has(topic, index)
 
     def known_partition_count(self, topic: str) -> int | None:
-        """With those that lie in other lanes; None if none lies here."""
+        """With those that lie in other lanes; None if the lane knows nothing of it."""
         return self._state.partition_counts.get(topic)
 
     def open_in(self, partition: TopicPartition, producer_id: ProducerId) -> ActiveProducer | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.asked_offsets import answers, known_offsets, refused
-from semel.errors import RequestError
+from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError
 from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from semel.types import GroupId, MemberId, TopicPartition
 from semel.wire.messages.offset_commit import (
@@ -37,10 +37,13 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
             known,
             request.retention_time_ms,
         )
+        broker.acquaint(lane, known)
         reply = lane.waiting_room.ask_for(command, CommitReply)
         codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
     except RequestError as error:
         codes = refused(request.topics, known, error)
+    except JournalFull as error:
+        codes = refused(request.topics, known, CoordinatorNotAvailable(str(error)))
     return Answer(
         OffsetCommitResponse(
             topics=[

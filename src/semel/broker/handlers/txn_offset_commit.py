@@ -91,6 +91,7 @@ def _commit(
             index,
             dialect(call),
         )
+        broker.acquaint(lane, offsets)
         reply = lane.submit(CommitOffsetsInTransaction(name, joining, command))
     except FrameTooLarge as error:
         raise InvalidCommitOffsetSize(str(error)) from error
