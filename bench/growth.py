@@ -4,6 +4,7 @@ Not a figure with a limit: a look at which steps still grow, to be run before an
 """
 
 import asyncio
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -31,10 +32,19 @@ JOINED = (1, 100, 1_000, 10_000)
 async def main() -> None:
     for partition_count in (LITTLE, MANY):
         await _topics(partition_count)
+        _forget()
     for group_count in (LITTLE, MANY // OFFSETS_PER_GROUP):
         await _deletion_beside_groups(group_count)
+        _forget()
     for join_count in JOINED:
         await _joins(join_count)
+        _forget()
+
+
+def _forget() -> None:
+    """What one measure leaves behind must not be collected in the next."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _topics(partition_count: int) -> None:

@@ -23,6 +23,7 @@ from semel.lane.state import LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.log.snapshot import PartitionTransactionsSnapshot
+from semel.transactions.participants import Participants
 from semel.transactions.transaction import TransactionsSnapshot
 
 FORMAT: Final = 4
@@ -116,7 +117,13 @@ class TransactionsPiece(Stored, frozen=True, tag="transactions"):
 
 Piece = LanePiece | TopicsPiece | PartitionsPiece | ProducersPiece | GroupsPiece | TransactionsPiece
 
-_encode = msgspec.msgpack.Encoder().encode
+
+def _plain(thing: object) -> object:
+    assert isinstance(thing, Participants), thing
+    return list(thing)
+
+
+_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 decode_piece = msgspec.msgpack.Decoder(Piece).decode
 
 
@@ -304,9 +311,14 @@ class Capture:
     def _transaction_pieces(self) -> Iterator[bytes]:
         values, changed_ms = self._transactions.values, self._transactions.changed_ms
         assert changed_ms is not None
-        for start in range(0, len(values), ITEMS_PER_PIECE):
-            some = slice(start, start + ITEMS_PER_PIECE)
-            yield _framed(TransactionsPiece(TransactionsSnapshot(values[some], changed_ms[some])))
+        start, left = 0, ITEMS_PER_PIECE
+        for end, value in enumerate(values, 1):
+            left -= 1 + len(value.partitions)
+            if left <= 0 or end == len(values):
+                some = slice(start, end)
+                snapshot = TransactionsSnapshot(values[some], changed_ms[some])
+                yield _framed(TransactionsPiece(snapshot))
+                start, left = end, ITEMS_PER_PIECE
 
 
 def _framed(piece: Piece) -> bytes:

@@ -20,6 +20,7 @@ from semel.lane.group_commands import add_group_batches
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction
 from semel.transactions.commands import ForgetTopic
+from semel.transactions.participants import participants
 from semel.types import Offset, TopicPartition
 from semel.world import Moment
 
@@ -181,7 +182,7 @@ def add_deletion(state: LaneState, environment: Environment, frame: Frame, name:
     add_group_batches(state, environment, frame, forgotten.records)
     owed_change = 0
     for transaction in state.transactions.open():
-        if any(partition.topic == name for partition in transaction.partitions):
+        if participants(transaction.partitions).has_topic(name):
             leaving = add_transaction(state, environment, frame, transaction, ForgetTopic(name))
             owed_change += leaving.owed_change
     if name in state.partition_counts:

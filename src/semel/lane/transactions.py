@@ -19,6 +19,7 @@ from semel.records.records import Record, encode_batch
 from semel.transactions import records as transaction_records
 from semel.transactions.commands import Command, Context, Decision, Markers
 from semel.transactions.coordinator import complete_at_once, decide
+from semel.transactions.participants import participants
 from semel.transactions.transaction import Transaction
 from semel.types import (
     TRANSACTIONS_TOPIC,
@@ -72,13 +73,13 @@ def ending_size(value: Transaction) -> int:
 
     It is owed from the moment a partition joins, when nobody knows yet how it will end.
     """
-    topics = {topic for topic, _ in value.partitions}
+    taking_part = participants(value.partitions)
     return (
         ENDING_OVERHEAD
         + ENDING_VALUES_MAX * len(value.transactional_id.encode())
-        + sum(map(len, topics))
-        + TOPIC_OVERHEAD * len(topics)
-        + PARTITION_SIZE * len(value.partitions)
+        + taking_part.names_size
+        + TOPIC_OVERHEAD * taking_part.topic_count
+        + PARTITION_SIZE * len(taking_part)
     )
 
 

@@ -29,6 +29,7 @@ from semel.transactions.commands import (
     WriteRecords,
 )
 from semel.transactions.outcome import changed, unchanged
+from semel.transactions.participants import participants
 from semel.transactions.transaction import FOLLOWERS, Transaction, dead, offsets_partition
 
 
@@ -96,7 +97,7 @@ def _decide(  # noqa: PLR0911, PLR0912  One case per command.
 def _forget_topic(current: Transaction | None, command: ForgetTopic, context: Context) -> Decision:
     if current is None:
         return unchanged(current)
-    left = frozenset(each for each in current.partitions if each.topic != command.topic)
+    left = participants(current.partitions).without(command.topic)
     if len(left) == len(current.partitions):
         return unchanged(current)
     return changed(context, replace(current, partitions=left, last_update_ms=context.wall_ms))

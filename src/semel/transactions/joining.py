@@ -12,6 +12,7 @@ from semel.transactions.commands import AddPartitions, Context, Decision, WriteR
 from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_current, check_usable
 from semel.transactions.outcome import changed, unchanged
+from semel.transactions.participants import NOBODY, participants
 from semel.transactions.transaction import Status, Transaction
 from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition
 
@@ -43,12 +44,13 @@ def _join(
     is_ongoing = current.status is Status.ONGOING
     if not partitions or (is_ongoing and partitions <= current.partitions):
         return unchanged(current)
+    before = participants(current.partitions) if is_ongoing else NOBODY
     return changed(
         context,
         replace(
             current,
             status=Status.ONGOING,
-            partitions=current.partitions | partitions if is_ongoing else partitions,
+            partitions=before.joined(partitions),
             started_at_ms=current.started_at_ms if is_ongoing else context.wall_ms,
             last_update_ms=context.wall_ms,
             client_version=int(dialect),

@@ -10,11 +10,11 @@ lacks them was written by someone else, and its epoch counts as spent.
 """
 
 import struct
-from collections import defaultdict
 from typing import Final
 
 from semel.errors import CorruptJournal
 from semel.records.fields import FieldReader, string_field
+from semel.transactions.participants import NOBODY, participants
 from semel.transactions.transaction import NO_TERM, Status, Transaction, dead
 from semel.types import (
     NO_PRODUCER_EPOCH,
@@ -79,21 +79,11 @@ def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:
 def _partitions(transaction: Transaction) -> bytes:
     if transaction.status is Status.EMPTY:
         return _NULL_ARRAY
-    by_topic: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in transaction.partitions:
-        by_topic[topic].append(partition)
-    parts = [uvarint(len(by_topic) + 1)]
-    for topic, indexes in sorted(by_topic.items()):
-        indexes.sort()
+    taking_part = participants(transaction.partitions)
+    parts = [uvarint(taking_part.topic_count + 1)]
+    for topic, count, indexes in taking_part.packed():
         name = topic.encode()
-        count = len(indexes)
-        parts += (
-            uvarint(len(name) + 1),
-            name,
-            uvarint(count + 1),
-            struct.pack(f">{count}i", *indexes),
-            _NO_TAGS,
-        )
+        parts += (uvarint(len(name) + 1), name, uvarint(count + 1), indexes, _NO_TAGS)
     return b"".join(parts)
 
 
@@ -152,7 +142,7 @@ def _read_value(transactional_id: TransactionalId, reader: FieldReader) -> Trans
             _tagged(tags, PREVIOUS_PRODUCER_ID_TAG, _INT64, NO_PRODUCER_ID)
         ),
         next_producer_id=ProducerId(_tagged(tags, NEXT_PRODUCER_ID_TAG, _INT64, NO_PRODUCER_ID)),
-        partitions=frozenset(partitions),
+        partitions=NOBODY.joined(partitions),
         started_at_ms=started_at_ms,
         last_update_ms=last_update_ms,
         client_version=_tagged(tags, CLIENT_VERSION_TAG, _INT16, 0),

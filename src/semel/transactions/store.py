@@ -9,7 +9,10 @@ which are those of a clock that can be set. Timers are volatile and start anew w
 
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from semel.deadlines import Deadlines
+from semel.transactions.participants import participants
 from semel.transactions.transaction import Status, Transaction, TransactionsSnapshot
 from semel.types import ProducerId, TransactionalId
 
@@ -142,4 +145,5 @@ class Transactions:
         if changed_ms is None:
             changed_ms = tuple(value.last_update_ms for value in snapshot.values)
         for value, now_ms in zip(snapshot.values, changed_ms, strict=True):
-            self.apply(value, now_ms)
+            taking_part = participants(value.partitions)
+            self.apply(replace(value, partitions=taking_part), now_ms)

@@ -4,10 +4,11 @@
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 
+from semel.transactions.participants import NOBODY
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -81,7 +82,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     """Where `last_producer_epoch` belongs, if epochs ran out and the producer id was changed."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id that the completion of a prepared transaction moves to."""
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: Set[TopicPartition] = NOBODY
     """Those with data, and those of `__consumer_offsets` with pending offsets."""
     started_at_ms: int = NO_TIME_MS
     last_update_ms: int = NO_TIME_MS
