@@ -101,13 +101,22 @@ def _describe(broker: "Broker", topic: TopicView) -> MetadataResponseTopic:
         topic.name,
         topic.topic_id,
         topic.is_internal,
-        [_partition(broker, topic, index) for index in range(topic.partition_count)],
+        _partitions(broker, topic),
     )
 
 
-def _partition(broker: "Broker", topic: TopicView, index: int) -> MetadataResponsePartition:
+def _partitions(broker: "Broker", topic: TopicView) -> list[MetadataResponsePartition]:
+    """What is the same for all of them is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
-    lane = broker.lanes.get(topic.lane_of(index))
-    if lane is None:
-        return MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, [node_id], [])
-    return MetadataResponsePartition(0, index, node_id, lane.view.term, [node_id], [node_id])
+    here = [node_id]
+    terms = {number: lane.view.term for number, lane in broker.lanes.items()}
+    lane_of = topic.lane_of
+    described = []
+    for index in range(topic.partition_count):
+        term = terms.get(lane_of(index))
+        described.append(
+            MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, here, [])
+            if term is None
+            else MetadataResponsePartition(0, index, node_id, term, here, here)
+        )
+    return described
