@@ -43,7 +43,8 @@ def _fill(broker: Broker) -> None:
     store(broker, PLACE, LOG.batches, LOG.aborted)
     store(broker, WITH_MARKERS, cleaned_log(has_empty_markers=False).batches, LOG.aborted)
     store(broker, HELD_UP, [batch_of(0, 9)], ())
-    partition = state_of(broker).hosted[HELD_UP.topic][HELD_UP.partition]
+    partition = state_of(broker).partition(*HELD_UP)
+    assert partition is not None
     partition.transactions.wrote(ProducerId(7), Offset(HELD_UP_AT))
     store(broker, HELD_UP, [batch_of(HELD_UP_AT, 25, producer_id=7)], ())
 

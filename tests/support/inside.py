@@ -45,7 +45,8 @@ def store(
     No command writes such batches, and no replay would take them.
     """
     lane, journal = broker.controller, journal_of(broker)
-    its = state_of(broker).hosted[partition.topic][partition.partition]
+    its = state_of(broker).partition(*partition)
+    assert its is not None
     markers = {each.marker_offset: each for each in aborted}
     for content in batches:
         header = record_batch.read(content)
