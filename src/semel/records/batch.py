@@ -42,6 +42,9 @@ COMPRESSION_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+"""The base timestamp is no record's: from then on compaction takes the batch's tombstones, or the
+marker that it is (KIP-534)."""
 _COMPRESSION_MAX: Final = 4
 
 
@@ -89,6 +92,10 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     def pack(self) -> bytes:
         return _HEADER.pack(*self)
