@@ -13,8 +13,9 @@ COMPILED = """
     types world deadlines
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
     records/batch records/checksum records/compression records/control records/fields
-    records/partitioning records/records records/varint
+    records/partitioning records/records records/scanning records/varint
     log/partition log/producers log/transactions
+    compaction/cleaning compaction/keys compaction/rewriting compaction/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/outcome
     transactions/records transactions/store

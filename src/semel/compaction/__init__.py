@@ -1,0 +1,8 @@
+"""Compaction: of the records with one key the newest stays. What stays of which batches. Pure.
+
+A pass over a partition has two halves. `keys.KeyMap` reads what is dirty and learns the newest
+offset of each key; `cleaning.Cleaning` then reads the log from its start and gives what stays.
+Law: what a pass gives replaces what it was given all at once, or from the front. If the end of it
+came first, a tombstone could be gone while the value that it deletes is still there, and the end of
+an aborted transaction while its records are.
+"""
