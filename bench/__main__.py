@@ -11,7 +11,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench import age, client, columns, connector, packing, pipelines, the_log, transactions
+from bench import (
+    age,
+    client,
+    columns,
+    compaction,
+    connector,
+    packing,
+    pipelines,
+    the_log,
+    transactions,
+)
 from bench.figures import Figure, NotMeasured, Plan
 
 MEASURES = (
@@ -34,6 +44,7 @@ MEASURES = (
     columns.topic_to_arrow,
     columns.arrow_to_topic,
     packing.lz4_packing,
+    compaction.compaction,
     pipelines.pipeline_rate,
     pipelines.micro_batch_cost,
 )
