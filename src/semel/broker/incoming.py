@@ -1,18 +1,32 @@
 """A batch as it comes in with a Produce request: found its partition, checked, not yet decided."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from semel.errors import InvalidTopic, MessageTooLarge, RequestError, UnknownTopicOrPartition
+from semel.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTopic,
+    MessageTooLarge,
+    RequestError,
+    UnknownTopicOrPartition,
+)
 from semel.lane.lane import Lane
 from semel.lane.producing import Incoming, NotRemembered, StampedIncoming
 from semel.records import batch as record_batch
-from semel.records.batch import NO_TIMESTAMP_MS
+from semel.records.batch import NO_TIMESTAMP_MS, BatchHeader
+from semel.records.compression import UnpacksTooLarge
+from semel.records.scanning import has_keyless_record
 from semel.types import Offset
 from semel.wire.messages.produce import PartitionProduceData, PartitionProduceResponse
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
+OPENED_SIZE_MAX: Final = 16 * 2**20
+OPENED_RECORDS_MAX: Final = 200_000
+"""Bytes and records of a batch for a compacted topic, where its keys are looked at and nobody is
+served meanwhile: a few compressed bytes could claim millions. Producers split a batch that is
+refused as too large, and real ones are far smaller."""
 
 Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 """A refusal that stands unless the log has the original."""
@@ -32,9 +46,28 @@ def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> tu
     if len(batch) > limit:
         raise MessageTooLarge(f"the batch has {len(batch)} bytes, more than {limit}")
     header = record_batch.admit(batch)
+    if topic.is_compacted:
+        _check_keys(topic_name, header, batch)
     if topic.is_log_append_time:
         return lane, StampedIncoming(partition, header, batch)
     return lane, Incoming(partition, header, header.checksum, batch)
+
+
+def _check_keys(topic_name: str, header: BatchHeader, batch: memoryview) -> None:
+    """Compaction would take a record without key, and could not tell the keys of broken ones."""
+    if header.record_count > OPENED_RECORDS_MAX:
+        raise MessageTooLarge(
+            f"the batch has {header.record_count} records; topic {topic_name!r} is compacted and "
+            f"takes at most {OPENED_RECORDS_MAX} in one"
+        )
+    try:
+        is_keyless = has_keyless_record(header, batch, OPENED_SIZE_MAX)
+    except UnpacksTooLarge as error:
+        raise MessageTooLarge(f"topic {topic_name!r} is compacted: {error}") from error
+    except CorruptMessage as error:
+        raise InvalidRecord(f"the records of the batch cannot be read: {error}") from error
+    if is_keyless:
+        raise InvalidRecord(f"topic {topic_name!r} is compacted: each record needs a key")
 
 
 def accepted(

@@ -28,8 +28,10 @@ CatalogueFact = (
 class Topic:
     __slots__ = (
         "batch_size_max",
+        "cleanup_policy",
         "config",
         "first_lane",
+        "is_compacted",
         "is_internal",
         "is_log_append_time",
         "lane_count",
@@ -61,6 +63,9 @@ class Topic:
         limit = config.get("max.message.bytes")
         self.batch_size_max = None if limit is None else int(limit)
         self.is_log_append_time = config.get("message.timestamp.type") == "LogAppendTime"
+        policies = config.get("cleanup.policy", "delete").split(",")
+        self.cleanup_policy = frozenset([policy.strip() for policy in policies])
+        self.is_compacted = "compact" in self.cleanup_policy
 
     def lane_of(self, index: int) -> int:
         """The number of the lane that partition `index` lies in. Nobody else knows the rule."""

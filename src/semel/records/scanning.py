@@ -6,7 +6,7 @@ is made of a record here but the numbers that are asked for.
 
 from semel.errors import CorruptMessage
 from semel.records.batch import HEADER_SIZE, BatchHeader
-from semel.records.compression import decompress
+from semel.records.compression import OUTPUT_SIZE_MAX, decompress
 from semel.records.varint import read_varint
 from semel.types import Buffer
 
@@ -15,11 +15,13 @@ Scanned = tuple[int, int, int, int, int, int]
 ends before it begins if there is none), and the size of its value, -1 if there is none."""
 
 
-def plain_records(header: BatchHeader, batch: Buffer) -> bytes:
+def plain_records(
+    header: BatchHeader, batch: Buffer, output_size_max: int = OUTPUT_SIZE_MAX
+) -> bytes:
     """The records of a batch, unpacked, without a look at its checksum. Raises CorruptMessage."""
     packed = memoryview(batch)[HEADER_SIZE : header.size]
     if header.compression:
-        return bytes(decompress(header.compression, packed))
+        return bytes(decompress(header.compression, packed, output_size_max))
     return bytes(packed)
 
 
@@ -69,9 +71,12 @@ def _number(plain: bytes, position: int) -> tuple[int, int]:
     return read_varint(plain, position)
 
 
-def has_keyless_record(header: BatchHeader, batch: Buffer) -> bool:
-    """Raises CorruptMessage if the batch does not hold the records that its header counts."""
-    plain = plain_records(header, batch)
+def has_keyless_record(
+    header: BatchHeader, batch: Buffer, output_size_max: int = OUTPUT_SIZE_MAX
+) -> bool:
+    """Raises CorruptMessage if the batch does not hold the records that its header counts, and
+    UnpacksTooLarge if they take more than `output_size_max` bytes."""
+    plain = plain_records(header, batch, output_size_max)
     position = 0
     for number in range(header.record_count):
         position, _, _, key_from, key_until, _ = scan_record(plain, position, number, number)

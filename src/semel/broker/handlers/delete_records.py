@@ -2,13 +2,14 @@
 
 v2  flexible encoding
 
-Records below an offset are no longer shown; their bytes go when their journal segment does.
+Records below an offset are no longer shown; their bytes go when their journal segment does. A topic
+that is compacted and nothing else refuses: tombstones delete from it.
 """
 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import InvalidTopic, JournalFull, RequestError, StorageError
+from semel.errors import InvalidTopic, JournalFull, PolicyViolation, RequestError, StorageError
 from semel.lane.topics import DeleteRecords
 from semel.types import INTERNAL_TOPICS, TopicPartition
 from semel.wire.messages.delete_records import (
@@ -41,6 +42,9 @@ def _delete(
         lane = broker.lane_of(partition)
         if topic in INTERNAL_TOPICS:
             raise InvalidTopic(f"topic {topic!r} belongs to the broker")
+        policy = broker.catalogue.named(topic).cleanup_policy
+        if "compact" in policy and "delete" not in policy:
+            raise PolicyViolation(f"topic {topic!r} keeps the newest record of each key")
         log_start_offset = lane.submit(DeleteRecords(partition, wanted.offset))
     except RequestError as error:
         return DeleteRecordsPartitionResult(wanted.partition_index, -1, error.code)

@@ -7,7 +7,7 @@ All batches of a request are decided and appended in one step. acks=all is answe
 durable, acks=1 when the kernel has them, acks=0 never. A retry is answered with the offset of its
 original, and waits for it as the original does; one older than what is remembered is looked up
 in the log. A batch of a transaction is answered when the
-kernel has it, since the commit will make it durable.
+kernel has it, since the commit will make it durable. A compacted topic refuses records without key.
 """
 
 from typing import TYPE_CHECKING, Final
