@@ -1,9 +1,11 @@
 """Which transactions are told from the batches of a partition."""
 
 from semel.client.admin.transaction_history import TransactionTracing
-from semel.records.batch import split
+from semel.compaction.rewriting import packed, with_horizon
+from semel.records.batch import read, split
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, encode_batch
+from semel.records.scanning import plain_records
 from support.cleaning import emptied
 
 PRODUCER = 7
@@ -48,3 +50,19 @@ def test_of_a_transaction_that_a_cleaner_has_emptied_nothing_is_told() -> None:
     gone = [emptied(data(0, 2)), emptied(marker(MarkerType.ABORT, 2))]
     assert traced(*gone, data(3, 1), marker(MarkerType.COMMIT, 4)) == [(3, 1, "COMMIT")]
     assert traced(data(0, 1), marker(MarkerType.COMMIT, 1), *gone[1:]) == [(0, 1, "COMMIT")]
+
+
+def test_a_delete_horizon_is_not_taken_for_the_time_of_a_record() -> None:
+    batch = encode_batch(
+        [Record(b"key", None, 1_000), Record(b"other", b"value", 2_000)],
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        is_transactional=True,
+    )
+    due = packed(*with_horizon(read(batch), plain_records(read(batch), batch), 90_000))
+    for stored, expected_ms in ((batch, 1_000), (due, 2_000)):
+        tracing = TransactionTracing(frozenset({PRODUCER}))
+        tracing.meet(read(stored), memoryview(stored))
+        (trace,) = tracing.traces()
+        assert trace.written is not None
+        assert trace.written.first_timestamp_ms == expected_ms

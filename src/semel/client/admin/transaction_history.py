@@ -227,12 +227,11 @@ async def traces_in(
 
 def _longer(written: WrittenRecords | None, header: BatchHeader) -> WrittenRecords:
     if written is None:
+        # Where a delete horizon stands in the place of the first time, the last one has to do.
+        is_due = header.delete_horizon_ms is not None
+        first_timestamp_ms = header.max_timestamp_ms if is_due else header.base_timestamp_ms
         written = WrittenRecords(
-            header.base_offset,
-            header.last_offset,
-            0,
-            header.base_timestamp_ms,
-            header.producer_epoch,
+            header.base_offset, header.last_offset, 0, first_timestamp_ms, header.producer_epoch
         )
     return written._replace(
         last_offset=header.last_offset, record_count=written.record_count + header.record_count
