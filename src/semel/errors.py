@@ -3,6 +3,7 @@
 SemelError                      anything this package raises on purpose
 ├── ProtocolError               the peer sent bytes that cannot be accepted; close the connection
 ├── CorruptJournal              our own bytes on disk are wrong; stop, and name file and byte
+├── NewerFormat                 a newer Semel has written this; nothing of it was touched
 ├── JournalFailed               a write or sync failed; the process must end
 ├── JournalFull                 there is no room; refuse and change nothing
 │   └── FrameTooLarge           nor would there be on an empty disk
@@ -33,6 +34,10 @@ class ProtocolError(SemelError):
 
 class CorruptJournal(SemelError):
     """Stored bytes failed a check: damage, not an unfinished write."""
+
+
+class NewerFormat(SemelError):
+    """Stored bytes are whole, and of a format that this version does not know."""
 
 
 class JournalFailed(SemelError):

@@ -31,6 +31,7 @@ from semel.journal.file.device import Device
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
 from semel.lane.commands import ExpirySettings, LaneSettings, placed_internal_topic
+from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane, Mark
 from semel.lane.topics import CreateInternalTopic, CreateTopic, DeleteTopic, HostPartitions
 from semel.lane.view import CatalogueView, TopicView
@@ -67,7 +68,8 @@ class Broker:
         randomness: Randomness,
         advertised: tuple[str, int] | None = None,
     ) -> None:
-        """Opens a lane on each device and replays it. Raises CorruptJournal or FolderInUse."""
+        """Opens a lane on each device and replays it. Raises NewerFormat, CorruptJournal or
+        FolderInUse."""
         self.config = config
         self.metrics = Metrics()
         self._advertised = advertised
@@ -108,7 +110,7 @@ class Broker:
         self._server: Server | None = None
 
     def _open(self, number: int, device: Device) -> Lane:
-        journal = FileJournal.open(device, self._journal_settings)
+        journal = FileJournal.open(device, self._journal_settings, CONTENTS)
         try:
             lane = Lane(
                 journal,

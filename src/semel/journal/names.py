@@ -4,6 +4,7 @@ from functools import lru_cache
 
 LOCK = "lock"
 NOTE = "note"
+FORMAT = "format"
 PREALLOCATED = "prepared"  # The name it has on disks.
 TEMPORARY = ".tmp"
 SEGMENT = ".segment"

@@ -23,7 +23,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from semel.errors import CorruptJournal
+from semel.errors import CorruptJournal, NewerFormat
 from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, Page, Pages, damaged
 from semel.journal.rows import (
     COLUMN_COUNT,
@@ -104,14 +104,16 @@ class Header(NamedTuple):
 
 
 def read_header(stored: Buffer) -> Header | None:
-    """None if these first bytes are not those of an index."""
+    """None if these first bytes are not those of an index. Raises NewerFormat."""
     if len(stored) < HEADER_SIZE:
         return None
     magic, format_, partition_count, count, base, end = _HEADER.unpack_from(stored)
     checksum, header_checksum = _CHECKSUMS.unpack_from(stored, _HEADER.size)
-    if magic != _MAGIC or not 1 <= format_ <= FORMAT:
+    if magic != _MAGIC or header_checksum != crc32c(stored[: HEADER_SIZE - 4]):
         return None
-    if header_checksum != crc32c(stored[: HEADER_SIZE - 4]):
+    if format_ > FORMAT:
+        raise NewerFormat(f"a batch index has format {format_}, this Semel reads up to {FORMAT}")
+    if not format_:
         return None
     return Header(format_, partition_count, count, base, end, checksum)
 

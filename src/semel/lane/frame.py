@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from semel.errors import CorruptJournal
+from semel.errors import CorruptJournal, NewerFormat
 from semel.groups.records import GroupRecord
 from semel.lane import facts
 from semel.lane.facts import AnyFact
@@ -235,6 +235,16 @@ def read_head(payload: memoryview, position: Position) -> tuple[Moment, int]:
         raise CorruptJournal(
             f"frame at byte {position}: payload cut at {len(payload)} bytes"
         ) from error
-    raise CorruptJournal(
-        f"frame at byte {position}: layout {payload[0]}, this Semel reads 0 and {LAYOUT}"
+    raise _unknown_layout(payload, position)
+
+
+def refuse_newer(payload: memoryview, position: int) -> None:
+    """Raises NewerFormat, by the first byte alone."""
+    if payload and payload[0] > LAYOUT:
+        raise _unknown_layout(payload, position)
+
+
+def _unknown_layout(payload: memoryview, position: int) -> NewerFormat:
+    return NewerFormat(
+        f"the frame at byte {position} has layout {payload[0]}, this Semel reads up to {LAYOUT}"
     )

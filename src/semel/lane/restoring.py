@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from semel.errors import CorruptJournal
+from semel.errors import CorruptJournal, NewerFormat
 from semel.groups.lasting import GroupsSnapshot
 from semel.lane.catalogue import Topic
 from semel.lane.snapshot import (
@@ -214,6 +214,14 @@ def _pieces_of_one(stored: bytes) -> Iterator[Piece]:
         yield PartitionsPiece(topic.partitions)
     yield GroupsPiece(read.groups)
     yield TransactionsPiece(read.transactions)
+
+
+def refuse_newer(stored: bytes) -> None:
+    """Raises NewerFormat, by the first byte alone."""
+    if FORMAT < stored[0] < _ONE_PIECE_MIN:
+        raise NewerFormat(
+            f"the state in a checkpoint has format {stored[0]}, this Semel reads up to {FORMAT}"
+        )
 
 
 def _unknown_format(number: int) -> CorruptJournal:

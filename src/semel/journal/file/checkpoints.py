@@ -2,6 +2,9 @@
 
 A checkpoint is published after everything before its position is durable, and after the index
 files of the sealed segments before it: temporary file, sync, rename, sync of the folder.
+
+The last byte of its magic is the number of the format, and the last four of the file are the
+checksum of all others in every format, so that a newer one is told from a damaged one.
 """
 
 import contextlib
@@ -10,6 +13,7 @@ from array import array
 from collections.abc import Collection, Generator, Sequence
 from typing import NamedTuple
 
+from semel.errors import NewerFormat
 from semel.journal import names
 from semel.journal.file.device import Device, Job
 from semel.journal.index import IndexInMemory
@@ -19,7 +23,9 @@ from semel.types import Buffer
 KEPT_COUNT = 2
 _HEADER = struct.Struct("<8sIIQQQQ")
 _CHECKSUM = struct.Struct("<I")
-_MAGIC = b"SEMELCP1"
+_FAMILY = b"SEMELCP"
+_FORMAT = 1
+_MAGIC = b"%s%d" % (_FAMILY, _FORMAT)
 
 
 class Checkpoint(NamedTuple):
@@ -54,19 +60,22 @@ def encode(checkpoint: Checkpoint) -> list[Buffer]:
 
 
 def decode(stored: bytes) -> Checkpoint | None:
-    """None if the bytes are no whole checkpoint."""
-    if len(stored) < _HEADER.size + _CHECKSUM.size:
+    """None if the bytes are no whole checkpoint. Raises NewerFormat."""
+    if len(stored) < _HEADER.size + _CHECKSUM.size or not stored.startswith(_FAMILY):
         return None
     body = memoryview(stored)[: -_CHECKSUM.size]
     (content_checksum,) = _CHECKSUM.unpack_from(stored, len(body))
-    magic, checksum, incarnation, position, base_count, opened_size, state_size = (
-        _HEADER.unpack_from(body)
+    if content_checksum != crc32c(body):
+        return None
+    if not stored.startswith(_MAGIC):
+        shown = stored[len(_FAMILY) : len(_MAGIC)].decode("latin-1")
+        raise NewerFormat(f"a checkpoint has format {shown}, this Semel reads up to {_FORMAT}")
+    _, checksum, incarnation, position, base_count, opened_size, state_size = _HEADER.unpack_from(
+        body
     )
     opened_start = _HEADER.size + 8 * base_count
     state_start = opened_start + opened_size
-    if magic != _MAGIC or state_start + state_size != len(body):
-        return None
-    if content_checksum != crc32c(body):
+    if state_start + state_size != len(body):
         return None
     return Checkpoint(
         position=position,
@@ -96,7 +105,7 @@ def has_indexes(checkpoint: Checkpoint, index_bases: Collection[int]) -> bool:
 def write_indexes(device: Device, indexes: Sequence[IndexInMemory]) -> Job:
     for index in indexes:
         content = yield from index.encode()
-        yield from _write_whole(device, names.index(index.base), [content])
+        yield from write_whole(device, names.index(index.base), [content])
     device.sync_folder()
 
 
@@ -111,14 +120,15 @@ def publish(
     yield from write_indexes(device, indexes)
     yield
     whole = checkpoint._replace(opened=(yield from opened))
-    yield from _write_whole(device, names.checkpoint(checkpoint.position), encode(whole))
+    yield from write_whole(device, names.checkpoint(checkpoint.position), encode(whole))
     device.sync_folder()
     for old in older:
         yield
         device.remove(names.checkpoint(old))
 
 
-def _write_whole(device: Device, name: str, parts: Sequence[Buffer]) -> Job:
+def write_whole(device: Device, name: str, parts: Sequence[Buffer]) -> Job:
+    """All of it or nothing has this name, which lasts once the folder is synced."""
     temporary = name + names.TEMPORARY
     try:
         device.create(temporary)

@@ -63,6 +63,8 @@ class FileDevice:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
+            if self._lock is None:
+                self.stop()
             raise FolderInUse(f"another broker is using {self.folder}") from None
         self._lock = lock
 

@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal, JournalFailed
 from semel.journal import names
-from semel.journal.file import note
+from semel.journal.file import formats, note
 from semel.journal.file.background import BackgroundJobs, Publication
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.commit import GroupCommit, SyncReason
 from semel.journal.file.device import Device
+from semel.journal.file.formats import ANY_CONTENTS, Contents
 from semel.journal.file.recovery import Recovered, recover
 from semel.journal.file.segments import Segments
 from semel.journal.file.settings import JournalSettings
@@ -89,15 +90,19 @@ class FileJournal:
             self.index.restore(checkpoint.sealed_bases, found.start.opened)
 
     @classmethod
-    def open(cls, device: Device, settings: JournalSettings) -> "FileJournal":
+    def open(
+        cls, device: Device, settings: JournalSettings, contents: Contents = ANY_CONTENTS
+    ) -> "FileJournal":
         """Takes the folder, recovers what is there and makes it durable. Blocking.
 
-        Raises FolderInUse, CorruptJournal, and JournalFailed if the device refuses.
+        Raises NewerFormat, FolderInUse, CorruptJournal, and JournalFailed if the device refuses.
         """
         try:
+            # Before the lock as well, which makes a file where there is none.
+            formats.read_first(device)
             device.acquire()
             try:
-                return cls(device, settings, recover(device, settings))
+                return cls(device, settings, recover(device, settings, contents))
             except BaseException:
                 device.stop()
                 raise

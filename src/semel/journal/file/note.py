@@ -6,7 +6,9 @@ byte is not synced: the kernel's copy is enough, because a reboot is seen by the
 
     magic 8 | size 2 | the note in MessagePack | checksum 4
 
-Up to version 0.1 a slot held incarnation and durable position alone.
+Up to version 0.1 a slot held incarnation and durable position alone. The last byte of the magic is
+the number of the format; what stands around the note stays, so that a whole slot of a newer format
+is told from a torn one.
 """
 
 import struct
@@ -14,13 +16,16 @@ from typing import NamedTuple
 
 import msgspec
 
+from semel.errors import NewerFormat
 from semel.journal import names
 from semel.journal.file.device import Device, DiskIdentity
 from semel.records.checksum import crc32c
 
 _HEAD = struct.Struct("<8sH")
 _CHECKSUM = struct.Struct("<I")
-_MAGIC = b"SEMELNO2"
+_FAMILY = b"SEMELNO"
+_FORMAT = 2
+_MAGIC = b"%s%d" % (_FAMILY, _FORMAT)
 _SLOT_1 = struct.Struct("<8sIQ")
 _MAGIC_1 = b"SEMELNO1"
 _SLOT_SIZE = 4096
@@ -53,7 +58,7 @@ _decode = msgspec.msgpack.Decoder(Note).decode
 
 
 def read(device: Device) -> LastNote | None:
-    """None if there is no note, or none that can be trusted."""
+    """None if there is no note, or none that can be trusted. Raises NewerFormat."""
     try:
         stored = device.read(names.NOTE, 0, _SIZE)
     except FileNotFoundError:
@@ -108,7 +113,7 @@ def _slot(stored: bytes) -> Note | None:
     else:
         magic, body_size = _HEAD.unpack_from(stored)
         size = _HEAD.size + body_size
-        if magic != _MAGIC or size + _CHECKSUM.size > _SLOT_SIZE:
+        if not magic.startswith(_FAMILY) or size + _CHECKSUM.size > _SLOT_SIZE:
             return None
     (checksum,) = _CHECKSUM.unpack_from(stored, size)
     if checksum != crc32c(stored[:size]):
@@ -116,5 +121,11 @@ def _slot(stored: bytes) -> Note | None:
     if stored.startswith(_MAGIC_1):
         _, incarnation, durable = _SLOT_1.unpack_from(stored)
         return Note(incarnation, durable)
-    found: Note = _decode(stored[_HEAD.size : size])
+    if not stored.startswith(_MAGIC):
+        shown = stored[len(_FAMILY) : len(_MAGIC)].decode("latin-1")
+        raise NewerFormat(f"the note has format {shown}, this Semel reads up to {_FORMAT}")
+    try:
+        found: Note = _decode(stored[_HEAD.size : size])
+    except msgspec.MsgspecError as error:
+        raise NewerFormat(f"the note says what this Semel does not know: {error}") from error
     return found

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from semel.errors import CorruptJournal
 from semel.journal import names
-from semel.journal.file import checkpoints, note
+from semel.journal.file import checkpoints, formats, note
 from semel.journal.file.background import remove_segment
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
+from semel.journal.file.formats import Contents
 from semel.journal.file.note import Note
 from semel.journal.file.segments import FULL, allocate, size_of
 from semel.journal.file.settings import JournalSettings
@@ -53,12 +54,16 @@ class StartingPoint(NamedTuple):
     """A checkpoint is a fact, even one that cannot be used: all before it was durable."""
 
 
-def recover(device: Device, settings: JournalSettings) -> Recovered:
-    found = _tidy(device)
+def recover(device: Device, settings: JournalSettings, contents: Contents) -> Recovered:
+    # Law: nothing is changed before all that names a format was found to be known here.
+    format_number = formats.read(device)
+    found = device.names()
     last = note.read(device)
     noted = Note(0, 0) if last is None else last.note
     bases = _kept(names.positions(found, names.SEGMENT), noted.released)
-    start = _starting_point(device, found, noted.released)
+    start = _starting_point(device, found, noted.released, contents)
+    _tidy(device, found)
+    formats.carry_over(device, format_number)
     if not bases and not noted.durable and not start.durable:
         _make(device, 0, settings)
         bases = [0]
@@ -74,8 +79,8 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
         bases = _segments(device, start, bases, settings)
         walk = Walk(device, bases, start.checkpoint.position, start.checkpoint.checksum)
         walk.incarnation = start.checkpoint.incarnation
-    for _ in walk:
-        pass
+    for position, payload in walk:
+        contents.check_payload(payload, position)
     behind = search_behind(device, bases[walk.segment :], walk.end)
     durable = max(walk.durable, behind.durable, start.durable, noted.durable)
     if walk.end < durable:
@@ -125,15 +130,11 @@ def recover(device: Device, settings: JournalSettings) -> Recovered:
     )
 
 
-def _tidy(device: Device) -> list[str]:
-    """Removes what unfinished jobs left, which gives its room back; returns the other names."""
-    found = []
-    for name in device.names():
+def _tidy(device: Device, found: list[str]) -> None:
+    """Removes what unfinished jobs left, which gives its room back."""
+    for name in found:
         if name.endswith(names.TEMPORARY):
             device.remove(name)
-        else:
-            found.append(name)
-    return found
 
 
 def _kept(bases: Sequence[int], released: int) -> list[int]:
@@ -148,7 +149,9 @@ def _remove_released(device: Device, found: list[str], released: int) -> None:
                 remove_segment(device, base)
 
 
-def _starting_point(device: Device, found: list[str], released: int) -> StartingPoint:
+def _starting_point(
+    device: Device, found: list[str], released: int, contents: Contents
+) -> StartingPoint:
     positions = names.positions(found, names.CHECKPOINT)
     index_bases = set(names.positions(found, names.INDEX))
     rejected: list[int] = []
@@ -156,6 +159,7 @@ def _starting_point(device: Device, found: list[str], released: int) -> Starting
     for number in reversed(range(len(positions))):
         checkpoint = checkpoints.read(device, positions[number])
         if checkpoint is not None:
+            contents.check_snapshot(checkpoint.state[0])
             sealed_bases = _kept(checkpoint.sealed_bases, released)
             checkpoint = checkpoint._replace(sealed_bases=sealed_bases)
             durable = max(durable, checkpoint.position)
