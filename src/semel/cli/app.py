@@ -1,9 +1,9 @@
-"""The commands that talk to a cluster, and the help of all of them."""
+"""All commands but the one that runs a broker, and the help of all of them."""
 
 from cyclopts import App
 
 from semel import __version__
-from semel.cli import group, topic, txn
+from semel.cli import group, log, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
 from semel.cli.run import run
@@ -20,6 +20,7 @@ app.command(consume)
 app.command(run)
 app.command(group.app)
 app.command(txn.app)
+app.command(log.app)
 
 
 @app.command

@@ -9,6 +9,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
+from typing import Protocol
 
 from semel.client.consuming.record import Record
 from semel.errors import ConfigError
@@ -82,6 +83,23 @@ def as_json(record: Record) -> bytes:
         "offset": record.offset,
         "timestamp": record.timestamp_ms,
     }
+    add_content(fields, record)
+    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+class Content(Protocol):
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+
+def add_content(fields: dict[str, object], record: Content) -> None:
+    """Key, value and headers."""
     _add_bytes(fields, "key", record.key)
     _add_bytes(fields, "value", record.value)
     if record.headers:
@@ -91,7 +109,6 @@ def as_json(record: Record) -> bytes:
             _add_bytes(header, "value", value)
             headers.append(header)
         fields["headers"] = headers
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
 def _add_bytes(fields: dict[str, object], name: str, value: bytes | None) -> None:

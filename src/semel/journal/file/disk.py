@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -348,6 +348,25 @@ class FileDevice:
         descriptor = self._readers.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
+
+
+@contextlib.contextmanager
+def unused(folder: Path) -> Iterator[FileDevice]:
+    """A folder for who only reads it: no broker has it, or takes it meanwhile. Raises FolderInUse,
+    and OSError if there is no such folder."""
+    device = FileDevice(folder)
+    lock = None
+    try:
+        if names.LOCK in device.names():
+            lock = os.open(folder / names.LOCK, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield device
+    except BlockingIOError:
+        raise FolderInUse(f"a broker is using {folder}: stop it first") from None
+    finally:
+        if lock is not None:
+            os.close(lock)
+        device.stop()
 
 
 class ThreadJob:

@@ -69,6 +69,16 @@ def read(device: Device) -> LastNote | None:
     return LastNote(newest, failed=stored[_FAILED_OFFSET] != 0)
 
 
+def damaged_slots(device: Device) -> list[int]:
+    """Where those begin that hold something, and no note that can be trusted."""
+    stored = device.read(names.NOTE, 0, _SIZE)
+    return [
+        offset
+        for offset, found in zip(_SLOT_OFFSETS, _slots(stored), strict=True)
+        if found is None and any(stored[offset : offset + _SLOT_SIZE])
+    ]
+
+
 def make(device: Device) -> None:
     """Gives the note its room, if it has none yet."""
     device.allocate(names.NOTE, _SIZE)

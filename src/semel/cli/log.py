@@ -1,0 +1,119 @@
+"""`semel log`: check and show the files of a data folder, without a broker."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from semel.cli.frame_format import frame_as_json, frame_in_words
+from semel.cli.output import say, say_json
+from semel.errors import ConfigError
+from semel.journal import names
+from semel.journal.file.check import Finding, Folder
+from semel.journal.file.check import check as check_folder
+from semel.journal.file.disk import FileDevice, unused
+from semel.lane.check import LaneExaminer
+from semel.lane.dump import dump as dump_folder
+
+app = App(name="log", help="Check and show the files of a data folder, without a broker.")
+
+DAMAGED = 1
+
+AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]
+
+
+@app.command
+def check(folder: Path, /, *, as_json: AsJson = False) -> int:
+    """Verify every checksum in the data folder of a stopped broker; the exit code is 1 if one is
+    wrong.
+
+    Nothing is changed. Each damaged place is shown with what it means: whether a start mends it,
+    or which records are lost.
+    """
+    examiner = LaneExaminer()
+    findings: list[Finding] = []
+    with unused(folder) as device:
+        _require_data_folder(device)
+        found = Folder(device, examiner, _progress())
+        for finding in check_folder(found):
+            findings.append(finding)
+            if not as_json:
+                _say_finding(finding)
+    damage_count = sum(finding.is_damage for finding in findings)
+    counts = {**found.counts, "batches": examiner.batch_count}
+    if as_json:
+        say_json(
+            {
+                "damaged": bool(damage_count),
+                "counts": counts,
+                "findings": [finding._asdict() for finding in findings],
+            }
+        )
+    else:
+        checked = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
+        verdict = f"{damage_count} places are damaged" if damage_count else "all is whole"
+        say(f"{verdict}: {checked}")
+    return DAMAGED if damage_count else 0
+
+
+@app.command
+def dump(
+    folder: Path,
+    /,
+    *,
+    partition: Annotated[
+        str | None,
+        Parameter(name=["-p", "--partition"], help="Only the batches of this one, as orders-0."),
+    ] = None,
+    from_position: Annotated[
+        int, Parameter(name=["--from"], help="Begin with the frame at this byte of the journal.")
+    ] = 0,
+    records: Annotated[
+        bool, Parameter(negative="", help="Show the records of each batch too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Show the frames of a data folder, with the batches and facts in them.
+
+    A running broker does not mind. Bytes that are no frame are shown as a gap; `semel log check`
+    says what they mean.
+    """
+    device = FileDevice(folder)
+    try:
+        _require_data_folder(device)
+        for shown in dump_folder(device, from_position, partition):
+            if as_json:
+                say_json(frame_as_json(shown, records=records))
+            else:
+                for line in frame_in_words(shown, records=records):
+                    say(line)
+    finally:
+        device.stop()
+    return 0
+
+
+def _require_data_folder(device: FileDevice) -> None:
+    found = device.names()
+    if not {names.FORMAT, names.NOTE} & set(found) and not names.positions(found, names.SEGMENT):
+        raise ConfigError(f"{device.folder} is no data folder: it has neither format nor segments")
+
+
+def _say_finding(finding: Finding) -> None:
+    place = finding.file if finding.byte is None else f"{finding.file}, byte {finding.byte}"
+    say(f"{place}: {finding.what}" if place else finding.what)
+    say(f"    {finding.meaning}")
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Shown to who watches, in a line that is written over."""
+    is_watched = sys.stderr.isatty()
+
+    def show(done: int, total: int) -> None:
+        if is_watched:
+            mib = 2**20
+            sys.stderr.write(f"\rchecked {done / mib:,.0f} of {total / mib:,.0f} MiB\x1b[K\r")
+            sys.stderr.flush()
+
+    return show

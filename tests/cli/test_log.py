@@ -1,0 +1,231 @@
+"""`semel log` on the folder of a broker that has run, and was damaged or not."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semel import Producer
+from semel.cli.main import main
+from semel.journal import names
+from semel.journal.frames import HEADER_SIZE, head, header_at
+from semel.testing import Broker
+from support import topics
+
+SETTINGS = {"journal.segment.bytes": 1_500_000, "message.max.bytes": 100_000}
+TRANSACTIONS = 40
+RECORDS = 10
+VALUE = "v" * 5_000
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a broker that was stopped: transactions over two partitions, in several segments."""
+    folder = tmp_path_factory.mktemp("log") / "data"
+    with Broker(data=folder, settings=SETTINGS) as broker:
+        topics.create(broker.bootstrap_servers, "orders", 2)
+        with Producer(broker.bootstrap_servers, transactional_id="shop") as producer:
+            for _ in range(TRANSACTIONS):
+                with producer.transaction():
+                    for number in range(2 * RECORDS):
+                        producer.send("orders", value=VALUE, partition=number % 2, key="ké")
+    return folder
+
+
+@pytest.fixture
+def folder(ran: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(ran, tmp_path / "data"))
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str]) -> Run:
+    def command(*arguments: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main([str(argument) for argument in arguments])
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return command
+
+
+def dumped(run: Run, *arguments: object) -> list[dict[str, Any]]:
+    code, out, _ = run("log", "dump", *arguments, "--json")
+    assert code == 0
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def flip(file: Path, offset: int) -> None:
+    content = bytearray(file.read_bytes())
+    content[offset] ^= 4
+    file.write_bytes(content)
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+# Checking
+
+
+def test_a_whole_folder_is_called_whole_and_left_as_it_is(run: Run, folder: Path) -> None:
+    before = contents_of(folder)
+    code, out, err = run("log", "check", folder)
+    assert (code, err) == (0, "")
+    assert out.startswith("all is whole: ")
+    code, out, _ = run("log", "check", folder, "--json")
+    report = json.loads(out)
+    assert (code, report["damaged"], report["findings"]) == (0, False, [])
+    batches = [entry for frame in dumped(run, folder) for entry in frame["entries"]]
+    assert report["counts"]["batches"] == sum("partition" in entry for entry in batches)
+    assert contents_of(folder) == before
+
+
+def batches_of(frame: dict[str, Any], topic: str) -> Iterator[dict[str, Any]]:
+    for entry in frame["entries"]:
+        if entry.get("partition", "").startswith(topic):
+            yield entry
+
+
+def test_records_that_are_lost_are_named_and_the_broker_goes_on(run: Run, folder: Path) -> None:
+    """A frame of data in the first segment, which a start does not look at."""
+    frame = next(
+        frame
+        for frame in dumped(run, folder, "--from", 400_000)
+        if any(batch["marker"] is None for batch in batches_of(frame, "orders-0"))
+    )
+    lost = {batch["partition"]: batch for batch in batches_of(frame, "orders")}
+    flip(folder / names.segment(0), frame["position"] + 1_000)
+    code, out, _ = run("log", "check", folder)
+    assert code == 1
+    lines = out.splitlines()
+    assert lines[0] == (
+        f"{names.segment(0)}, byte {frame['position']}: wrong checksum; "
+        f"{frame['size']} bytes are no whole frame"
+    )
+    assert lines[1] == ("    a start does not look there; whoever reads these bytes gets an error")
+    for partition in ("orders-0", "orders-1"):
+        first, last = lost[partition]["base_offset"], lost[partition]["last_offset"]
+        assert f"{partition} misses offsets {first} to {last}" in lines
+    (gap,) = (frame for frame in dumped(run, folder) if "gap" in frame)
+    assert (gap["gap"], gap["size"]) == (frame["position"], frame["size"])
+    with Broker(data=folder, settings=SETTINGS) as broker:
+        topics.fill(broker.bootstrap_servers, "orders", [b"goes on"])
+
+
+def test_records_that_the_topic_has_deleted_are_not_called_lost(run: Run, folder: Path) -> None:
+    frame = next(
+        frame
+        for frame in dumped(run, folder, "--from", 400_000)
+        if list(batches_of(frame, "orders-0"))
+    )
+    with Broker(data=folder, settings=SETTINGS) as broker:
+        assert run("topic", "delete", "orders", "-b", broker.bootstrap_servers)[0] == 0
+    flip(folder / names.segment(0), frame["position"] + 40)
+    code, out, _ = run("log", "check", folder)
+    assert code == 1
+    assert "orders-0" not in out
+
+
+def test_a_batch_that_was_stored_wrong_is_told_from_a_frame_that_is_damaged(
+    run: Run, folder: Path
+) -> None:
+    """Its frame has the right checksum, and no checksum is right by chance."""
+    base = names.positions([path.name for path in folder.iterdir()], names.SEGMENT)[-1]
+    file = folder / names.segment(base)
+    frame = dumped(run, folder, "--from", base)[0]
+    batch = next(batches_of(frame, "orders"))
+    content = bytearray(file.read_bytes())
+    content[batch["position"] - base + batch["size"] - 1] ^= 1
+    start = frame["position"] - base
+    header = header_at(content, start)
+    payload = bytes(content[start + HEADER_SIZE : start + HEADER_SIZE + header.size])
+    fixed, _ = head(
+        [payload], header.size, header.previous, header.position, header.incarnation, header.durable
+    )
+    content[start : start + HEADER_SIZE] = fixed
+    file.write_bytes(content)
+    _, out, _ = run("log", "check", folder)
+    assert (
+        f"{file.name}, byte {start}: wrong checksum of the batch of {batch['partition']} at "
+        f"offset {batch['base_offset']}"
+    ) in out.splitlines()
+
+
+def test_a_folder_in_use_is_refused(run: Run, folder: Path) -> None:
+    with Broker(data=folder, settings=SETTINGS):
+        code, _, err = run("log", "check", folder)
+        assert (code, err) == (1, f"semel: a broker is using {folder}: stop it first\n")
+    assert run("log", "check", folder)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["check", "dump"])
+def test_what_is_no_data_folder_or_of_a_newer_version_is_refused(
+    run: Run, tmp_path: Path, command: str
+) -> None:
+    code, _, err = run("log", command, tmp_path)
+    assert (code, "is no data folder" in err) == (2, True)
+    code, _, err = run("log", command, tmp_path / "absent")
+    assert (code, "no such file" in err) == (1, True)
+    (tmp_path / names.FORMAT).write_text("format 99\n")
+    code, _, err = run("log", command, tmp_path)
+    assert (code, "has format 99" in err) == (1, True)
+    assert [path.name for path in tmp_path.iterdir()] == [names.FORMAT]
+
+
+# Showing
+
+
+def test_all_that_was_written_is_shown_in_its_order(run: Run, folder: Path) -> None:
+    frames = dumped(run, folder)
+    ends = [frame["position"] + frame["size"] for frame in frames]
+    assert [frame["position"] for frame in frames] == [0, *ends[:-1]]
+    assert [entry["fact"] for entry in frames[0]["entries"]] == ["Opened", "ClusterNamed"]
+    batches = [batch for frame in frames for batch in batches_of(frame, "orders-1")]
+    offsets = [(batch["base_offset"], batch["last_offset"]) for batch in batches]
+    per_transaction = RECORDS + 1
+    assert offsets[0][0] == 0
+    assert offsets[-1][1] == TRANSACTIONS * per_transaction - 1
+    assert sum(batch["marker"] == "commit" for batch in batches) == TRANSACTIONS
+
+
+def test_one_partition_from_a_position_on_with_its_records(run: Run, folder: Path) -> None:
+    frames = dumped(run, folder)
+    middle = frames[len(frames) // 2]
+    shown = dumped(run, folder, "-p", "orders-1", "--from", middle["position"] + 1, "--records")
+    assert {entry["partition"] for frame in shown for entry in frame["entries"]} == {"orders-1"}
+    wanted = [frame for frame in frames if frame["position"] >= middle["position"]]
+    assert [frame["position"] for frame in shown] == [
+        frame["position"] for frame in wanted if list(batches_of(frame, "orders-1"))
+    ]
+    records = [
+        record
+        for frame in shown
+        for entry in frame["entries"]
+        if entry["marker"] is None
+        for record in entry["records"]
+    ]
+    assert records
+    assert {(record["key"], record["value"]) for record in records} == {("ké", VALUE)}
+
+
+def test_lines_to_read(run: Run, folder: Path) -> None:
+    code, out, _ = run("log", "dump", folder, "--partition", "orders-0", "--records")
+    assert code == 0
+    frame, batch, record = out.splitlines()[:3]
+    assert frame.startswith("frame ")
+    assert batch.startswith("  batch orders-0 offsets 0 to ")
+    assert record.startswith("    0  ")
+    assert record.endswith(f'"ké": "{VALUE}"')
+    assert "  marker orders-0 offset 10: commit of producer 0 epoch " in out
+
+
+def test_a_running_broker_is_looked_at(run: Run, folder: Path) -> None:
+    with Broker(data=folder, settings=SETTINGS) as broker:
+        topics.create(broker.bootstrap_servers, "seen")
+        assert '"seen"' in run("log", "dump", folder)[1]
