@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from semel.cli.main import main
 from semel.journal import names
 from semel.journal.frames import HEADER_SIZE, head, header_at
 from semel.testing import Broker
-from support import topics
+from support import stored, topics
 
 SETTINGS = {"journal.segment.bytes": 1_500_000, "message.max.bytes": 100_000}
 TRANSACTIONS = 40
@@ -229,3 +230,84 @@ def test_a_running_broker_is_looked_at(run: Run, folder: Path) -> None:
     with Broker(data=folder, settings=SETTINGS) as broker:
         topics.create(broker.bootstrap_servers, "seen")
         assert '"seen"' in run("log", "dump", folder)[1]
+
+
+# Backing up
+
+
+class Writer(threading.Thread):
+    """Writes numbers to one partition until it is told to stop."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        super().__init__()
+        self._servers = servers
+        self._topic = topic
+        self._stopped = threading.Event()
+        self._grown = threading.Condition()
+        self._stored_count = 0
+
+    def run(self) -> None:
+        with Producer(self._servers) as producer:
+            number = 0
+            while not self._stopped.is_set():
+                for _ in range(50):
+                    producer.send(self._topic, value=str(number).ljust(2_000), partition=0)
+                    number += 1
+                producer.flush()
+                with self._grown:
+                    self._stored_count = number
+                    self._grown.notify_all()
+
+    def stored_more(self, count: int) -> int:
+        """How many are acknowledged, once these are more than were."""
+        with self._grown:
+            wanted = self._stored_count + count
+            self._grown.wait_for(lambda: self._stored_count >= wanted)
+            return self._stored_count
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+def test_a_backup_of_a_running_broker_has_what_was_acknowledged_before_it(
+    run: Run, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    promised: dict[Path, int] = {}
+    with Broker(data=data, settings=SETTINGS) as broker:
+        topics.create(broker.bootstrap_servers, "numbers")
+        writer = Writer(broker.bootstrap_servers, "numbers")
+        writer.start()
+        try:
+            for number in range(3):
+                copy = tmp_path / f"copy-{number}"
+                promised[copy] = writer.stored_more(1_500)
+                code, _, err = run("log", "backup", data, copy)
+                assert (code, err) == (0, "")
+        finally:
+            writer.stop()
+    for copy, count in promised.items():
+        assert run("log", "check", copy)[0] == 0
+        with Broker(data=copy, settings=SETTINGS) as broker:
+            (found,) = stored.numbers(broker, "numbers")
+            assert found == list(range(len(found)))
+            assert len(found) >= count
+            # It counts as another disk.
+            _, out, _ = run(
+                "topic", "describe", "numbers", "--json", "-b", broker.bootstrap_servers
+            )
+            assert json.loads(out)[0]["partitions"][0]["epoch"] == 1
+
+
+def test_a_backup_of_a_damaged_folder_is_refused_and_leaves_nothing(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    flip(folder / names.segment(0), 5_000)
+    code, _, err = run("log", "backup", folder, tmp_path / "copy")
+    assert code == 1
+    assert names.segment(0) in err
+    assert "no backup" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    code, _, err = run("log", "backup", folder, folder)
+    assert (code, "is there already" in err) == (2, True)

@@ -1,4 +1,4 @@
-"""`semel log`: check and show the files of a data folder, without a broker."""
+"""`semel log`: check, show and copy the files of a data folder, without asking a broker."""
 
 import sys
 from collections.abc import Callable
@@ -9,15 +9,14 @@ from cyclopts import App, Parameter
 
 from semel.cli.frame_format import frame_as_json, frame_in_words
 from semel.cli.output import say, say_json
-from semel.errors import ConfigError
-from semel.journal import names
+from semel.journal.file.backup import back_up
 from semel.journal.file.check import Finding, Folder
 from semel.journal.file.check import check as check_folder
-from semel.journal.file.disk import FileDevice, unused
+from semel.journal.file.disk import FileDevice, require_data_folder, unused
 from semel.lane.check import LaneExaminer
 from semel.lane.dump import dump as dump_folder
 
-app = App(name="log", help="Check and show the files of a data folder, without a broker.")
+app = App(name="log", help="Check, show and back up the files of a data folder.")
 
 DAMAGED = 1
 
@@ -35,8 +34,8 @@ def check(folder: Path, /, *, as_json: AsJson = False) -> int:
     examiner = LaneExaminer()
     findings: list[Finding] = []
     with unused(folder) as device:
-        _require_data_folder(device)
-        found = Folder(device, examiner, _progress())
+        require_data_folder(device)
+        found = Folder(device, examiner, _progress("checked"))
         for finding in check_folder(found):
             findings.append(finding)
             if not as_json:
@@ -82,7 +81,7 @@ def dump(
     """
     device = FileDevice(folder)
     try:
-        _require_data_folder(device)
+        require_data_folder(device)
         for shown in dump_folder(device, from_position, partition):
             if as_json:
                 say_json(frame_as_json(shown, records=records))
@@ -94,10 +93,20 @@ def dump(
     return 0
 
 
-def _require_data_folder(device: FileDevice) -> None:
-    found = device.names()
-    if not {names.FORMAT, names.NOTE} & set(found) and not names.positions(found, names.SEGMENT):
-        raise ConfigError(f"{device.folder} is no data folder: it has neither format nor segments")
+@app.command
+def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
+    """Copy a data folder into a new one, also while its broker runs.
+
+    The copy holds all that was durable when it was begun, and every frame of it is checked. It
+    can be served as it is, or copied to where it is needed; a broker takes it for another disk.
+    """
+    show = _progress("copied")
+    made = back_up(folder, target, lambda done: show(done, None))
+    if as_json:
+        say_json({"target": str(target), "end": made.end, "bytes": made.byte_count})
+    else:
+        say(f"{target} has all up to byte {made.end} of the journal")
+    return 0
 
 
 def _say_finding(finding: Finding) -> None:
@@ -106,14 +115,14 @@ def _say_finding(finding: Finding) -> None:
     say(f"    {finding.meaning}")
 
 
-def _progress() -> Callable[[int, int], None]:
+def _progress(deed: str) -> Callable[[int, int | None], None]:
     """Shown to who watches, in a line that is written over."""
     is_watched = sys.stderr.isatty()
 
-    def show(done: int, total: int) -> None:
+    def show(done: int, total: int | None) -> None:
         if is_watched:
-            mib = 2**20
-            sys.stderr.write(f"\rchecked {done / mib:,.0f} of {total / mib:,.0f} MiB\x1b[K\r")
+            of_all = "" if total is None else f" of {total >> 20:,}"
+            sys.stderr.write(f"\r{deed} {done >> 20:,}{of_all} MiB\x1b[K\r")
             sys.stderr.flush()
 
     return show

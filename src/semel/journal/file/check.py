@@ -167,7 +167,7 @@ def _check_segments(folder: Folder) -> Iterator[Finding]:
         what = f"there is no checkpoint, and what lay before {folder.released} was given up"
         yield Finding("", None, what, REFUSED)
     gaps: list[Gap] = []
-    segment = 0
+    segment = end = 0
     for found in survey(folder.device, bases):
         position = found.position if isinstance(found, Gap) else found.header.position
         while segment + 1 < len(bases) and position >= bases[segment + 1]:
@@ -175,7 +175,9 @@ def _check_segments(folder: Folder) -> Iterator[Finding]:
             segment += 1
         if isinstance(found, Gap):
             gaps.append(found)
+            end = found.end
         else:
+            end = found.header.end
             folder.counts["frames"] += 1
             folder.durable = max(folder.durable, found.header.durable)
             yield from _check_frame(folder, bases[segment], found)
@@ -184,6 +186,9 @@ def _check_segments(folder: Folder) -> Iterator[Finding]:
     lasting = [gap for gap in gaps if gap.position < folder.durable]
     for gap in lasting:
         yield _damage(folder, gap)
+    if bases and end < folder.durable:
+        what = f"{folder.durable - end} bytes that were durable are missing behind it"
+        yield Finding(names.segment(bases[-1]), end - bases[-1], what, REFUSED)
     behind = [gap for gap in gaps if gap.position >= folder.durable]
     if behind and not all(gap.is_blank for gap in behind):
         gap = behind[0]
@@ -206,7 +211,7 @@ def _missing_segments(folder: Folder) -> list[int]:
         return [] if 0 in bases or folder.released or not (bases or folder.durable) else [0]
     needed = [*start.sealed_bases]
     # An open segment in which nothing was durable is made anew.
-    if start.position > folder.open_base or max(bases, default=0) > folder.open_base:
+    if folder.durable > folder.open_base or max(bases, default=0) > folder.open_base:
         needed.append(folder.open_base)
     return sorted(set(needed) - set(bases))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
-from semel.errors import FolderInUse, JournalFailed
+from semel.errors import ConfigError, FolderInUse, JournalFailed
 from semel.journal import names
 from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job, closed
 from semel.journal.file.read_gate import SMALL_SIZE, ReadGate
@@ -367,6 +367,13 @@ def unused(folder: Path) -> Iterator[FileDevice]:
         if lock is not None:
             os.close(lock)
         device.stop()
+
+
+def require_data_folder(device: FileDevice) -> None:
+    """For who would not make one."""
+    found = device.names()
+    if not {names.FORMAT, names.NOTE} & set(found) and not names.positions(found, names.SEGMENT):
+        raise ConfigError(f"{device.folder} is no data folder: it has neither format nor segments")
 
 
 class ThreadJob:

@@ -76,7 +76,7 @@ def recover(device: Device, settings: JournalSettings, contents: Contents) -> Re
         _require(0, bases)
         walk = Walk(device, bases, 0, 0)
     else:
-        bases = _segments(device, start, bases, settings)
+        bases = _segments(device, start, bases, noted.durable, settings)
         walk = Walk(device, bases, start.checkpoint.position, start.checkpoint.checksum)
         walk.incarnation = start.checkpoint.incarnation
     for position, payload in walk:
@@ -178,6 +178,7 @@ def _segments(
     device: Device,
     start: StartingPoint,
     found: list[int],
+    durable: int,
     settings: JournalSettings,
 ) -> list[int]:
     assert start.checkpoint is not None
@@ -187,7 +188,7 @@ def _segments(
     for base in checkpoint.sealed_bases:
         _require(base, there)
     later = [base for base in found if base >= open_base]
-    if not later and checkpoint.position == open_base:
+    if not later and checkpoint.position == open_base and durable <= open_base:
         # The segment before was sealed and synced, but the file of the next one was lost.
         _make(device, open_base, settings)
         later = [open_base]
