@@ -36,12 +36,15 @@ The tests run these clients unchanged, with their defaults, against a broker of 
 
 APIS_HEAD = """
 Other clients work as far as they get by with the APIs below. One that guesses the broker's
-release from the versions on offer, as kafka-python does, takes Semel for Kafka 3.8.
+release from the versions on offer, as kafka-python does, takes Semel for Kafka 4.1.
 
 A transactional producer of confluent-kafka 2.16 can wait for ever in
 `send_offsets_to_transaction` if the only broker is restarted meanwhile: librdkafka then closes the
 connection that it waits for, in its own re-bootstrap. `metadata.recovery.strategy=none` avoids it,
 and the tests that kill the broker under transactions set it.
+
+Where a topic was deleted and made again, librdkafka goes on at its old offset in the new topic once
+it has heard of the new id, on any cluster; our own consumer goes where `auto_offset_reset` says.
 
 A consumer of kafka-python 3.0 can read nothing for five minutes (`metadata_max_age_ms`), on any
 cluster: it forgets a `subscribe` that comes while the reply to an earlier request for metadata is
@@ -82,8 +85,8 @@ What a client sees then:
 
 ## Where it differs from Kafka
 
-- Topics are named in requests, not numbered: Produce 13, Fetch 13 and their like, which carry
-  topic ids alone, are not on offer. Clients fall back to names by themselves.
+- Fetch keeps no sessions: every fetch is a full one, as from a Kafka whose
+  `max.incremental.fetch.session.cache.slots` is 0.
 - Produce is advertised from version 0, as Kafka 4 does for the sake of librdkafka, but versions
   before 3 and the record formats before v2 are refused.
 - A request may hold at most {element_count_max:,} array elements in all (topics, partitions,

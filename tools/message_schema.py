@@ -246,10 +246,18 @@ def _merge_fields(same: list[Structure], direction: str) -> Iterator[MergedField
     by_name: dict[str, list[Field]] = {}
     for structure in same:
         at = 0
+        here = {field.name for field in structure.fields}
         for field in structure.fields:
             if field.name in by_name:
                 at = order.index(field.name) + 1
             else:
+                is_replaced = at < len(order) and order[at] not in here
+                if is_replaced and (field.kind == "uuid" or field.tag is not None):
+                    # The id of a topic that takes the place of its name, and a tagged field that
+                    # was a plain one: all before stay where they were.
+                    order.append(field.name)
+                    by_name.setdefault(field.name, []).append(field)
+                    continue
                 order.insert(at, field.name)
                 at += 1
             by_name.setdefault(field.name, []).append(field)

@@ -386,8 +386,18 @@ class UnknownTopicId(RequestError):
     retriable = True
 
 
+class InconsistentTopicId(RequestError):
+    code = 103
+    retriable = True
+
+
 class TransactionalIdNotFound(RequestError):
     code = 105
+
+
+class FetchSessionTopicIdError(RequestError):
+    code = 106
+    retriable = True
 
 
 class TransactionAbortable(RequestError):

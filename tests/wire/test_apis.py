@@ -40,7 +40,7 @@ def test_a_key_that_nobody_knows_is_not_found() -> None:
 def test_produce_is_advertised_from_zero_and_known_from_three() -> None:
     produce = BY_KEY[0]
     assert produce.advertised_version_min == 0
-    assert (produce.version_min, produce.version_max) == (3, 12)
+    assert (produce.version_min, produce.version_max) == (3, 13)
     others = [api for api in APIS if api is not produce]
     assert all(api.advertised_version_min == api.version_min for api in others)
 
@@ -65,7 +65,7 @@ def requests_of_kafka_python() -> list[Any]:
 def test_kafka_python_finds_a_version_of_every_served_api() -> None:
     offered = {api.key: (api.advertised_version_min, api.version_max) for api in served()}
     negotiated = BrokerVersionData(api_versions=offered)
-    assert negotiated.broker_version == (3, 8)
+    assert negotiated.broker_version == (4, 1)
     requests = requests_of_kafka_python()
     assert {request.API_KEY for request in requests} >= set(offered)
     for request in requests:

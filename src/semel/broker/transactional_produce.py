@@ -45,7 +45,9 @@ def produce_in_transaction(
     writing.submit_all()
     responses = [
         TopicProduceResponse(
-            topic.name, [writing.response(topic.name, data) for data in topic.partition_data]
+            topic.name,
+            [writing.response(topic.name, data) for data in topic.partition_data],
+            topic.topic_id,
         )
         for topic in request.topic_data
     ]

@@ -1,7 +1,10 @@
-"""Fetch (api key 1), versions 4-12.
+"""Fetch (api key 1), versions 4-18.
 
 v4   read_committed; v5  log start offset; v7  sessions; v9  the client's leader epoch
 v12  flexible encoding
+v13  topics by id (KIP-516): one that was deleted is not taken for another of its name
+v14  records that lie in another tier, which none do; v15, v17, v18  more about followers
+v16  who knows an older leadership is told of the present one (KIP-951)
 
 Answered from the durable state alone, so it waits for no sync: the high watermark is the durable
 end. If there is less than the client wants, the answer waits until a partition has grown or the
@@ -16,22 +19,27 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.errors import (
     NONE,
+    FencedLeaderEpoch,
     FetchSessionIdNotFound,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     RequestError,
     StorageError,
+    UnknownTopicId,
 )
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Damage, Found, Stored, Wanted
 from semel.lane.view import PartitionView, TopicView
-from semel.types import Offset, TopicPartition
+from semel.types import Offset, Term
 from semel.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -39,32 +47,34 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 READ_COMMITTED: Final = 1
+IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 16
 
 
 def fetch(broker: "Broker", request: FetchRequest, call: Call) -> Handled:
     if request.session_id != 0:
         return Answer(FetchResponse(error_code=FetchSessionIdNotFound.code), NO_MARKS)
-    look = _Look(broker, request)
+    look = _Look(broker, request, call)
     if not look.find_now():
-        return _wait(broker, request)
+        return _wait(broker, request, call)
     if look.is_enough or request.max_wait_ms <= 0:
         return look.answer_now() or look.answer()
-    return _wait(broker, request)
+    return _wait(broker, request, call)
 
 
-async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
+async def _wait(broker: "Broker", request: FetchRequest, call: Call) -> Answer:
     loop = asyncio.get_running_loop()
     wait_ms = min(request.max_wait_ms, broker.config.fetch_max_wait_ms)
     deadline = loop.time() + wait_ms / 1000
     grown = asyncio.Event()
-    watched = _partitions(broker, request)
+    watched = _partitions(broker, request, call)
     for lane, partition in watched:
         lane.watch(partition, grown.set)
     try:
         while True:
             # Look again before waiting: a partition may have grown since the first look.
             grown.clear()
-            look = _Look(broker, request)
+            look = _Look(broker, request, call)
             if not look.find_now():
                 await look.find()
             if look.is_enough or loop.time() >= deadline:
@@ -78,14 +88,26 @@ async def _wait(broker: "Broker", request: FetchRequest) -> Answer:
     return look.answer_now() or await look.answer()
 
 
-def _partitions(broker: "Broker", request: FetchRequest) -> list[tuple[Lane, PartitionView]]:
+def _partitions(
+    broker: "Broker", request: FetchRequest, call: Call
+) -> list[tuple[Lane, PartitionView]]:
     found = []
-    for topic in request.topics:
-        for wanted in topic.partitions:
+    for asked in request.topics:
+        for wanted in asked.partitions:
             with contextlib.suppress(RequestError):
-                lane = broker.lane_of(TopicPartition(topic.topic, wanted.partition))
-                found.append((lane, lane.view.partition(topic.topic, wanted.partition)))
+                topic = _topic(broker, asked, call)
+                lane = broker.lane_in(topic, wanted.partition)
+                found.append((lane, lane.view.partition(topic.name, wanted.partition)))
     return found
+
+
+def _topic(broker: "Broker", asked: FetchTopic, call: Call) -> TopicView:
+    if call.version < IDS_SINCE:
+        return broker.catalogue.named(asked.topic)
+    topic = broker.catalogue.with_id(asked.topic_id)
+    if topic is None:
+        raise UnknownTopicId
+    return topic
 
 
 class _Share(NamedTuple):
@@ -99,8 +121,9 @@ class _Share(NamedTuple):
 class _Look:
     """What is asked for as it stands now, and what is answered."""
 
-    def __init__(self, broker: "Broker", request: FetchRequest) -> None:
+    def __init__(self, broker: "Broker", request: FetchRequest, call: Call) -> None:
         self._broker = broker
+        self._call = call
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._is_refused = False
         size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
@@ -110,14 +133,15 @@ class _Look:
         self._found: dict[Lane, Found] = {}
         self._size = 0
         self._responses = []
+        self._endpoints: list[NodeEndpoint] = []
         for asked in request.topics:
             found: TopicView | RequestError
             try:
-                found = broker.catalogue.named(asked.topic)
+                found = _topic(broker, asked, call)
             except RequestError as error:
                 found = error
             data = [self._partition(found, wanted) for wanted in asked.partitions]
-            self._responses.append(FetchableTopicResponse(asked.topic, data))
+            self._responses.append(FetchableTopicResponse(asked.topic, data, asked.topic_id))
 
     def _partition(self, topic: TopicView | RequestError, wanted: FetchPartition) -> PartitionData:
         try:
@@ -129,6 +153,12 @@ class _Look:
             view.check_leader_epoch(wanted.current_leader_epoch)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
+        except FencedLeaderEpoch as error:
+            self._is_refused = True
+            refused = PartitionData(wanted.partition, error.code, -1, records=b"")
+            if self._call.version >= LEADERS_SINCE:
+                refused.current_leader = self._leader(view.term)
+            return refused
         except RequestError as error:
             self._is_refused = True
             return PartitionData(wanted.partition, error.code, -1, records=b"")
@@ -150,6 +180,13 @@ class _Look:
             share.wanted.append(Wanted(partition, offset, bound, wanted.partition_max_bytes))
             share.data.append(data)
         return data
+
+    def _leader(self, term: Term) -> LeaderIdAndEpoch:
+        node_id = self._broker.config.node_id
+        if not self._endpoints:
+            host, port = self._broker.address_for(self._call)
+            self._endpoints.append(NodeEndpoint(node_id, host, port))
+        return LeaderIdAndEpoch(node_id, term)
 
     # What there is
 
@@ -203,7 +240,8 @@ class _Look:
             lane.are_log_starts_durable for lane in self._broker.led_lanes
         )
         marks = NO_MARKS if is_durable else None
-        return Answer(FetchResponse(responses=self._responses), marks)
+        response = FetchResponse(responses=self._responses, node_endpoints=self._endpoints)
+        return Answer(response, marks)
 
     def _give_all(self, lane: Lane, stored: list[Stored | Damage]) -> None:
         share = self._shares[lane]

@@ -1,7 +1,8 @@
-"""Produce (api key 0), versions 3-12.
+"""Produce (api key 0), versions 3-13.
 
 v8   errors carry a message; v9  flexible encoding
 v12  TV2: partitions join the transaction with their first batch (KIP-890)
+v13  topics by id (KIP-516): what was meant for a topic that is gone goes to no other of its name
 
 All batches of a request are decided and appended in one step. acks=all is answered when they are
 durable, acks=1 when the kernel has them, acks=0 never. A retry is answered with the offset of its
@@ -23,6 +24,7 @@ from semel.errors import (
     ProtocolError,
     RequestError,
     StorageError,
+    UnknownTopicId,
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, Produce
@@ -33,6 +35,7 @@ from semel.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 
@@ -43,6 +46,7 @@ ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0
 ACKS_ONE: Final = 1
 NO_OFFSET: Final = Offset(-1)
+IDS_SINCE: Final = 13
 
 
 def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
@@ -50,6 +54,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_ONE):
         refusal = InvalidRequiredAcks(f"acks={acks}: must be -1, 0 or 1")
         return Answer(_refuse_all(request, refusal), NO_MARKS)
+    unknown = _give_names(broker, request) if call.version >= IDS_SINCE else []
     if request.transactional_id is None:
         writing = _Writing(broker)
         response = writing.write_all(request)
@@ -59,11 +64,36 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     else:
         response, refusal_, missed = produce_in_transaction(broker, request, call)
         durable = refusal_ is not None
+    if unknown:
+        response.responses += unknown
+        refusal_ = refusal_ or UnknownTopicId()
+        durable = True
     if missed:
         return _look_up(broker, Answer(response, broker.marks()), missed, acks)
     if acks != ACKS_NONE:
         return Answer(response, durable=durable)
     return Answer(None) if refusal_ is None else _unanswered(response)
+
+
+def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceResponse]:
+    """Let the request go on as if it had named its topics; the answers for those that are not."""
+    known: list[TopicProduceData] = []
+    unknown: list[TopicProduceResponse] = []
+    for topic in request.topic_data:
+        refusal: RequestError = UnknownTopicId("there is no topic with this id")
+        try:
+            found = broker.catalogue.with_id(topic.topic_id)
+        except RequestError as error:
+            found, refusal = None, error
+        if found is None:
+            partitions = [refused(data, refusal) for data in topic.partition_data]
+            broker.metrics.batches_refused += len(partitions)
+            unknown.append(TopicProduceResponse("", partitions, topic.topic_id))
+        else:
+            topic.name = found.name
+            known.append(topic)
+    request.topic_data = known
+    return unknown
 
 
 def _unanswered(response: ProduceResponse) -> Answer:
@@ -136,7 +166,7 @@ class _Writing:
         responses = []
         for topic in request.topic_data:
             partitions = [self._take(topic.name, data) for data in topic.partition_data]
-            responses.append(TopicProduceResponse(topic.name, partitions))
+            responses.append(TopicProduceResponse(topic.name, partitions, topic.topic_id))
         if self._waiting:
             self._submit()
         return ProduceResponse(responses)
@@ -210,7 +240,9 @@ def _refuse_all(request: ProduceRequest, refusal: RequestError) -> ProduceRespon
     return ProduceResponse(
         [
             TopicProduceResponse(
-                topic.name, [refused(data, refusal) for data in topic.partition_data]
+                topic.name,
+                [refused(data, refusal) for data in topic.partition_data],
+                topic.topic_id,
             )
             for topic in request.topic_data
         ]

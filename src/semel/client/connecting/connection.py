@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from semel.client.connecting.topic_ids import Names, give_names, version_for
 from semel.errors import ProtocolError, UnsupportedVersion
 from semel.types import Buffer
 from semel.wire import apis
@@ -131,6 +132,8 @@ class _Waiting(NamedTuple):
     correlation_id: int
     messages: Messages[Any, Any]
     version: int
+    names: Names | None
+    """Of the topics that were asked for by their ids."""
 
 
 class Connection:
@@ -173,13 +176,13 @@ class Connection:
     ) -> tuple[int, list[Buffer]]:
         """The correlation id of this request, and the bytes to send."""
         api = apis.BY_KEY[messages.API_KEY]
-        version = self.version_of(api.key)
+        version, names = version_for(api.key, message, self.version_of(api.key))
         correlation_id = self._next_correlation_id
         header = RequestHeader(api, version, correlation_id, self._client_id)
         parts = frame(encode_request_header(header), messages.encode_request(message, version))
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         if has_reply:
-            self._waiting.append(_Waiting(correlation_id, messages, version))
+            self._waiting.append(_Waiting(correlation_id, messages, version, names))
         return correlation_id, parts
 
     def room(self) -> memoryview:
@@ -193,7 +196,7 @@ class Connection:
     def _reply(self, reply: Buffer) -> tuple[int, Any]:
         if not self._waiting:
             raise ProtocolError("the broker sent a reply though nothing was asked")
-        expected_id, messages, version = self._waiting.popleft()
+        expected_id, messages, version, names = self._waiting.popleft()
         api = apis.BY_KEY[messages.API_KEY]
         correlation_id, position = decode_response_header(reply, 0, api, version)
         if correlation_id != expected_id:
@@ -207,6 +210,8 @@ class Connection:
         message, _ = messages.decode_response(reply, position, version)
         if is_api_versions:
             self._learn(message)
+        elif names is not None:
+            give_names(api.key, message, names)
         return correlation_id, message
 
     def _learn(self, reply: api_versions.ApiVersionsResponse) -> None:

@@ -17,6 +17,8 @@ REPLY_SIZE_MAX = 2**26
 PATIENCE_S = 1.0
 LEADER_EPOCH_SINCE = 7
 VERSION_MAX = 2**15 - 1
+NAMES_UNTIL = {0: 12, 1: 12}
+"""Newer versions of these know topics by their ids alone, and workloads by their names."""
 BACKOFF_S_MAX = 0.1
 
 
@@ -145,7 +147,7 @@ class Connection:
 
     def _version(self, api: apis.Api, version_min: int, version_max: int) -> int:
         least = max(api.version_min, version_min)
-        most = min(api.version_max, version_max)
+        most = min(api.version_max, version_max, NAMES_UNTIL.get(api.key, VERSION_MAX))
         version = self._versions.get(api.key)
         if version is None or not least <= version <= most:
             version = self._versions[api.key] = self._rng.randint(least, most)
