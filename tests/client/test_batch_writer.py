@@ -11,6 +11,7 @@ from semel.client.cluster.calls import retrying
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.connection import Messages
 from semel.client.connecting.link import Link, Pending
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.writing.batch_writer import Delivery, EncodedBatchWriter
 from semel.errors import (
     NONE,
@@ -98,8 +99,10 @@ class TwoLeaders:
     def unanswered_count(self) -> int:
         return sum(len(leader.unanswered) for leader in self.leaders.values())
 
-    async def leaders_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {place: place.partition for place in places}
+    async def leaders_and_topic_ids(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, bytes]]:
+        return {place: (place.partition, NO_ID) for place in places}
 
     async def ask(
         self, node_id: int, _: Messages[object, object], request: produce.ProduceRequest

@@ -101,11 +101,16 @@ TABLE: Mapping[type[RequestError], _Kinds] = {
 
 
 def kind_from_leader(error: RequestError) -> ErrorKind:
-    return TABLE[type(error)].from_leader
+    return _kinds(error).from_leader
 
 
 def kind_from_coordinator(error: RequestError) -> ErrorKind:
-    return TABLE[type(error)].from_coordinator
+    return _kinds(error).from_coordinator
+
+
+def _kinds(error: RequestError) -> _Kinds:
+    """A refusal of our own making is not in the table."""
+    return TABLE.get(type(error), _RETRY if error.retriable else _ABORT)
 
 
 def may_be_stored(error: RequestError) -> bool:

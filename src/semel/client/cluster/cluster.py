@@ -180,6 +180,16 @@ class Cluster:
         described = await self.describe({partition.topic for partition in partitions})
         return {partition: described.leader_of(partition) for partition in partitions}
 
+    async def leaders_and_topic_ids(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int, bytes]]:
+        """The leader of each partition, and what tells its topic from another of its name."""
+        described = await self.describe({partition.topic for partition in partitions})
+        return {
+            partition: (described.leader_of(partition), described.topic(partition.topic).topic_id)
+            for partition in partitions
+        }
+
     async def existing(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those that are there: what names partitions may outlive their topic."""
         topics = (await self.describe({partition.topic for partition in partitions})).topics

@@ -5,11 +5,24 @@ from typing import NamedTuple
 
 from semel.client.cluster.calls import refusal
 from semel.client.connecting.address import Address
-from semel.errors import LeaderNotAvailable, RequestError, UnknownTopicOrPartition
+from semel.errors import LeaderNotAvailable, RequestError, UnknownTopicId, UnknownTopicOrPartition
 from semel.types import TopicPartition
 from semel.wire.messages import metadata as wire
 
 NO_NODE = -1
+
+
+class TopicRemade(UnknownTopicId):
+    """A topic was deleted and made anew, so that what was said of it tells nothing of this one."""
+
+    retriable = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"topic {name} was deleted and made anew meanwhile")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type["TopicRemade"], tuple[str]]:
+        return TopicRemade, (self.name,)
 
 
 class PartitionMetadata(NamedTuple):

@@ -16,6 +16,7 @@ from semel.client.cluster.offsets import Isolation, beginnings_of, ends_of
 from semel.client.columns.decode import decode
 from semel.client.columns.schema import COLUMNS
 from semel.client.connecting.link import Pending
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.consuming.committed import next_offset
 from semel.errors import NetworkException, OffsetOutOfRange, RequestError, RequestTimedOut
 from semel.records.batch import split
@@ -133,6 +134,8 @@ class _Fetching:
         self._isolation = isolation
         self._size_max = size_max
         self._leader_id: int | None = None
+        self._topic_id = NO_ID
+        """Of the topic that is read: another of its name has other records."""
         self._ahead: Pending[fetch.FetchResponse] | None = None
 
     async def ask_ahead(self, offset: int) -> None:
@@ -183,8 +186,11 @@ class _Fetching:
         self, offset: int, isolation: Isolation | None = None
     ) -> Pending[fetch.FetchResponse]:
         if self._leader_id is None:
-            leaders = await self._cluster.leaders_of([self._partition])
-            self._leader_id = leaders[self._partition]
+            described = await self._cluster.leaders_and_topic_ids([self._partition])
+            leader_id, topic_id = described[self._partition]
+            if NO_ID not in (topic_id, self._topic_id) and topic_id != self._topic_id:
+                raise OffsetOutOfRange(f"the topic of {self._partition} was made anew")
+            self._leader_id, self._topic_id = leader_id, topic_id
         partition = fetch.FetchPartition(
             partition=self._partition.partition,
             fetch_offset=offset,
@@ -196,7 +202,7 @@ class _Fetching:
             min_bytes=1,
             max_bytes=self._size_max,
             isolation_level=self._isolation if isolation is None else isolation,
-            topics=[fetch.FetchTopic(self._partition.topic, [partition])],
+            topics=[fetch.FetchTopic(self._partition.topic, [partition], self._topic_id)],
             forgotten_topics_data=[],
         )
         return await self._cluster.ask(self._leader_id, fetch, request)

@@ -21,13 +21,13 @@ from semel.client.consuming.membership import Membership
 from semel.client.consuming.membership_loop import MembershipLoop
 from semel.client.consuming.metadata_refresh import MetadataRefresh, matching
 from semel.client.consuming.offset_reset import OffsetReset
-from semel.client.consuming.partition import Want, as_topic_partitions
+from semel.client.consuming.partition import Spot, Want, as_topic_partitions
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.coordination import GroupMetadata
 from semel.client.security import PLAINTEXT
-from semel.errors import NotInOrder, SemelError
+from semel.errors import NotInOrder, OffsetOutOfRange, SemelError
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -96,6 +96,7 @@ class ConsumerEngine:
             self._report,
             self._metadata_refresh.look,
         )
+        self._metadata_refresh.lost_position = self._lose_position
         self._fetching = Fetching(
             fetching,
             self.positions,
@@ -106,6 +107,11 @@ class ConsumerEngine:
             self._offset_reset.reset,
             self._metadata_refresh.look,
         )
+
+    def _lose_position(self, spot: Spot) -> None:
+        """Its topic was deleted and made anew: as if the offset were not there."""
+        sentence = f"the topic of {spot.partition} was deleted and made anew"
+        self._offset_reset.reset(spot, OffsetOutOfRange(sentence))
 
     # Running
 

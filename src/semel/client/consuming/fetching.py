@@ -94,6 +94,8 @@ class Fetching:
         self._notify()
 
     def _take_in_one(self, spot: Spot, answer: fetch.PartitionData) -> None:
+        if answer.error_code == NONE:
+            self._positions.was_read(spot)
         if answer.error_code == OffsetOutOfRange.code:
             self._reset(spot)
         elif answer.error_code != NONE:
@@ -120,9 +122,9 @@ class Fetching:
 
     def _request(self, spots: Sequence[Spot]) -> fetch.FetchRequest:
         settings = self._settings
-        topics: dict[str, list[fetch.FetchPartition]] = defaultdict(list)
+        topics: dict[tuple[str, bytes], list[fetch.FetchPartition]] = defaultdict(list)
         for spot in spots:
-            topics[spot.partition.topic].append(
+            topics[spot.partition.topic, spot.topic_id].append(
                 fetch.FetchPartition(
                     partition=spot.partition.partition,
                     current_leader_epoch=spot.leader_epoch,
@@ -136,6 +138,9 @@ class Fetching:
             min_bytes=settings.fetch_size_min,
             max_bytes=settings.fetch_size_max,
             isolation_level=settings.isolation,
-            topics=[fetch.FetchTopic(name, partitions) for name, partitions in topics.items()],
+            topics=[
+                fetch.FetchTopic(name, partitions, topic_id)
+                for (name, topic_id), partitions in topics.items()
+            ],
             forgotten_topics_data=[],
         )

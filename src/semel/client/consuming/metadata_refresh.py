@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import NO_NODE, ClusterMetadata
 from semel.client.consuming.membership_loop import MembershipLoop
+from semel.client.consuming.partition import Spot
 from semel.client.consuming.positions import Positions
 from semel.client.consuming.reach import Reach
 from semel.client.consuming.settings import ConsumerSettings
@@ -41,6 +42,8 @@ class MetadataRefresh:
         self._due = asyncio.Event()
         self.pattern: re.Pattern[str] | None = None
         self.membership_loop: MembershipLoop | None = None
+        self.lost_position: Callable[[Spot], object] = lambda spot: None
+        """Told of each whose topic was made anew."""
         self._described: ClusterMetadata | None = None
         self._missing: set[str] = set()
         """What was said not to exist."""
@@ -48,6 +51,7 @@ class MetadataRefresh:
     def find_leaders(self) -> None:
         """There are new partitions: who leads them may be known already."""
         if self._described is not None:
+            self._learn_topics(self._described)
             self._learn_leaders(self._described)
         if self._positions.has_unled:
             self.look()
@@ -84,7 +88,7 @@ class MetadataRefresh:
             )
         for cluster in self._fetching_clusters:
             cluster.learn_brokers(described.brokers)
-        self._forget_remade(described)
+        self._learn_topics(described)
         self._described = described
         self._learn_leaders(described)
         if self.membership_loop is not None:
@@ -132,12 +136,13 @@ class MetadataRefresh:
             )
         self._missing = set(missing)
 
-    def _forget_remade(self, described: ClusterMetadata) -> None:
-        """The epochs of a topic that was deleted and made anew begin anew."""
-        known = {} if self._described is None else self._described.topics
-        for name, topic in described.topics.items():
-            if name in known and known[name].topic_id != topic.topic_id:
-                self._positions.forget_epochs(name)
+    def _learn_topics(self, described: ClusterMetadata) -> None:
+        """Where a topic was deleted and made anew, a position tells nothing of the new one."""
+        lost = self._positions.learn_topics(
+            {name: topic.topic_id for name, topic in described.topics.items()}
+        )
+        for spot in lost:
+            self.lost_position(spot)
 
     def _learn_leaders(self, described: ClusterMetadata) -> None:
         leaders: dict[TopicPartition, tuple[int | None, int]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from operator import index
 from typing import NamedTuple
 
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.consuming.completed_fetch import NO_EPOCH, CompletedFetch
 from semel.types import TopicPartition
 
@@ -43,6 +44,7 @@ class Spot(NamedTuple):
     epoch: int
     leader_epoch: int
     want: Want | None
+    topic_id: bytes = NO_ID
 
 
 class Position(NamedTuple):
@@ -60,6 +62,11 @@ class PartitionState:
         self.checked_epoch = NO_EPOCH
         self.leader_id: int | None = None
         self.leader_epoch = NO_EPOCH
+        self.topic_id = NO_ID
+        """Of the topic, as it was last described."""
+        self.was_read = False
+        """Whether the topic with this id was read at this position, so that it is one of its own:
+        what is described may be older than the position."""
         self.is_paused = False
         self.is_queued = False
         self.fetches: deque[CompletedFetch] = deque()
@@ -74,4 +81,12 @@ class PartitionState:
 
     def spot(self) -> Spot:
         offset = self.fetches[-1].next_offset if self.fetches else self.offset
-        return Spot(self.partition, self.version, offset, self.epoch, self.leader_epoch, self.want)
+        return Spot(
+            self.partition,
+            self.version,
+            offset,
+            self.epoch,
+            self.leader_epoch,
+            self.want,
+            self.topic_id,
+        )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.consuming.completed_fetch import NO_EPOCH, CompletedFetch
 from semel.client.consuming.partition import PartitionState, Position, Spot, Want
 from semel.client.consuming.record import Record
@@ -40,6 +41,8 @@ class Positions:
         self._queue: deque[PartitionState] = deque()
         """Partitions with something to hand out, whose turn comes in this order."""
         self._version = 0
+        self._replaced_ids: set[bytes] = set()
+        """Of topics that were deleted and made anew since."""
         self.has_room_news = False
         """Something was taken, so that more may be fetched."""
 
@@ -88,12 +91,35 @@ class Positions:
             if partition in self._states:
                 self._states[partition].leader_id = None
 
-    def forget_epochs(self, topic: str) -> None:
+    def learn_topics(self, topic_ids: Mapping[str, bytes]) -> list[Spot]:
+        """The ids that topics have now; where positions were lost, as their topic is another one.
+
+        One that was replaced never comes back: who still says so has not heard of it.
+        """
+        lost = []
+        replaced: set[bytes] = set()
         with self._lock:
             for partition, state in self._states.items():
-                if partition.topic == topic:
-                    state.epoch = state.leader_epoch = NO_EPOCH
-                    state.checked_epoch = NO_EPOCH
+                topic_id = topic_ids.get(partition.topic, NO_ID)
+                if topic_id in (NO_ID, state.topic_id) or topic_id in self._replaced_ids:
+                    continue
+                before, state.topic_id = state.topic_id, topic_id
+                was_read, state.was_read = state.was_read, False
+                if before != NO_ID:
+                    replaced.add(before)
+                    state.leader_epoch = state.checked_epoch = NO_EPOCH
+                    self._move(state, state.offset, NO_EPOCH, state.want)
+                    if was_read and state.want in (None, Want.CHECK):
+                        lost.append(state.spot())
+            self._replaced_ids |= replaced
+        return lost
+
+    def was_read(self, spot: Spot) -> None:
+        """A fetch at this spot was answered."""
+        with self._lock:
+            state = self._current(spot)
+            if state is not None and state.topic_id == spot.topic_id:
+                state.was_read = True
 
     @property
     def has_unled(self) -> bool:

@@ -7,6 +7,8 @@ that `drain` returns, and tells of each either its answers or that it was lost.
 from collections.abc import Iterable, Sequence
 
 from semel.client import outcome
+from semel.client.cluster.metadata import TopicRemade
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.outcome import ErrorKind
 from semel.client.producing.batch import RECORD_OVERHEAD_SIZE, ProducerBatch, headers_size
 from semel.client.producing.failures import Failures
@@ -37,6 +39,10 @@ class ProducerCore:
             else TransactionState(settings.transactional_id)
         )
         self.leaders: dict[TopicPartition, int] = {}
+        self.topic_ids: dict[str, bytes] = {}
+        """As last described; none where the cluster has none."""
+        self._replaced_ids: set[bytes] = set()
+        """Of topics that were deleted and made anew since."""
         self.buffered_size = 0
         self.fatal: Exception | None = None
         self.settled: list[ProducerBatch] = []
@@ -353,6 +359,30 @@ class ProducerCore:
     def is_out_of_sequence(self) -> bool:
         """Whether a partition needs a new epoch before it can be written to again."""
         return any(queue.is_broken for queue in self._queues.values())
+
+    def learn_topic_id(self, topic: str, topic_id: bytes) -> None:
+        """One that was replaced never comes back: who still says so has not heard of it."""
+        known = self.topic_ids.get(topic)
+        if topic_id in (NO_ID, known) or topic_id in self._replaced_ids:
+            return
+        self.topic_ids[topic] = topic_id
+        if known is not None:
+            self._replaced_ids.add(known)
+            self._remade(topic)
+
+    def _remade(self, topic: str) -> None:
+        """What a transaction has in the topic that is gone is lost, so that it cannot be whole.
+
+        Without one, what is left goes to the new topic, whose partitions do not know the producer.
+        """
+        queues = [queue for queue in self._queues.values() if queue.partition.topic == topic]
+        for queue in queues:
+            queue.is_recognised = self._are_starts_checked
+            queue.last_acknowledged_offset = -1
+        transaction = self.transaction
+        is_torn = any(queue.has_sent for queue in queues)
+        if is_torn and transaction is not None and transaction.may_send:
+            self.doom(TopicRemade(topic))
 
     def learn_leaders(self, leaders: Iterable[tuple[TopicPartition, int | None]]) -> None:
         for partition, node_id in leaders:

@@ -160,7 +160,7 @@ class ProducerEngine:
     async def _exchange(self, request: Request) -> None:
         core = self.core
         try:
-            message = requests.to_wire(request, core.settings)
+            message = requests.to_wire(request, core.settings, core.topic_ids)
             if core.settings.acks == ACKS_NONE:
                 await self._cluster.tell(request.node_id, produce, message)
                 # Nothing will be heard of it, which is what was asked for.

@@ -99,6 +99,7 @@ class Intake:
         known = self.queues.get(topic.name, [])
         if len(partitions) != len(known):
             self.queues[topic.name] = [self._core.queue(partition) for partition in partitions]
+        self._core.learn_topic_id(topic.name, topic.topic_id)
         self._core.learn_leaders(
             (partition, None if each.leader_id == NO_NODE else each.leader_id)
             for partition, each in zip(partitions, topic.partitions, strict=True)

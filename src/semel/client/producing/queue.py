@@ -51,6 +51,11 @@ class PartitionQueue:
     def is_idle(self) -> bool:
         return not (self.filling or self.closed or self.again or self.in_flight)
 
+    @property
+    def has_sent(self) -> bool:
+        """Whether anything was sent under the present epoch."""
+        return self._next_position > 0
+
     def batches(self) -> Iterator[ProducerBatch]:
         """All that are not done."""
         yield from self.in_flight

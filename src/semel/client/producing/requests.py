@@ -1,9 +1,11 @@
 """Produce as the producer's core asks for it, to and from the messages of the wire."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from semel.client.cluster.calls import refusal
+from semel.client.connecting.topic_ids import NO_ID
 from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.settings import ProducerSettings
 from semel.errors import NONE, MessageTooLarge, NetworkException, RequestError
@@ -40,7 +42,9 @@ def sooner(at_ms: float | None, other_ms: float | None, now_ms: float) -> float 
     return other_ms if at_ms is None else min(at_ms, other_ms)
 
 
-def to_wire(request: Request, settings: ProducerSettings) -> produce.ProduceRequest:
+def to_wire(
+    request: Request, settings: ProducerSettings, topic_ids: Mapping[str, bytes]
+) -> produce.ProduceRequest:
     is_transactional = settings.transactional_id is not None
     topics: dict[str, list[produce.PartitionProduceData]] = defaultdict(list)
     for batch in request.batches:
@@ -51,7 +55,10 @@ def to_wire(request: Request, settings: ProducerSettings) -> produce.ProduceRequ
         transactional_id=settings.transactional_id,
         acks=settings.acks,
         timeout_ms=settings.request_timeout_ms,
-        topic_data=[produce.TopicProduceData(name, data) for name, data in topics.items()],
+        topic_data=[
+            produce.TopicProduceData(name, data, topic_ids.get(name, NO_ID))
+            for name, data in topics.items()
+        ],
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from semel.client.cluster.calls import together
 from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.metadata import TopicRemade
 from semel.client.connecting.link import Pending
 from semel.client.producing.requests import error_of
 from semel.client.producing.settings import ACKS_ALL
@@ -55,6 +56,7 @@ class EncodedBatchWriter:
         self._transactional_id = transactional_id
         self._next_sequences: dict[TopicPartition, int] = defaultdict(int)
         self._waiting: dict[TopicPartition, deque[_Sending]] = defaultdict(deque)
+        self._topic_ids: dict[str, bytes] = {}
         self._deliveries: list[Delivery] = []
 
     def begin_at(self, partition: TopicPartition, sequence: int) -> None:
@@ -89,9 +91,12 @@ class EncodedBatchWriter:
     async def _write_while_leaders_stay(self) -> None:
         done_before = len(self._deliveries)
         try:
-            leaders = await self._cluster.leaders_of(self._waiting)
+            leaders = await self._cluster.leaders_and_topic_ids(self._waiting)
             by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-            for partition, leader_id in leaders.items():
+            for partition, (leader_id, topic_id) in leaders.items():
+                if self._topic_ids.setdefault(partition.topic, topic_id) != topic_id:
+                    # Some of what was written may be gone, and nobody could tell.
+                    raise TopicRemade(partition.topic)
                 by_leader[leader_id].append(partition)
             await together(self._write_to(*each) for each in by_leader.items())
         except RequestError as error:
@@ -147,7 +152,10 @@ class EncodedBatchWriter:
             transactional_id=self._transactional_id,
             acks=ACKS_ALL,
             timeout_ms=self._cluster.timeout_ms,
-            topic_data=[produce.TopicProduceData(name, data) for name, data in topics.items()],
+            topic_data=[
+                produce.TopicProduceData(name, data, self._topic_ids[name])
+                for name, data in topics.items()
+            ],
         )
 
     async def _settle(self, request: _UnderWay) -> None:
