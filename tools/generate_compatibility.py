@@ -36,7 +36,7 @@ The tests run these clients unchanged, with their defaults, against a broker of 
 
 APIS_HEAD = """
 Other clients work as far as they get by with the APIs below. One that guesses the broker's
-release from the versions on offer, as kafka-python does, takes Semel for Kafka 4.1.
+release from the versions on offer, as kafka-python does, takes Semel for Kafka 4.3.
 
 A transactional producer of confluent-kafka 2.16 can wait for ever in
 `send_offsets_to_transaction` if the only broker is restarted meanwhile: librdkafka then closes the
@@ -68,7 +68,7 @@ UNSERVED_HEAD = """
 
 # A row that the table of APIs cannot give.
 OTHERS = (
-    "| every other API | | access lists, quotas, delegation tokens, share groups, KIP-848 groups, "
+    "| every other API | | quotas that are set, delegation tokens, share groups, KIP-848 groups, "
     "reassignment of partitions, traffic between brokers |\n"
 )
 

@@ -36,11 +36,15 @@ SHARED = (
 def module(api: Api) -> str:
     """The whole text of one module."""
     code = Code()
+    written: dict[str, MergedStructure] = {}
     for direction in ("request", "response"):
         found = layouts(api, direction)
         classes = merge(found, direction)
         for structure in classes.values():
-            _class(code, structure)
+            # A request and its reply may share one.
+            if written.setdefault(structure.name, structure) is structure:
+                _class(code, structure)
+            assert written[structure.name] == structure, f"two kinds of {structure.name}"
         _codecs(code, api, direction, found, classes)
     return _head(api, code) + "\n".join(code.lines) + "\n"
 

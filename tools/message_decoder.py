@@ -91,7 +91,9 @@ class Decoder:
             self._array(field, flexible, target)
         elif field.kind == "structure":
             assert field.structure is not None
-            assert not field.nullable, f"{target}: null structures are not in any served message"
+            if field.nullable:
+                self._nullable_structure(field.structure, target)
+                return target
             self._flush()
             built = self._structure(field.structure, target)
             self.code.line(f"{target} = {built}")
@@ -100,6 +102,15 @@ class Decoder:
         else:
             self._variable(field, flexible, target)
         return target
+
+    def _nullable_structure(self, structure: Structure, target: str) -> None:
+        """A byte before it says whether it is there."""
+        self._run.append(("size", "b", 1))
+        self._flush()
+        self.code.line(f"{target}: {structure.name} | None = None")
+        with self.code.block("if size >= 0:"):
+            built = self._structure(structure, target)
+            self.code.line(f"{target} = {built}")
 
     def _null(self, field: Field, length: str, flexible: bool, target: str) -> None:
         """Open the branch of a negative length; the caller continues with `else`."""
@@ -136,7 +147,9 @@ class Decoder:
         if field.structure is not None:
             inner, size_min = field.structure.name, field.structure.wire_size_min()
         else:
-            inner = {"string": "str", "uuid": "bytes", "bool": "bool"}.get(field.kind, "int")
+            inner = {"string": "str", "uuid": "bytes", "bool": "bool", "float64": "float"}.get(
+                field.kind, "int"
+            )
             size_min = self._element_size_min(field, flexible)
         self.code.line(f"{target}: list[{inner}]{' | None' if field.nullable else ''}")
         self._null(field, count, flexible, target)

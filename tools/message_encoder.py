@@ -4,6 +4,8 @@ from message_schema import FIXED, Field, Layout, MergedStructure, Structure
 from message_text import Code
 
 NO_TAGS = b"\0"
+ABSENT, PRESENT = b"\xff", b"\x01"
+"""Before a structure that may be null."""
 
 
 class Encoder:
@@ -80,7 +82,10 @@ class Encoder:
             return
         if field.kind == "structure" and not field.array:
             assert field.structure is not None
-            self._structure(field.structure, source, self.code.name(path, field.name))
+            if field.nullable:
+                self._nullable_structure(field.structure, source, self.code.name(path, field.name))
+            else:
+                self._structure(field.structure, source, self.code.name(path, field.name))
             return
         value = self.code.name(path, field.name)
         self.code.line(f"{value} = {source}")
@@ -104,6 +109,17 @@ class Encoder:
             with self.code.block("else:"):
                 self._value(field, flexible, value)
                 self._flush()
+
+    def _nullable_structure(self, structure: Structure, source: str, value: str) -> None:
+        """A byte before it says whether it is there."""
+        self.code.line(f"{value} = {source}")
+        self._flush()
+        with self.code.block(f"if {value} is None:"):
+            self.code.line(f"{self._write}({ABSENT!r})")
+        with self.code.block("else:"):
+            self.code.line(f"{self._write}({PRESENT!r})")
+            self._structure(structure, value, value)
+            self._flush()
 
     def _value(self, field: Field, flexible: bool, value: str) -> None:
         if field.array:

@@ -18,6 +18,7 @@ FIXED = {
     "int32": ("i", 4),
     "uint32": ("I", 4),
     "int64": ("q", 8),
+    "float64": ("d", 8),
     "uuid": ("16s", 16),
 }
 """Kinds of a fixed size: the letter of `struct` and the size in bytes."""
@@ -32,7 +33,13 @@ PLAIN_KIND = {
 }
 TIME_KINDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
-PYTHON_TYPE = {"bool": "bool", "string": "str", "bytes": "bytes", "uuid": "bytes"}
+PYTHON_TYPE = {
+    "bool": "bool",
+    "float64": "float",
+    "string": "str",
+    "bytes": "bytes",
+    "uuid": "bytes",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +102,7 @@ def field_size_min(field: Field, flexible: bool) -> int:
         return 1 if flexible else 4
     if field.kind == "structure":
         assert field.structure is not None
-        return field.structure.wire_size_min()
+        return 1 if field.nullable else field.structure.wire_size_min()
     if field.kind in FIXED:
         return FIXED[field.kind][1]
     if flexible:

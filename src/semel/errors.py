@@ -293,6 +293,14 @@ class TransactionCoordinatorFenced(RequestError):
     code = 52
 
 
+class TransactionalIdAuthorizationFailed(RequestError):
+    code = 53
+
+
+class SecurityDisabled(RequestError):
+    code = 54
+
+
 class OperationNotAttempted(RequestError):
     code = 55
 
@@ -398,6 +406,14 @@ class TransactionalIdNotFound(RequestError):
 class FetchSessionTopicIdError(RequestError):
     code = 106
     retriable = True
+
+
+class MismatchedEndpointType(RequestError):
+    code = 114
+
+
+class UnsupportedEndpointType(RequestError):
+    code = 115
 
 
 class TransactionAbortable(RequestError):

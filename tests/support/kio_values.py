@@ -76,6 +76,8 @@ def _random(annotation: Any, kind: str | None, random: Random) -> Any:  # noqa: 
             return "".join(random.choices("abcé☃", k=random.choice((0, 1, 5, 126, 127, 130))))
         case "bytes" | "records":
             return random.randbytes(random.choice((0, 1, 5, 126, 127, 130, 20_000)))
+        case "float64":
+            return random.choice((0.0, -1.5, random.uniform(-1e9, 1e9)))
         case "uuid":
             return uuid.UUID(bytes=random.randbytes(16))
         case "error_code":

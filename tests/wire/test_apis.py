@@ -65,7 +65,7 @@ def requests_of_kafka_python() -> list[Any]:
 def test_kafka_python_finds_a_version_of_every_served_api() -> None:
     offered = {api.key: (api.advertised_version_min, api.version_max) for api in served()}
     negotiated = BrokerVersionData(api_versions=offered)
-    assert negotiated.broker_version == (4, 1)
+    assert negotiated.broker_version == (4, 3)
     requests = requests_of_kafka_python()
     assert {request.API_KEY for request in requests} >= set(offered)
     for request in requests:

@@ -1,15 +1,34 @@
 """The offsets that a request wants committed, in or outside of a transaction, and its answers."""
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from semel.errors import RequestError, UnknownTopicOrPartition
 from semel.groups.commands import OffsetToCommit
 from semel.lane.view import CatalogueView
 from semel.types import TopicPartition
 from semel.wire.messages.offset_commit import OffsetCommitRequestTopic
+from semel.wire.messages.offset_fetch import OffsetFetchRequestTopics
 from semel.wire.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 
 Topics = list[OffsetCommitRequestTopic] | list[TxnOffsetCommitRequestTopic]
+
+
+Asked = TypeVar("Asked", OffsetCommitRequestTopic, OffsetFetchRequestTopics)
+
+
+def by_id(catalogue: CatalogueView, topics: list[Asked]) -> tuple[list[Asked], list[Asked]]:
+    """Those that there are, which get their names, and those whose ids nobody has."""
+    known: list[Asked] = []
+    unknown: list[Asked] = []
+    for topic in topics:
+        found = catalogue.with_id(topic.topic_id)
+        if found is None:
+            unknown.append(topic)
+        else:
+            topic.name = found.name
+            known.append(topic)
+    return known, unknown
 
 
 def known_offsets(catalogue: CatalogueView, topics: Topics) -> tuple[OffsetToCommit, ...]:

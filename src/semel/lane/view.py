@@ -7,7 +7,7 @@ as all do, until the lane is durable up to what it was read from.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from semel.errors import UnknownTopicOrPartition
+from semel.errors import GroupIdNotFound, UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
 from semel.lane.clock import LaneClock
 from semel.lane.state import LaneState
@@ -219,6 +219,11 @@ class LaneView:
 
     def group(self, group_id: GroupId) -> GroupDescription | None:
         return self._state.groups.describe(group_id)
+
+    def check_group(self, group_id: GroupId) -> None:
+        """Raises GroupIdNotFound."""
+        if self._state.groups.describe(group_id) is None:
+            raise GroupIdNotFound(f"there is no group {group_id!r}")
 
     def groups(self, states: Collection[str] = ()) -> list[GroupListing]:
         return self._state.groups.list_groups(states)

@@ -1,8 +1,13 @@
-"""DescribeCluster (api key 60), versions 0-1."""
+"""DescribeCluster (api key 60), versions 0-2.
+
+v1  brokers or controllers may be asked for: a broker tells of brokers (KIP-919)
+v2  fenced brokers may be asked for (KIP-1073): the only one is not
+"""
 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.errors import MismatchedEndpointType, RequestError, UnsupportedEndpointType
 from semel.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -13,14 +18,25 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
+BROKERS, CONTROLLERS = 1, 2
+
+
 def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Call) -> Answer:
+    if request.endpoint_type == CONTROLLERS:
+        return _refused(MismatchedEndpointType("this is a broker; controllers are asked for"))
+    if request.endpoint_type != BROKERS:
+        return _refused(UnsupportedEndpointType(f"endpoints of type {request.endpoint_type}"))
     host, port = broker.address_for(call)
     node_id = broker.config.node_id
     return Answer(
         DescribeClusterResponse(
-            endpoint_type=request.endpoint_type,
+            endpoint_type=BROKERS,
             cluster_id=broker.cluster_id,
             controller_id=broker.controller_id,
             brokers=[DescribeClusterBroker(node_id, host, port)],
         )
     )
+
+
+def _refused(error: RequestError) -> Answer:
+    return Answer(DescribeClusterResponse(error_code=error.code, error_message=str(error)))

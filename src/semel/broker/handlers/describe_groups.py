@@ -1,12 +1,13 @@
-"""DescribeGroups (api key 15), versions 0-5.
+"""DescribeGroups (api key 15), versions 0-6.
 
 v4  static members; v5  flexible encoding
+v6  a group that does not exist is refused, with a message (KIP-1043)
 """
 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import RequestError
+from semel.errors import GroupIdNotFound, RequestError
 from semel.types import GroupId
 from semel.wire.messages.describe_groups import (
     DescribedGroup,
@@ -20,22 +21,27 @@ if TYPE_CHECKING:
 
 UNKNOWN_STATE = "Dead"
 """What Kafka says of a group that does not exist."""
+REFUSED_SINCE = 6
 
 
 def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call) -> Answer:
-    groups = [_describe(broker, group_id) for group_id in request.groups]
+    groups = [_describe(broker, group_id, call.version) for group_id in request.groups]
     return Answer(DescribeGroupsResponse(groups=groups))
 
 
-def _describe(broker: "Broker", group_id: str) -> DescribedGroup:
+def _describe(broker: "Broker", group_id: str, version: int) -> DescribedGroup:
     try:
         group = broker.lane_of_group(group_id).view.group(GroupId(group_id))
     except RequestError as error:
-        return DescribedGroup(error.code, group_id)
+        return DescribedGroup(error.code, str(error) or None, group_id)
     if group is None:
-        return DescribedGroup(0, group_id, UNKNOWN_STATE)
+        if version < REFUSED_SINCE:
+            return DescribedGroup(0, None, group_id, UNKNOWN_STATE)
+        reason = f"there is no group {group_id!r}"
+        return DescribedGroup(GroupIdNotFound.code, reason, group_id, UNKNOWN_STATE)
     return DescribedGroup(
         0,
+        None,
         group_id,
         group.state,
         group.protocol_type,

@@ -1,6 +1,7 @@
-"""DescribeLogDirs (api key 35), versions 1-4.
+"""DescribeLogDirs (api key 35), versions 1-5.
 
-v2  flexible encoding; v4  size of the disk
+v2  flexible encoding; v4  size of the disk; v5  whether it takes no new partitions,
+which it always does (KIP-1066)
 
 All partitions share the journal; a partition's size is that of its own batches in it.
 """

@@ -1,6 +1,8 @@
-"""FindCoordinator (api key 10), versions 0-4.
+"""FindCoordinator (api key 10), versions 0-6.
 
 v1  kinds of keys; v3  flexible encoding; v4  several keys at once
+v5  an error of transactions, which none of these answers needs (KIP-890)
+v6  share groups (KIP-932): there are none, so that their kind of key is refused
 
 One broker coordinates every group and every transactional id.
 """

@@ -1,7 +1,8 @@
-"""InitProducerId (api key 22), versions 0-5.
+"""InitProducerId (api key 22), versions 0-6.
 
 v2  flexible encoding; v3  the client may name the producer id and epoch it has (KIP-360)
-v4  a fenced producer is told PRODUCER_FENCED
+v4  a fenced producer is told PRODUCER_FENCED; v5  TRANSACTION_ABORTABLE may be told (KIP-890)
+v6  two-phase commit (KIP-939): refused, as by a Kafka that has it switched off
 
 Without a transactional id: a producer id that was never given before. With one: the next epoch,
 after what an older incarnation left open has been rolled back in the same frame.
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.transactional import take
-from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError
+from semel.errors import (
+    CoordinatorNotAvailable,
+    JournalFull,
+    RequestError,
+    TransactionalIdAuthorizationFailed,
+    UnsupportedVersion,
+)
 from semel.lane.producing import TakeProducerId
 from semel.transactions.commands import InitProducer
 from semel.types import ProducerEpoch, ProducerId, TransactionalId
@@ -38,6 +45,10 @@ def _initialise(
             return broker.any_lane.submit(TakeProducerId()), 0
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
+    if request.enable2_pc:
+        raise TransactionalIdAuthorizationFailed("there is no two-phase commit")
+    if request.keep_prepared_txn:
+        raise UnsupportedVersion("there is no two-phase commit, so that nothing is prepared")
     command = InitProducer(
         TransactionalId(transactional_id),
         request.transaction_timeout_ms,

@@ -1,6 +1,8 @@
-"""ListGroups (api key 16), versions 0-4.
+"""ListGroups (api key 16), versions 0-5.
 
-v3  flexible encoding; v4  states are shown and may be asked for
+v3  flexible encoding; v4  states are shown and may be asked for; v5  so are types (KIP-848)
+
+Every group here is a classic one.
 """
 
 from typing import TYPE_CHECKING
@@ -12,9 +14,15 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
+CLASSIC = "classic"
+
+
 def list_groups(broker: "Broker", request: ListGroupsRequest, call: Call) -> Answer:
+    types = {name.lower() for name in request.types_filter}
+    if types and CLASSIC not in types:
+        return Answer(ListGroupsResponse())
     groups = [
-        ListedGroup(group.group_id, group.protocol_type, group.state)
+        ListedGroup(group.group_id, group.protocol_type, group.state, CLASSIC)
         for lane in broker.led_lanes
         for group in lane.view.groups(request.states_filter)
     ]

@@ -1,6 +1,9 @@
-"""ListOffsets (api key 2), versions 1-7.
+"""ListOffsets (api key 2), versions 1-11.
 
 v2  read_committed; v4  the client's leader epoch; v6  flexible encoding; v7  timestamp -3
+v8  -4, the earliest that lies here: as -2, since there is no other tier; v9  -5, the latest of
+another tier: nothing; v10  how long another tier may be waited for; v11  -6, the earliest that is
+to go there: nothing
 
 The end of a partition is its durable end; for read_committed, where its first open transaction
 begins. A timestamp finds the first record at or after it,
@@ -15,12 +18,13 @@ from semel.errors import (
     CorruptMessage,
     RequestError,
     StorageError,
-    UnsupportedForMessageFormat,
+    UnsupportedVersion,
 )
 from semel.lane.lane import Lane
 from semel.lane.searches import TimedRecord
 from semel.lane.view import PartitionView
 from semel.types import Offset, TopicPartition
+from semel.wire.apis import NEVER
 from semel.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -32,27 +36,38 @@ from semel.wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = range(
+    -1, -7, -1
+)
+SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first version in which a timestamp that is no time has a meaning."""
+AT_ONCE = frozenset(SINCE) - {MAX_TIMESTAMP}
 READ_COMMITTED = 1
 NOT_FOUND = TimedRecord(timestamp_ms=-1, offset=-1, leader_epoch=-1)
 
 
 def list_offsets(broker: "Broker", request: ListOffsetsRequest, call: Call) -> Handled:
     ends_only = all(
-        wanted.timestamp in (LATEST, EARLIEST)
-        for topic in request.topics
-        for wanted in topic.partitions
+        wanted.timestamp in AT_ONCE for topic in request.topics for wanted in topic.partitions
     )
-    searches = _Searches(broker, request)
+    searches = _Searches(broker, request, call.version)
     return searches.answer_at_once() if ends_only else searches.answer()
 
 
 class _Searches:
     """What one request asks for; a search by time reads batches."""
 
-    def __init__(self, broker: "Broker", request: ListOffsetsRequest) -> None:
+    def __init__(self, broker: "Broker", request: ListOffsetsRequest, version: int) -> None:
         self._broker = broker
         self._request = request
+        self._version = version
 
     def answer_at_once(self) -> Answer:
         return self._answer(
@@ -85,6 +100,8 @@ class _Searches:
         term = lane.view.term
         if wanted.timestamp == LATEST:
             found = TimedRecord(-1, bound, term)
+        elif wanted.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            found = NOTHING
         else:
             start = partition.log_start_offset
             found = TimedRecord(-1, start, partition.term_at(start, term))
@@ -94,12 +111,10 @@ class _Searches:
         self, topic: str, wanted: ListOffsetsPartition
     ) -> ListOffsetsPartitionResponse:
         timestamp_ms = wanted.timestamp
-        if timestamp_ms in (LATEST, EARLIEST):
+        if timestamp_ms in AT_ONCE:
             return self._end(topic, wanted)
         try:
             lane, partition, bound = self._partition(topic, wanted)
-            if timestamp_ms < 0 and timestamp_ms != MAX_TIMESTAMP:
-                raise UnsupportedForMessageFormat(f"timestamp {timestamp_ms} has no meaning")
         except RequestError as error:
             return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
         try:
@@ -120,6 +135,9 @@ class _Searches:
         self, topic: str, wanted: ListOffsetsPartition
     ) -> tuple[Lane, PartitionView, Offset]:
         """The partition, its lane, and where it ends for this reader."""
+        timestamp_ms = wanted.timestamp
+        if timestamp_ms < 0 and self._version < SINCE.get(timestamp_ms, NEVER):
+            raise UnsupportedVersion(f"timestamp {timestamp_ms} has no meaning")
         lane = self._broker.lane_of(TopicPartition(topic, wanted.partition_index))
         partition = lane.view.partition(topic, wanted.partition_index)
         lane.view.check_leader_epoch(wanted.current_leader_epoch)

@@ -1,8 +1,9 @@
-"""Metadata (api key 3), versions 0-12.
+"""Metadata (api key 3), versions 0-13.
 
 v0   an empty list means all topics; later null does
 v4   the client says whether topics may be created; v9  flexible encoding; v10  topic ids
 v12  a topic may be asked for by its id
+v13  an error of the whole answer, for clients of a cluster that is gone (KIP-1102): there is none
 
 A topic that does not exist is created when the broker and the client allow it, and the answer
 waits until it is durable.

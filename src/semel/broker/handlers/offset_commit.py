@@ -1,6 +1,8 @@
-"""OffsetCommit (api key 8), versions 2-8.
+"""OffsetCommit (api key 8), versions 2-10.
 
 v2-4  retention time; v6  leader epoch; v7  static members; v8  flexible encoding
+v9   a member of a group that does not exist is told so (KIP-848)
+v10  topics by id (KIP-516)
 
 Answered when the offsets are durable.
 """
@@ -8,12 +10,13 @@ Answered when the offsets are durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import answers, known_offsets, refused
-from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError
+from semel.broker.asked_offsets import answers, by_id, known_offsets, refused
+from semel.errors import CoordinatorNotAvailable, JournalFull, RequestError, UnknownTopicId
 from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from semel.types import GroupId, MemberId, TopicPartition
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -23,12 +26,21 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
+GROUPS_SINCE, IDS_SINCE = 9, 10
+
+
 def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) -> Answer:
     known: tuple[OffsetToCommit, ...] | None = None
+    unknown: list[OffsetCommitRequestTopic] = []
     codes: dict[TopicPartition, int]
     try:
         lane = broker.lane_of_group(request.group_id)
-        known = known_offsets(broker.catalogue_for_coordinators, request.topics)
+        catalogue = broker.catalogue_for_coordinators
+        if call.version >= IDS_SINCE:
+            request.topics, unknown = by_id(catalogue, request.topics)
+        known = known_offsets(catalogue, request.topics)
+        if call.version >= GROUPS_SINCE and request.generation_id_or_member_epoch >= 0:
+            lane.view.check_group(GroupId(request.group_id))
         command = CommitOffsets(
             GroupId(request.group_id),
             request.generation_id_or_member_epoch,
@@ -44,13 +56,21 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
         codes = refused(request.topics, known, error)
     except JournalFull as error:
         codes = refused(request.topics, known, CoordinatorNotAvailable(str(error)))
-    return Answer(
-        OffsetCommitResponse(
-            topics=[
-                OffsetCommitResponseTopic(
-                    name, [OffsetCommitResponsePartition(*each) for each in partitions]
-                )
-                for name, partitions in answers(request.topics, codes)
-            ]
+    topics = [
+        OffsetCommitResponseTopic(
+            name, [OffsetCommitResponsePartition(*each) for each in partitions], topic.topic_id
         )
-    )
+        for topic, (name, partitions) in zip(
+            request.topics, answers(request.topics, codes), strict=True
+        )
+    ]
+    topics += map(_unknown, unknown)
+    return Answer(OffsetCommitResponse(topics=topics))
+
+
+def _unknown(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+    partitions = [
+        OffsetCommitResponsePartition(each.partition_index, UnknownTopicId.code)
+        for each in topic.partitions
+    ]
+    return OffsetCommitResponseTopic("", partitions, topic.topic_id)

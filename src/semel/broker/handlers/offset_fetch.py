@@ -1,7 +1,9 @@
-"""OffsetFetch (api key 9), versions 1-8.
+"""OffsetFetch (api key 9), versions 1-10.
 
 v2  null asks for all topics of the group; v5  leader epoch; v6  flexible encoding
 v7  the client may ask for stable offsets only; v8  several groups at once
+v9  who asks may say which member it is (KIP-848): anyone may ask about a classic group
+v10  topics by id (KIP-516)
 
 Committed and pending offsets are read from one state, and the answer waits until that is durable.
 """
@@ -11,7 +13,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import RequestError
+from semel.broker.asked_offsets import by_id
+from semel.errors import RequestError, UnknownTopicId
 from semel.groups.commands import FetchedOffset, FetchOffsets
 from semel.types import GroupId, TopicPartition
 from semel.wire.messages.offset_fetch import (
@@ -30,12 +33,13 @@ from semel.wire.messages.offset_fetch import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-SEVERAL_GROUPS_SINCE = 8
+SEVERAL_GROUPS_SINCE, IDS_SINCE = 8, 10
 
 
 def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
     if call.version >= SEVERAL_GROUPS_SINCE:
-        groups = [_group(broker, group, request.require_stable) for group in request.groups]
+        fetch = _group_by_id if call.version >= IDS_SINCE else _group
+        groups = [fetch(broker, group, request.require_stable) for group in request.groups]
         return Answer(OffsetFetchResponse(groups=groups))
     try:
         found = _fetch(broker, request.group_id, request.topics, request.require_stable)
@@ -66,6 +70,38 @@ def _group(
             for topic, offsets in found
         ],
     )
+
+
+def _group_by_id(
+    broker: "Broker", group: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    unknown: list[OffsetFetchRequestTopics] = []
+    try:
+        catalogue = broker.catalogue_for_coordinators
+        if group.topics is not None:
+            group.topics, unknown = by_id(catalogue, group.topics)
+    except RequestError as error:
+        return OffsetFetchResponseGroup(group.group_id, error_code=error.code)
+    answer = _group(broker, group, require_stable)
+    if answer.error_code:
+        return answer
+    named, answer.topics = answer.topics, []
+    for each in named:
+        # Of a topic that is gone nothing can be said any more: its name has no id.
+        topic = catalogue.get(each.name)
+        if topic is not None:
+            each.topic_id = topic.topic_id
+            answer.topics.append(each)
+    answer.topics += map(_unknown, unknown)
+    return answer
+
+
+def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(index, -1, -1, "", UnknownTopicId.code)
+        for index in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics("", partitions, topic.topic_id)
 
 
 def _fields(found: FetchedOffset) -> tuple[int, int, int, str | None, int]:

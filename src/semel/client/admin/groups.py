@@ -68,10 +68,12 @@ async def describe(cluster: Cluster, group_id: str) -> GroupDescription:
             group_id, describe_groups, describe_groups.DescribeGroupsRequest([group_id])
         )
         (group,) = reply.groups
-        raise_for(group.error_code, f"group {group_id}")
+        # Since version 6 a group that does not exist is refused; it has always been called dead.
+        if group.error_code != GroupIdNotFound.code:
+            raise_for(group.error_code, f"group {group_id}", group.error_message)
         return GroupDescription(
             group_id=group.group_id,
-            state=group.group_state,
+            state=group.group_state if group.error_code == NONE else DEAD,
             protocol_type=group.protocol_type,
             assignor=group.protocol_data,
             coordinator_id=await cluster.coordinator_of(group_id),

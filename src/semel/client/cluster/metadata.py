@@ -13,12 +13,12 @@ NO_NODE = -1
 
 
 class TopicRemade(UnknownTopicId):
-    """A topic was deleted and made anew, so that what was said of it tells nothing of this one."""
+    """A topic was deleted, so that what was said of it tells nothing of another of its name."""
 
     retriable = False
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"topic {name} was deleted and made anew meanwhile")
+        super().__init__(f"topic {name} was deleted meanwhile; one of this name is another one")
         self.name = name
 
     def __reduce__(self) -> tuple[type["TopicRemade"], tuple[str]]:

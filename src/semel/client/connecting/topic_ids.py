@@ -9,7 +9,7 @@ version that has them.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from semel.wire.messages import fetch, produce
+from semel.wire.messages import fetch, offset_commit, offset_fetch, produce
 
 NO_ID: Final = bytes(16)
 
@@ -25,7 +25,11 @@ class _ByName(NamedTuple):
 _APIS: Final[Mapping[int, _ByName]] = {
     produce.API_KEY: _ByName(12, lambda request: request.topic_data, lambda r: r.responses, "name"),
     fetch.API_KEY: _ByName(12, lambda request: request.topics, lambda r: r.responses, "topic"),
+    offset_commit.API_KEY: _ByName(9, lambda request: request.topics, lambda r: r.topics, "name"),
 }
+
+_NAMES_UNTIL: Final[Mapping[int, int]] = {offset_fetch.API_KEY: 9}
+"""What a group has committed is asked for by names: it goes when its topic does."""
 
 Names = Mapping[bytes, str]
 
@@ -33,7 +37,9 @@ Names = Mapping[bytes, str]
 def version_for(api_key: int, message: object, version: int) -> tuple[int, Names | None]:
     """The version to send the message in, and the names of its topics if ids are sent."""
     api = _APIS.get(api_key)
-    if api is None or version <= api.version_max:
+    if api is None:
+        return min(version, _NAMES_UNTIL.get(api_key, version)), None
+    if version <= api.version_max:
         return version, None
     names = {topic.topic_id: getattr(topic, api.name) for topic in api.asked(message)}
     if NO_ID in names:

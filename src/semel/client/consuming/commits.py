@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
+from semel.client.cluster.metadata import TopicRemade
 from semel.client.consuming.actions import NOBODY, MemberIdentity
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.membership_loop import MembershipLoop
@@ -131,7 +132,8 @@ class Commits:
                     await self.commit(offsets, self._settings.request_timeout_ms)
                     self._automatic_last |= offsets
                 except SemelError as error:
-                    if _is_for_good(error):
+                    # What was read of a topic that is gone need not be remembered.
+                    if _is_for_good(error) and not isinstance(error, TopicRemade):
                         self._report(error)
 
         return work()

@@ -12,6 +12,7 @@ from typing import TypeVar
 from semel.client.cluster.calls import raise_for
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.group_offsets import group_offsets
+from semel.client.cluster.metadata import TopicRemade
 from semel.client.connecting.connection import Messages
 from semel.client.consuming.actions import Join, MemberIdentity, Sync
 from semel.client.consuming.completed_fetch import NO_EPOCH
@@ -21,6 +22,7 @@ from semel.errors import (
     MemberIdRequired,
     RequestError,
     RequestTimedOut,
+    UnknownTopicId,
     UnsupportedVersion,
 )
 from semel.types import TopicPartition
@@ -137,17 +139,21 @@ class GroupCoordination:
     async def commit(
         self, offsets: Mapping[TopicPartition, Position], identity: MemberIdentity, timeout_ms: int
     ) -> None:
-        topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = defaultdict(list)
-        for (topic, number), position in offsets.items():
-            topics[topic].append(offset_commit.OffsetCommitRequestPartition(number, *position, ""))
+        topics: dict[tuple[str, bytes], list[offset_commit.OffsetCommitRequestPartition]] = (
+            defaultdict(list)
+        )
+        for (topic, number), (offset, epoch, topic_id) in offsets.items():
+            topics[topic, topic_id].append(
+                offset_commit.OffsetCommitRequestPartition(number, offset, epoch, "")
+            )
         request = offset_commit.OffsetCommitRequest(
             group_id=self._group,
             generation_id_or_member_epoch=identity.generation_id,
             member_id=identity.member_id,
             group_instance_id=None if identity.generation_id < 0 else self._instance_id,
             topics=[
-                offset_commit.OffsetCommitRequestTopic(name, partitions)
-                for name, partitions in topics.items()
+                offset_commit.OffsetCommitRequestTopic(name, partitions, topic_id)
+                for (name, topic_id), partitions in topics.items()
             ],
         )
 
@@ -156,6 +162,8 @@ class GroupCoordination:
             for topic in reply.topics:
                 for each in topic.partitions:
                     partition = TopicPartition(topic.name, each.partition_index)
+                    if each.error_code == UnknownTopicId.code:
+                        raise TopicRemade(topic.name)
                     raise_for(each.error_code, f"offset of {partition} for {self._subject}")
 
         await self._within(timeout_ms, attempt)

@@ -89,7 +89,8 @@ class OffsetReset:
             committed = await self._coordination.committed([spot.partition for spot in spots])
         for spot in spots:
             if spot.partition in committed:
-                self._positions.located(spot, *committed[spot.partition])
+                at = committed[spot.partition]
+                self._positions.located(spot, at.offset, at.epoch)
             else:
                 self.reset(spot, NoOffset(f"{spot.partition} has no committed offset"))
 

@@ -50,6 +50,8 @@ class Spot(NamedTuple):
 class Position(NamedTuple):
     offset: int
     epoch: int = NO_EPOCH
+    topic_id: bytes = NO_ID
+    """Of the topic that it was read in, if that is known."""
 
 
 class PartitionState:

@@ -205,7 +205,7 @@ class Positions:
         """How far records were handed out; partitions without a position are left out."""
         with self._lock:
             return {
-                partition: Position(one.offset, one.epoch)
+                partition: Position(one.offset, one.epoch, one.topic_id)
                 for partition, one in self._states.items()
                 if one.want in (None, Want.CHECK)
                 and (partitions is None or partition in partitions)

@@ -17,7 +17,7 @@ REPLY_SIZE_MAX = 2**26
 PATIENCE_S = 1.0
 LEADER_EPOCH_SINCE = 7
 VERSION_MAX = 2**15 - 1
-NAMES_UNTIL = {0: 12, 1: 12}
+NAMES_UNTIL = {0: 12, 1: 12, 8: 9, 9: 9}
 """Newer versions of these know topics by their ids alone, and workloads by their names."""
 BACKOFF_S_MAX = 0.1
 

@@ -110,7 +110,7 @@ class Copier(TransactionalProducer):
         request = messages.OffsetFetchRequest(
             groups=[
                 messages.OffsetFetchRequestGroup(
-                    self._group, [messages.OffsetFetchRequestTopics(topic, [index])]
+                    self._group, topics=[messages.OffsetFetchRequestTopics(topic, [index])]
                 )
             ],
             group_id=self._group,

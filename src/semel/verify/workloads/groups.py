@@ -320,7 +320,7 @@ async def committed_offset(
     request = offset_fetch.OffsetFetchRequest(
         groups=[
             offset_fetch.OffsetFetchRequestGroup(
-                group, [offset_fetch.OffsetFetchRequestTopics(partition.topic, [index])]
+                group, topics=[offset_fetch.OffsetFetchRequestTopics(partition.topic, [index])]
             )
         ],
         group_id=group,

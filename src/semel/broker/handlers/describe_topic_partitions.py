@@ -1,0 +1,118 @@
+"""DescribeTopicPartitions (api key 75), version 0 (KIP-966).
+
+Topics in the order of their names, so many partitions at once; a cursor tells where the next
+request goes on. Nothing is created by asking.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from semel.broker.answer import Answer, Call
+from semel.errors import (
+    InvalidRequest,
+    InvalidTopic,
+    LeaderNotAvailable,
+    RequestError,
+    UnknownTopicOrPartition,
+)
+from semel.lane.catalogue import check_name
+from semel.lane.view import TopicView
+from semel.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+PARTITION_COUNT_MAX: Final = 2_000
+"""In one answer, as Kafka's `max.request.partition.size.limit` has it."""
+
+
+def describe_topic_partitions(
+    broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call
+) -> Answer:
+    try:
+        names = _names(broker, request)
+    except RequestError as error:
+        topics = [
+            DescribeTopicPartitionsResponseTopic(error.code, topic.name) for topic in request.topics
+        ]
+        return Answer(DescribeTopicPartitionsResponse(topics=topics))
+    return Answer(_describe(broker, request, names))
+
+
+def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[str]:
+    """What is asked for, from the cursor on."""
+    cursor = request.cursor
+    if request.topics:
+        names = {topic.name for topic in request.topics}
+        if cursor is not None and cursor.topic_name not in names:
+            raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not asked for")
+    else:
+        names = {topic.name for topic in broker.catalogue}
+    if cursor is None:
+        return sorted(names)
+    if cursor.partition_index < 0:
+        raise InvalidRequest(f"the cursor names partition {cursor.partition_index}")
+    return sorted(name for name in names if name >= cursor.topic_name)
+
+
+def _describe(
+    broker: "Broker", request: DescribeTopicPartitionsRequest, names: list[str]
+) -> DescribeTopicPartitionsResponse:
+    cursor = request.cursor
+    room = max(1, min(request.response_partition_limit, PARTITION_COUNT_MAX))
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if room == 0:
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
+        topic = broker.catalogue.get(name)
+        if topic is None:
+            topics.append(DescribeTopicPartitionsResponseTopic(_code_of_missing(name), name))
+            continue
+        first = cursor.partition_index if cursor and cursor.topic_name == name else 0
+        stop = min(first + room, topic.partition_count)
+        topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                0,
+                name,
+                topic.topic_id,
+                topic.is_internal,
+                list(_partitions(broker, topic, range(first, stop))),
+            )
+        )
+        if stop < topic.partition_count:
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, stop))
+        room -= max(0, stop - first)
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _code_of_missing(name: str) -> int:
+    try:
+        check_name(name)
+    except InvalidTopic as error:
+        return error.code
+    return UnknownTopicOrPartition.code
+
+
+def _partitions(
+    broker: "Broker", topic: TopicView, indexes: range
+) -> Iterator[DescribeTopicPartitionsResponsePartition]:
+    node_id = broker.config.node_id
+    for index in indexes:
+        lane = broker.lanes.get(topic.lane_of(index))
+        is_led = lane is not None
+        yield DescribeTopicPartitionsResponsePartition(
+            0 if is_led else LeaderNotAvailable.code,
+            index,
+            node_id if is_led else -1,
+            lane.view.term if lane is not None else -1,
+            [node_id],
+            [node_id] if is_led else [],
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )

@@ -1,0 +1,40 @@
+"""ListConfigResources (api key 74), versions 0-1.
+
+v0  subscriptions of client metrics alone, which there are none of
+v1  of every kind, or of those that are asked for (KIP-1142)
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import Answer, Call
+from semel.broker.config_resources import ResourceType
+from semel.errors import UnsupportedVersion
+from semel.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+KINDS_SINCE = 1
+KNOWN = frozenset(kind.value for kind in ResourceType)
+
+
+def list_config_resources(
+    broker: "Broker", request: ListConfigResourcesRequest, call: Call
+) -> Answer:
+    wanted = frozenset(request.resource_types) or KNOWN
+    if call.version < KINDS_SINCE:
+        wanted = frozenset({ResourceType.CLIENT_METRICS.value})
+    if not wanted <= KNOWN:
+        return Answer(ListConfigResourcesResponse(error_code=UnsupportedVersion.code))
+    found = []
+    if ResourceType.TOPIC.value in wanted:
+        found += [
+            ConfigResource(topic.name, ResourceType.TOPIC.value) for topic in broker.catalogue
+        ]
+    if ResourceType.BROKER.value in wanted:
+        found.append(ConfigResource(str(broker.config.node_id), ResourceType.BROKER.value))
+    return Answer(ListConfigResourcesResponse(config_resources=found))

@@ -1,0 +1,21 @@
+"""ListPartitionReassignments (api key 46), version 0.
+
+A partition stays where it is, so that none is ever on its way.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import NOTHING, Answer, Call
+from semel.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def list_partition_reassignments(
+    broker: "Broker", request: ListPartitionReassignmentsRequest, call: Call
+) -> Answer:
+    return Answer(ListPartitionReassignmentsResponse(), NOTHING)
