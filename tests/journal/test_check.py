@@ -12,7 +12,7 @@ from semel.errors import CorruptJournal, NewerFormat
 from semel.journal import names
 from semel.journal.file.check import REFUSED, Finding, Folder, check
 from semel.journal.file.memory import MemoryDevice
-from semel.journal.file.walk import Frame
+from semel.journal.file.walk import StoredFrame
 from semel.journal.frames import HEADER_SIZE
 
 COUNT = 300
@@ -29,7 +29,7 @@ class Anything:
     def snapshot(self, stored: bytes) -> None:
         pass
 
-    def frame(self, frame: Frame) -> Iterator[str]:
+    def frame(self, frame: StoredFrame) -> Iterator[str]:
         return iter(())
 
     def missing(self) -> Iterator[str]:

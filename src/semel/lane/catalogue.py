@@ -4,21 +4,18 @@ It knows which topics there are, their settings, and in which lane each partitio
 a partition its lane knows. Law: it changes only when a fact is applied.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Final, assert_never
 
-from semel.errors import InvalidConfig, InvalidPartitions, InvalidTopic, UnknownTopicOrPartition
+from semel.errors import InvalidConfig, InvalidPartitions, UnknownTopicOrPartition
 from semel.lane import facts
 from semel.types import INTERNAL_TOPICS
 
 CATALOGUE_LANE: Final = 0
-NAME_LENGTH_MAX: Final = 249
 PARTITION_COUNT_MAX: Final = 100_000
 CONFIG_SIZE_MAX: Final = 32 * 2**10
 """Bytes of all settings of a topic; every checkpoint holds them."""
 TOPIC_ID_SIZE: Final = 16
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 CatalogueFact = (
     facts.TopicCreated | facts.PartitionsAdded | facts.TopicDeleted | facts.TopicConfigured
@@ -137,19 +134,6 @@ class Catalogue:
                 del self._by_id[topic.topic_id]
             case _:
                 assert_never(fact)
-
-
-def check_name(name: str) -> None:
-    if not name:
-        raise InvalidTopic("a topic needs a name")
-    if name in (".", ".."):
-        raise InvalidTopic(f"a topic cannot be named {name!r}")
-    if len(name) > NAME_LENGTH_MAX:
-        raise InvalidTopic(f"the name has {len(name)} characters, more than {NAME_LENGTH_MAX}")
-    if not _LEGAL_NAME.fullmatch(name):
-        raise InvalidTopic(
-            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
-        )
 
 
 def check_partition_count(count: int) -> None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from semel.errors import CorruptJournal, CorruptMessage
-from semel.journal.file.walk import Frame
+from semel.journal.file.walk import StoredFrame
 from semel.journal.frames import HEADER_SIZE
 from semel.lane import facts
 from semel.lane.facts import AnyFact
-from semel.lane.frame import Batch, decode
+from semel.lane.frame import BatchEntry, decode
 from semel.lane.partition_names import PartitionNames, restored
 from semel.lane.state import LaneState
 from semel.records.batch import verify_checksum
@@ -35,7 +35,7 @@ class LaneExaminer:
         for number, partition in state.partitions.items():
             self._log_starts[number] = partition.log_start_offset
 
-    def frame(self, frame: Frame) -> Iterator[str]:
+    def frame(self, frame: StoredFrame) -> Iterator[str]:
         position = Position(frame.header.position + HEADER_SIZE)
         try:
             decoded = decode(frame.payload, position)
@@ -43,12 +43,12 @@ class LaneExaminer:
             yield str(error)
             return
         for entry in decoded.entries:
-            if isinstance(entry, Batch):
+            if isinstance(entry, BatchEntry):
                 yield from self._batch(entry)
             else:
                 self._fact(entry)
 
-    def _batch(self, batch: Batch) -> Iterator[str]:
+    def _batch(self, batch: BatchEntry) -> Iterator[str]:
         self.batch_count += 1
         try:
             verify_checksum(batch.body, batch.header)

@@ -11,9 +11,9 @@ from semel.journal import names
 from semel.journal.file import checkpoints, formats
 from semel.journal.file.device import Device
 from semel.journal.file.survey import Gap, survey
-from semel.journal.file.walk import Frame
+from semel.journal.file.walk import StoredFrame
 from semel.journal.frames import HEADER_SIZE
-from semel.lane.frame import Batch, decode
+from semel.lane.frame import BatchEntry, decode
 from semel.lane.partition_names import PartitionNames, restored
 from semel.records.batch import BatchHeader
 from semel.records.control import Marker
@@ -91,7 +91,7 @@ def _names_from(device: Device, positions: Sequence[int]) -> PartitionNames:
     return known
 
 
-def _shown(frame: Frame, known: PartitionNames) -> ShownFrame:
+def _shown(frame: StoredFrame, known: PartitionNames) -> ShownFrame:
     header = frame.header
     position = Position(header.position + HEADER_SIZE)
     try:
@@ -100,7 +100,7 @@ def _shown(frame: Frame, known: PartitionNames) -> ShownFrame:
         raise CorruptJournal(f"frame at byte {header.position}: {error}") from error
     entries: list[ShownBatch | ShownFact] = []
     for entry in decoded.entries:
-        if isinstance(entry, Batch):
+        if isinstance(entry, BatchEntry):
             entries.append(
                 ShownBatch(
                     known.of(entry.number),

@@ -1,9 +1,10 @@
 """Commands about topics and their records."""
 
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from semel.errors import InvalidPartitions, OffsetOutOfRange, TopicAlreadyExists
+from semel.errors import InvalidPartitions, InvalidTopic, OffsetOutOfRange, TopicAlreadyExists
 from semel.groups.commands import UNASKED
 from semel.groups.commands import ForgetTopic as ForgetOffsets
 from semel.groups.deciding import GroupDecision
@@ -11,7 +12,6 @@ from semel.lane import facts
 from semel.lane.catalogue import (
     TOPIC_ID_SIZE,
     check_config_size,
-    check_name,
     check_partition_count,
 )
 from semel.lane.commands import Claim, Decided, Environment, internal_topic
@@ -23,6 +23,22 @@ from semel.transactions.commands import ForgetTopic
 from semel.transactions.participants import participants
 from semel.types import Offset, TopicPartition
 from semel.world import Moment
+
+NAME_LENGTH_MAX: Final = 249
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_name(name: str) -> None:
+    if not name:
+        raise InvalidTopic("a topic needs a name")
+    if name in (".", ".."):
+        raise InvalidTopic(f"a topic cannot be named {name!r}")
+    if len(name) > NAME_LENGTH_MAX:
+        raise InvalidTopic(f"the name has {len(name)} characters, more than {NAME_LENGTH_MAX}")
+    if not _LEGAL_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"topic name {name!r} has characters other than letters, digits, '.', '_' and '-'"
+        )
 
 
 def check_new_topic(topics: LaneState, name: str, partition_count: int) -> None:

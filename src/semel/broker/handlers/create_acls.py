@@ -7,7 +7,7 @@ Each is refused, as by a Kafka without an authorizer.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import NOTHING, Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call
 from semel.broker.handlers.describe_acls import REASON
 from semel.errors import SecurityDisabled
 from semel.wire.messages.create_acls import (
@@ -22,4 +22,4 @@ if TYPE_CHECKING:
 
 def create_acls(broker: "Broker", request: CreateAclsRequest, call: Call) -> Answer:
     refused = AclCreationResult(SecurityDisabled.code, REASON)
-    return Answer(CreateAclsResponse(results=[refused] * len(request.creations)), NOTHING)
+    return Answer(CreateAclsResponse(results=[refused] * len(request.creations)), NO_MARKS)

@@ -7,7 +7,7 @@ Each is refused, as by a Kafka without an authorizer.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import NOTHING, Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call
 from semel.broker.handlers.describe_acls import REASON
 from semel.errors import SecurityDisabled
 from semel.wire.messages.delete_acls import (
@@ -22,4 +22,4 @@ if TYPE_CHECKING:
 
 def delete_acls(broker: "Broker", request: DeleteAclsRequest, call: Call) -> Answer:
     refused = DeleteAclsFilterResult(SecurityDisabled.code, REASON)
-    return Answer(DeleteAclsResponse(filter_results=[refused] * len(request.filters)), NOTHING)
+    return Answer(DeleteAclsResponse(filter_results=[refused] * len(request.filters)), NO_MARKS)

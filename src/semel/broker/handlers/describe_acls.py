@@ -7,7 +7,7 @@ There are no access lists: answered as by a Kafka without an authorizer.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import NOTHING, Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call
 from semel.errors import SecurityDisabled
 from semel.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
@@ -19,4 +19,4 @@ REASON = "there are no access lists: whoever reaches this broker may do everythi
 
 def describe_acls(broker: "Broker", request: DescribeAclsRequest, call: Call) -> Answer:
     refused = DescribeAclsResponse(error_code=SecurityDisabled.code, error_message=REASON)
-    return Answer(refused, NOTHING)
+    return Answer(refused, NO_MARKS)

@@ -7,7 +7,7 @@ There are no quotas, and none can be set.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import NOTHING, Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call
 from semel.wire.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -20,4 +20,4 @@ if TYPE_CHECKING:
 def describe_client_quotas(
     broker: "Broker", request: DescribeClientQuotasRequest, call: Call
 ) -> Answer:
-    return Answer(DescribeClientQuotasResponse(entries=[]), NOTHING)
+    return Answer(DescribeClientQuotasResponse(entries=[]), NO_MARKS)

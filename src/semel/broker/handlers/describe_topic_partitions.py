@@ -15,7 +15,7 @@ from semel.errors import (
     RequestError,
     UnknownTopicOrPartition,
 )
-from semel.lane.catalogue import check_name
+from semel.lane.topics import check_name
 from semel.lane.view import TopicView
 from semel.wire.messages.describe_topic_partitions import (
     Cursor,

@@ -101,7 +101,7 @@ class _Searches:
         if wanted.timestamp == LATEST:
             found = TimedRecord(-1, bound, term)
         elif wanted.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            found = NOTHING
+            found = NOT_FOUND
         else:
             start = partition.log_start_offset
             found = TimedRecord(-1, start, partition.term_at(start, term))

@@ -5,7 +5,7 @@ A partition stays where it is, so that none is ever on its way.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import NOTHING, Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call
 from semel.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -18,4 +18,4 @@ if TYPE_CHECKING:
 def list_partition_reassignments(
     broker: "Broker", request: ListPartitionReassignmentsRequest, call: Call
 ) -> Answer:
-    return Answer(ListPartitionReassignmentsResponse(), NOTHING)
+    return Answer(ListPartitionReassignmentsResponse(), NO_MARKS)

@@ -22,7 +22,6 @@ from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice, require_data_folder
 from semel.journal.file.note import Note
 from semel.journal.file.walk import BLOCK_SIZE, SegmentReader, Walk, frame_at, search_behind
-from semel.journal.index_files import read_index
 from semel.types import Buffer
 
 ATTEMPTS_MAX: Final = 20
@@ -189,13 +188,14 @@ def _is_cut_short(source: Device, bases: Sequence[int], walk: Walk) -> bool:
 
 def _checkpoints(source: Device, released: int) -> list[Checkpoint]:
     found: list[Checkpoint] = []
-    for position in reversed(names.positions(source.names(), names.CHECKPOINT)):
+    there = source.names()
+    index_bases = set(names.positions(there, names.INDEX))
+    for position in reversed(names.positions(there, names.CHECKPOINT)):
         read = checkpoints.read(source, position)
         if read is None:
             continue
         kept = [base for base in read.sealed_bases if base >= released]
-        opened = read_index(read.opened, names.checkpoint(position))
-        if checkpoints.has_indexes(source, read._replace(sealed_bases=kept), opened.base):
+        if checkpoints.has_indexes(read._replace(sealed_bases=kept), index_bases):
             found.append(read._replace(sealed_bases=kept))
     return found
 

@@ -15,7 +15,7 @@ from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
 from semel.journal.file.note import LastNote
 from semel.journal.file.survey import Gap, survey
-from semel.journal.file.walk import Frame
+from semel.journal.file.walk import StoredFrame
 from semel.journal.index_files import read_index
 
 REFUSED: Final = "a start is refused: restore the folder from a backup"
@@ -39,7 +39,7 @@ class Examiner(Protocol):
     def snapshot(self, stored: bytes) -> None:
         """Of the newest checkpoint that a start can use. Raises CorruptJournal."""
 
-    def frame(self, frame: Frame) -> Iterator[str]:
+    def frame(self, frame: StoredFrame) -> Iterator[str]:
         """What is wrong with its payload. Frames come in order."""
 
     def missing(self) -> Iterator[str]:
@@ -126,6 +126,7 @@ def _check_note(folder: Folder) -> Iterator[Finding]:
 def _check_checkpoints(folder: Folder) -> Iterator[Finding]:
     bad: list[tuple[int, str]] = []
     unreadable: Finding | None = None
+    index_bases = set(folder.positions(names.INDEX))
     for position in reversed(folder.positions(names.CHECKPOINT)):
         folder.counts["checkpoints"] += 1
         found = checkpoints.read(folder.device, position)
@@ -141,7 +142,7 @@ def _check_checkpoints(folder: Folder) -> Iterator[Finding]:
             continue
         kept = [base for base in found.sealed_bases if base >= folder.released]
         found = found._replace(sealed_bases=kept)
-        if folder.start is None and checkpoints.has_indexes(folder.device, found, opened.base):
+        if folder.start is None and checkpoints.has_indexes(found, index_bases):
             folder.start, folder.open_base = found, opened.base
             try:
                 folder.examiner.snapshot(found.state[0])
@@ -216,7 +217,7 @@ def _missing_segments(folder: Folder) -> list[int]:
     return sorted(set(needed) - set(bases))
 
 
-def _check_frame(folder: Folder, base: int, frame: Frame) -> Iterator[Finding]:
+def _check_frame(folder: Folder, base: int, frame: StoredFrame) -> Iterator[Finding]:
     for what in folder.examiner.frame(frame):
         yield Finding(
             names.segment(base),
@@ -249,7 +250,8 @@ def _check_indexes(folder: Folder) -> Iterator[Finding]:
         folder.counts["indexes"] += 1
         stored = folder.read(name)
         folder.passed(len(stored))
-        if not sealed.covers(stored[: sealed.HEADER_SIZE], len(stored), base, end):
+        header = sealed.read_header(stored)
+        if header is None or (header.base, header.end, header.size) != (base, end, len(stored)):
             what = "this is no index of its segment"
             yield Finding(name, None, what, _without_index(folder))
             continue

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from semel.journal import names
 from semel.journal.file.device import Device
-from semel.journal.file.walk import BLOCK_SIZE, Frame, SegmentReader, frame_at
+from semel.journal.file.walk import BLOCK_SIZE, SegmentReader, StoredFrame, frame_at
 from semel.journal.frames import MAGIC
 
 
@@ -35,7 +35,7 @@ class Gap(NamedTuple):
         return self.end - self.position
 
 
-def survey(device: Device, bases: Sequence[int]) -> Iterator[Frame | Gap]:
+def survey(device: Device, bases: Sequence[int]) -> Iterator[StoredFrame | Gap]:
     """In order, from the first segment on; what stands before it need not be known."""
     previous = 0 if bases and bases[0] == 0 else None
     incarnation = 0
