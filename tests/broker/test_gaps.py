@@ -167,7 +167,7 @@ def test_gaps_are_passed_over_wherever_the_batches_lie(is_cold: bool) -> None:
                 store(broker, FILLER, [content], ())
                 filled += 1
             await broker.controller.until_durable()
-        assert journal_of(broker).index.sealed_count >= 5
+        assert len(journal_of(broker).segments.bases) > 5
         device.is_cold = is_cold
         for offset in range(end):
             owed = [each for each in headers if each.last_offset >= offset]

@@ -14,7 +14,6 @@ from semel.journal.file.disk import FileDevice
 from semel.journal.file.formats import FORMAT, Contents
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import Killed, MemoryDevice
-from semel.journal.sealed import FORMAT as INDEX_FORMAT
 from semel.records.checksum import crc32c
 from support.journal_world import SETTINGS
 
@@ -60,14 +59,6 @@ def a_newer_checkpoint(device: MemoryDevice) -> None:
     replace(device, name, body + CHECKSUM.pack(crc32c(body)))
 
 
-def a_newer_index(device: MemoryDevice) -> None:
-    """Its number stands behind the magic, its header's checksum at the end of the header."""
-    name = names.index(names.positions(device.names(), names.INDEX)[0])
-    stored = contents_of(device)[name]
-    head = stored[:8] + struct.pack("=I", INDEX_FORMAT + 1) + stored[12:44]
-    replace(device, name, head + struct.pack("=I", crc32c(head)) + stored[48:])
-
-
 Change = Callable[[MemoryDevice], None]
 
 
@@ -78,7 +69,6 @@ Change = Callable[[MemoryDevice], None]
         (a_newer_note, "the note has format 3, this Semel reads up to 2"),
         (a_note_that_says_more, "the note says what this Semel does not know"),
         (a_newer_checkpoint, "a checkpoint has format 2, this Semel reads up to 1"),
-        (a_newer_index, f"a batch index has format {INDEX_FORMAT + 1}, .* up to {INDEX_FORMAT}"),
     ],
 )
 def test_what_a_newer_version_has_written_is_refused_and_left_as_it_is(
@@ -114,7 +104,7 @@ def test_what_the_lane_does_not_know_is_refused_before_anything_is_changed(
     assert contents_of(device) == before
 
 
-@pytest.mark.parametrize("change", [a_newer_note, a_newer_checkpoint, a_newer_index])
+@pytest.mark.parametrize("change", [a_newer_note, a_newer_checkpoint])
 def test_damage_is_not_taken_for_a_newer_format(change: Change) -> None:
     """As the checksum is wrong, it may be any format: what else is there counts, as always."""
     device = with_segments()

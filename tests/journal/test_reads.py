@@ -15,7 +15,8 @@ from semel.journal.file.device import Device
 from semel.journal.file.disk import READS_AT_ONCE, FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
-from semel.journal.file.segments import GAP_MAX, RUN_SIZE_MAX, Segments
+from semel.journal.file.segments import Segments
+from semel.journal.runs import GAP_MAX, RUN_SIZE_MAX
 from semel.types import Buffer
 from support import seeded_loop
 from support.compiled import plain_python

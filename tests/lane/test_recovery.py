@@ -260,8 +260,8 @@ def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
 
 
 def test_a_checkpoint_of_a_later_format_is_not_read() -> None:
-    for stored in (msgspec.msgpack.encode([5, *LANE_3]), b"\x05" + bytes(20)):
-        with pytest.raises(CorruptJournal, match="format 5"):
+    for stored in (msgspec.msgpack.encode([6, *LANE_3]), b"\x06" + bytes(20)):
+        with pytest.raises(CorruptJournal, match="format 6"):
             restoring.restore(stored, empty_state())
 
 

@@ -61,7 +61,7 @@ def store(
         )
         lane._make_room(frame.size, Claim.ORDINARY)
         position = journal.append(frame.encode(), frame.size)
-        index_frame(journal, frame, position, NO_EFFECTS)
+        index_frame(journal, lane._state, frame, position, NO_EFFECTS)
         if header.base_offset in markers:
             journal.index.add_aborted(its.number, markers[Offset(header.base_offset)])
         its.log_end_offset = Offset(header.last_offset + 1)

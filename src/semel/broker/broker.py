@@ -28,16 +28,31 @@ from semel.errors import (
 from semel.groups.commands import OffsetToCommit
 from semel.groups.settings import GroupSettings
 from semel.journal.file.device import Device
+from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
-from semel.lane.commands import ExpirySettings, LaneSettings, placed_internal_topic
+from semel.lane.commands import (
+    ExpirySettings,
+    LaneSettings,
+    SettlingSettings,
+    placed_internal_topic,
+)
 from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane, Mark
-from semel.lane.topics import CreateInternalTopic, CreateTopic, DeleteTopic, HostPartitions
+from semel.lane.settling import Volumes
+from semel.lane.topics import (
+    CreateInternalTopic,
+    CreateTopic,
+    DeleteTopic,
+    EnforceRetention,
+    HostPartitions,
+)
 from semel.lane.view import CatalogueView, TopicView
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import TransactionSettings
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from semel.volumes.making import MakesApart, MakesHere, VolumeMaker
+from semel.volumes.store import DeviceVolumes
 from semel.world import Clock, Randomness
 
 FRAME_SIZE_MAX = 2 * 2**20
@@ -120,6 +135,7 @@ class Broker:
                 number,
                 self._lane_count,
                 self.deadlines_changed,
+                volumes_on(device),
             )
         except BaseException:
             # What cannot be replayed here may be replayed elsewhere, or mended.
@@ -137,10 +153,12 @@ class Broker:
         self._failed = asyncio.get_running_loop().create_future()
         tasks.create_task(self._fail())
         for lane in self.led_lanes:
-            await lane.start(self._on_failure, self._warn)
+            await lane.start(self._on_failure, self.warn)
         for lane in self.led_lanes:
             # A crash may have come between the lanes.
             self._reconcile(lane, self.catalogue)
+            if self.config.retention_enforce:
+                lane.submit(EnforceRetention())
         self._server = Server(self, tasks)
         tasks.create_task(Housekeeping(self, self._server).run())
         return self._server
@@ -183,7 +201,7 @@ class Broker:
         """
         lane = self._open(number, device)
         try:
-            await lane.start(self._on_failure, self._warn)
+            await lane.start(self._on_failure, self.warn)
             if number == CONTROLLER:
                 for other in self.led_lanes:
                     self._reconcile(other, lane.view.catalogue)
@@ -446,7 +464,7 @@ class Broker:
         """Tell of an error of our own."""
         asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})
 
-    def _warn(self, warning: str) -> None:
+    def warn(self, warning: str) -> None:
         """Tell what the journal has to say, which is mostly about the disk."""
         _, usable = self.disk_bytes()
         log.warning(warning, free_bytes=usable)
@@ -461,6 +479,14 @@ class Broker:
         """A failed write or sync ends the broker: what the disk holds is no longer known."""
         assert self._failed is not None
         await self._failed
+
+
+def volumes_on(device: Device) -> Volumes:
+    """Beside the journal, made by a process that can reach the same folder, if one can."""
+    maker: VolumeMaker = MakesHere(device)
+    if isinstance(device, FileDevice):
+        maker = MakesApart(str(device.folder))
+    return Volumes(DeviceVolumes(device), maker)
 
 
 def lane_settings(config: BrokerConfig) -> LaneSettings:
@@ -479,6 +505,7 @@ def lane_settings(config: BrokerConfig) -> LaneSettings:
             timeout_ms_max=config.transaction_max_timeout_ms,
         ),
         transactions_partition_count=config.transaction_state_log_num_partitions,
+        settling=SettlingSettings(config.journal_settle_bytes, config.journal_volume_bytes),
         expiry=ExpirySettings(
             config.producer_id_expiration_ms,
             config.producer_id_expiration_check_interval_ms,

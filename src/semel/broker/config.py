@@ -34,7 +34,7 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
 
 
 def _setting(
-    default: int | bool,
+    default: int | bool | str,
     about: str,
     *,
     least: int = 0,
@@ -90,6 +90,36 @@ class BrokerConfig:
     )
     log_flush_interval_ms: int = _setting(
         5, "With no one waiting, unsynced bytes are synced after this time.", least=1, most=60_000
+    )
+    log_cleanup_policy: str = _setting(
+        "delete", "cleanup.policy of topics that set none: delete, compact, or both."
+    )
+    log_retention_ms: int = _setting(
+        604_800_000, "retention.ms of topics that set none; -1: for ever.", least=-1
+    )
+    log_retention_bytes: int = _setting(
+        -1, "retention.bytes of topics that set none; -1: all.", least=-1
+    )
+    log_retention_check_interval_ms: int = _setting(
+        300_000,
+        "How often records are looked for that topics keep no longer, and room is given back.",
+        least=1,
+    )
+    retention_enforce: bool = _setting(
+        default=False,
+        about="Let topics delete what they keep no longer, also in a folder that was written "
+        "before this was enforced. It is remembered: new folders need it not.",
+    )
+    journal_settle_bytes: int = _setting(
+        2**30,
+        "Full journal files, from which on what lives in the oldest is settled in a volume.",
+        least=2**20,
+    )
+    journal_volume_bytes: int = _setting(
+        2**30,
+        "Journal files that one volume is made of.",
+        least=2**20,
+        most=2**34,
     )
     journal_segment_bytes: int = _setting(
         64 * 2**20,
@@ -180,7 +210,7 @@ class BrokerConfig:
     def from_values(cls, values: Mapping[str, object]) -> Self:
         known = {setting_name(field): field for field in dataclasses.fields(cls)}
         chosen: dict[str, Any] = {}
-        for name, value in values.items():
+        for name, value in _in_ms(values).items():
             if name not in known:
                 raise ConfigError(_unknown(name, known))
             chosen[known[name].name] = _parse(known[name], value)
@@ -247,7 +277,26 @@ def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
     name = setting_name(field)
     if isinstance(field.default, bool):
         return parse_bool(name, value)
+    if isinstance(field.default, str):
+        return _parse_policy(name, value)
     return parse_int(name, value, field.metadata["least"], field.metadata["most"])
+
+
+def _parse_policy(name: str, value: object) -> str:
+    policies = [part.strip() for part in str(value).split(",")]
+    if not all(part in ("delete", "compact") for part in policies):
+        raise ConfigError(f"{name}={str(value)[:SHOWN_MAX]}: must be of delete, compact")
+    return ",".join(policies)
+
+
+def _in_ms(values: Mapping[str, object]) -> dict[str, object]:
+    """Kafka has a setting in hours and one in minutes besides; the finest counts."""
+    rest = dict(values)
+    for name, unit_ms in (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)):
+        if name in rest:
+            count = parse_int(name, rest.pop(name), -1, INT64_MAX // unit_ms)
+            rest.setdefault("log.retention.ms", -1 if count == -1 else count * unit_ms)
+    return rest
 
 
 def _read_toml(file: Path) -> dict[str, object]:

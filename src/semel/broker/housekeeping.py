@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from semel.broker import log
+from semel.broker.retention import Retention
 from semel.errors import JournalFull
 from semel.lane.clock import WATCHED_MS
 from semel.lane.lane import Lane
@@ -27,8 +28,16 @@ class Housekeeping:
         self._server = server
         self._next_round_s = server.loop.time()
         self._waits_for_room = False
+        self._retention = Retention(broker)
+        self._next_retention_s = server.loop.time() + self._retention_pause_s
+        self._is_deleting = False
+
+    @property
+    def _retention_pause_s(self) -> float:
+        return self._broker.config.log_retention_check_interval_ms / 1000
 
     async def run(self) -> None:
+        self._server.start_task(self._retention.ask())
         is_done = True
         while True:
             if is_done:
@@ -82,6 +91,7 @@ class Housekeeping:
             for duty in lane.duties.rounds():
                 yield partial(duty, now_ms)
             yield partial(self._take_checkpoint, lane)
+        yield self._delete_expired
         yield self._broker.catch_up
         yield self._server.close_idle
         yield self._server.tell_of_closings
@@ -103,6 +113,21 @@ class Housekeeping:
             log.warning("housekeeping waits for room", reason=str(full))
         self._waits_for_room = full is not None
         return is_done
+
+    def _delete_expired(self) -> None:
+        now_s = self._server.loop.time()
+        if now_s >= self._next_retention_s and not self._is_deleting:
+            self._is_deleting = True
+            self._server.start_task(self._retention_round())
+
+    async def _retention_round(self) -> None:
+        try:
+            await self._retention.round()
+        except Exception as error:  # noqa: BLE001 - the next round tries again.
+            self._broker.complain("old records could not be deleted", error)
+        finally:
+            self._is_deleting = False
+            self._next_retention_s = self._server.loop.time() + self._retention_pause_s
 
     def _take_checkpoint(self, lane: Lane) -> None:
         if lane.is_leading and lane.duties.is_checkpoint_due:

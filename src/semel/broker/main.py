@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 from semel.broker import log
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
-from semel.broker.topic_config import NOT_ENFORCED
 from semel.errors import CannotListen, ConfigError
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.segments import FULL
@@ -146,10 +145,7 @@ def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions)
             metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
     shown = f"[{host}]" if ":" in host else host
-    _say(
-        f"Semel is ready on {shown}:{port}, data in {options.data} "
-        f"({', '.join(NOT_ENFORCED)} are kept but not enforced yet)\n"
-    )
+    _say(f"Semel is ready on {shown}:{port}, data in {options.data}\n")
 
 
 def _say(text: str) -> None:

@@ -45,7 +45,12 @@ class TopicSetting(NamedTuple):
 
 TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     "cleanup.policy": TopicSetting(
-        "delete", "list", "Kept, not enforced yet.", choices=("delete", "compact")
+        "delete",
+        "list",
+        "Whether old records are deleted, or all but the newest of each key. Compaction is kept, "
+        "not enforced yet.",
+        choices=("delete", "compact"),
+        broker_setting="log.cleanup.policy",
     ),
     "compression.type": TopicSetting(
         "producer",
@@ -82,8 +87,20 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     "min.compaction.lag.ms": TopicSetting("0", "long", "Kept, not enforced yet."),
     "min.insync.replicas": TopicSetting("1", "int", "The journal is the only copy.", least=1),
     "preallocate": TopicSetting("false", "boolean", "Kept; the journal always preallocates."),
-    "retention.bytes": TopicSetting("-1", "long", "Kept, not enforced yet.", least=-1),
-    "retention.ms": TopicSetting("604800000", "long", "Kept, not enforced yet.", least=-1),
+    "retention.bytes": TopicSetting(
+        "-1",
+        "long",
+        "Bytes of a partition that are kept at least; -1: all.",
+        least=-1,
+        broker_setting="log.retention.bytes",
+    ),
+    "retention.ms": TopicSetting(
+        "604800000",
+        "long",
+        "How long records are kept; -1: for ever.",
+        least=-1,
+        broker_setting="log.retention.ms",
+    ),
     "segment.bytes": TopicSetting(
         "1073741824", "int", "Kept; see journal.segment.bytes.", least=14, most=INT32_MAX
     ),
@@ -99,7 +116,35 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     ),
 }
 
-NOT_ENFORCED = ("retention.ms", "retention.bytes", "cleanup.policy")
+COMPACT = "compact"
+DELETE = "delete"
+
+
+class Keeping(NamedTuple):
+    """What a topic keeps of its records."""
+
+    is_compacted: bool
+    retention_ms: int | None
+    """None: for ever."""
+    retention_bytes: int | None
+    """Of a partition; None: all."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.retention_ms is not None or self.retention_bytes is not None
+
+
+def keeping_of(config: Mapping[str, str], broker: BrokerConfig) -> Keeping:
+    policies = _parts(config.get("cleanup.policy", broker.log_cleanup_policy))
+    retention_ms = retention_bytes = None
+    if DELETE in policies:
+        retention_ms = int(config.get("retention.ms", broker.log_retention_ms))
+        retention_bytes = int(config.get("retention.bytes", broker.log_retention_bytes))
+    return Keeping(
+        COMPACT in policies,
+        None if retention_ms == -1 else retention_ms,
+        None if retention_bytes == -1 else retention_bytes,
+    )
 
 
 def check(config: Mapping[str, str], message_bytes_most: int) -> None:

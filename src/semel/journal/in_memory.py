@@ -13,7 +13,7 @@ from semel.errors import JournalFailed
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.index import BatchIndex
 from semel.journal.index_files import read_index
-from semel.journal.seam import JournalAbandoned, Limits
+from semel.journal.seam import JournalAbandoned, Limits, Sealed
 from semel.types import Buffer, Position
 
 PAYLOAD_BYTES_MAX: Final = 2**23
@@ -195,11 +195,15 @@ class MemoryJournal:
         if self.failure is None:
             self._ended.clear()
 
-    def release_before(self, position: Position) -> None:
+    def sealed(self) -> list[Sealed]:
+        return []
+
+    def release_before(self, position: Position) -> bool:
         bound = min(position, self._checkpoint_position)
         frames = self._shelf.frames
         for start in [start for start in frames if start + len(frames[start]) <= bound]:
             del frames[start]
+        return bound == position
 
     # Ending.
 

@@ -1,5 +1,8 @@
 """Where each partition's batches lie: in memory for the open segment, in files for the others.
 
+What lives on of old segments is settled in volumes, which take their place: a volume tells the same
+as the segments that it was made of, but for what is gone. Below, a segment may be a volume.
+
 Of the open segment, the partitions written in it have rows, which are kept until the index file of
 the segment is written and none of its frames is held in memory. Where all the others stand is told
 by the directory of the segment before. So sealing a segment moves nothing, however many partitions
@@ -13,7 +16,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final
 
 from semel.journal import names, sealed
@@ -87,6 +90,12 @@ class IndexInMemory:
             return newest.base_offsets[-1]
         return newest[0].last_offsets[newest[1]]
 
+    def byte_count(self, entry: int) -> int:
+        newest = self.newest(entry)
+        if isinstance(newest, Rows):
+            return newest.byte_count
+        return newest[0].byte_counts[newest[1]]
+
     def timestamp_max(self, entry: int) -> int:
         newest = self.newest(entry)
         if isinstance(newest, Rows):
@@ -140,6 +149,8 @@ class BatchIndex:
         self._before: IndexInMemory | Directory = Directory()
         """Where all others stand."""
         self._sealed_bases = array("q")
+        """Of the volumes, by the journal's order, then of the sealed segments behind them."""
+        self._volume_count = 0
         self._unpublished: dict[int, IndexInMemory] = {}
         """By base, oldest first."""
         self._published: dict[int, IndexInMemory] = {}
@@ -192,9 +203,55 @@ class BatchIndex:
 
     # Lookups.
 
-    def bytes_of(self, partition: int) -> int:
+    def bytes_from(self, partition: int, offset: int) -> int:
+        """Of its batches from the one that `find` gives."""
+        total = self._byte_count(partition)
+        return 0 if total is None else total - self._bytes_before(partition, offset, total)
+
+    def _byte_count(self, partition: int) -> int | None:
+        """Of all its batches, with those that are gone."""
         standing = self._standing(partition)
-        return 0 if standing is None else standing.byte_count
+        return None if standing is None else standing.byte_count
+
+    def _bytes_before(self, partition: int, offset: int, total: int) -> int:
+        """As `_byte_count`, of those before the one that `find` gives."""
+        rows = self._open.get(partition)
+        if rows is not None:
+            opened = stretch_of(rows)
+            row = opened.row_of(offset)
+            if row >= 0:
+                row += opened.ends_before(row, offset)
+                return total - sum(rows.sizes[row:])
+        for segment, stretch, row in self._sealed_stretches(partition, offset):
+            index = self._sealed(segment)
+            at_end = index.byte_count(index.entry(partition))
+            return at_end - sum(sealed.copied(stretch.sizes, row, stretch.stop))
+        return total if rows is None else rows.earlier_byte_count
+
+    def offset_with_bytes(self, partition: int, byte_count: int) -> int | None:
+        """The base offset of the last batch from which on there are so many bytes at least."""
+        total = self._byte_count(partition)
+        if total is None:
+            return None
+        before = total - byte_count
+        """The batch must not begin behind so many bytes."""
+        segment = self._first_sealed(
+            partition, lambda index, entry: index.byte_count(entry) > before
+        )
+        while segment is not None:
+            index = self._sealed(segment)
+            entry = index.entry(partition)
+            stretch = index.stretch(entry)
+            if stretch is not None:
+                sizes = sealed.copied(stretch.sizes, stretch.first, stretch.stop)
+                row = _row_behind(sizes, index.byte_count(entry) - sum(sizes), before)
+                return None if row < 0 else stretch.base_offsets[stretch.first + row]
+            segment = self._first_behind(partition, segment)
+        rows = self._open.get(partition)
+        if rows is None:
+            return None
+        row = _row_behind(rows.sizes, rows.earlier_byte_count, before)
+        return None if row < 0 else rows.base_offsets[row]
 
     def timestamp_max(self, partition: int) -> int | None:
         rows = self._open.get(partition)
@@ -209,6 +266,19 @@ class BatchIndex:
             return span.location(span.first)
         return None
 
+    def position_in_journal(self, partition: int, offset: int) -> int | None:
+        """Of the first batch that ends at or behind this offset and lies in no volume."""
+        if self._volume_count:
+            index = self._sealed(self._volume_count - 1)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY:
+                offset = max(offset, index.last_offset(entry) + 1)
+        for span in self.spans(partition, offset):
+            position = span.positions[span.first]
+            if position < names.VOLUMES_FROM:
+                return position
+        return None
+
     def last_begun(self, partition: int, offset: int) -> Location | None:
         """The last batch to begin at or before this offset, which it may not reach."""
         rows = self._open.get(partition)
@@ -220,9 +290,10 @@ class BatchIndex:
             return None
         segment, stretch, row = found
         if stretch is None or row < stretch.first:
-            stretch = self._last_before(partition, segment)
-            if stretch is None:
+            earlier = self._last_before(partition, segment)
+            if earlier is None:
                 return None
+            stretch = earlier[1]
             row = stretch.stop - 1
         return stretch.location(row)
 
@@ -234,13 +305,21 @@ class BatchIndex:
         segment = self._first_sealed(
             partition, lambda index, entry: index.timestamp_max(entry) >= timestamp_ms
         )
-        if segment is None:
-            stretch: Stretch | None = stretch_of(self._open[partition])
-        else:
+        while segment is not None:
             index = self._sealed(segment)
             stretch = index.stretch(index.entry(partition))
-        assert stretch is not None, "where the maximum has risen there are rows"
-        return stretch.location(stretch.row_of_time(timestamp_ms))
+            if stretch is not None:
+                row = stretch.row_of_time(timestamp_ms)
+                if row < stretch.stop:
+                    return stretch.location(row)
+            # What was so young is gone.
+            segment = self._first_behind(partition, segment)
+        rows = self._open.get(partition)
+        if rows is None:
+            return None
+        opened = stretch_of(rows)
+        row = opened.row_of_time(timestamp_ms)
+        return opened.location(row) if row < opened.stop else None
 
     def extents(
         self, partition: int, from_offset: int, below_offset: int, size_max: int
@@ -350,6 +429,18 @@ class BatchIndex:
             yield opened.without_pages(first, opened.stop)
 
     def _sealed_spans(self, partition: int, offset: int) -> Iterator[Stretch]:
+        for _, stretch, first in self._sealed_stretches(partition, offset):
+            count = ROWS_CUT_MIN
+            row = first
+            while row < stretch.stop:
+                stop = min(row + count, stretch.stop)
+                yield stretch.without_pages(row, stop)
+                row = stop
+                count = min(2 * count, ROWS_CUT_MAX)
+
+    def _sealed_stretches(self, partition: int, offset: int) -> Iterator[tuple[int, Stretch, int]]:
+        """The segments with batches from the one that `find` gives on, the partition's rows there,
+        and the first of them that counts."""
         begin = self._sealed_row(partition, offset)
         if begin is None:
             return
@@ -357,19 +448,17 @@ class BatchIndex:
         if stretch is None or row < stretch.first:
             # It lies in the last batch of an earlier segment, or in no batch before these.
             earlier = self._last_before(partition, segment)
-            if earlier is not None and not earlier.ends_before(earlier.stop - 1, offset):
-                yield earlier.without_pages(earlier.stop - 1, earlier.stop)
+            if earlier is not None:
+                its_segment, its_stretch = earlier
+                last_row = its_stretch.stop - 1
+                if not its_stretch.ends_before(last_row, offset):
+                    yield its_segment, its_stretch, last_row
             row = 0 if stretch is None else stretch.first
         elif stretch.ends_before(row, offset):
             row += 1
         while True:
-            if stretch is not None:
-                count = ROWS_CUT_MIN
-                while row < stretch.stop:
-                    stop = min(row + count, stretch.stop)
-                    yield stretch.without_pages(row, stop)
-                    row = stop
-                    count = min(2 * count, ROWS_CUT_MAX)
+            if stretch is not None and row < stretch.stop:
+                yield segment, stretch, row
             following = self._first_behind(partition, segment)
             if following is None:
                 return
@@ -402,8 +491,8 @@ class BatchIndex:
         stretch = index.stretch(index.entry(partition))
         return segment, stretch, -1 if stretch is None else stretch.row_of(offset)
 
-    def _last_before(self, partition: int, segment: int) -> Stretch | None:
-        """The rows of the partition in the last segment before this one that has any."""
+    def _last_before(self, partition: int, segment: int) -> tuple[int, Stretch] | None:
+        """The last segment before this one that has rows of the partition, and these."""
         if not segment:
             return None
         index = self._sealed(segment - 1)
@@ -412,15 +501,16 @@ class BatchIndex:
             return None
         stretch = index.stretch(entry)
         if stretch is not None:
-            return stretch
+            return segment - 1, stretch
         base_offset = index.last_offset(entry)
         earlier = self._first_sealed(
             partition, lambda index, entry: index.last_offset(entry) >= base_offset
         )
         assert earlier is not None, "the one before this segment has come that far"
         index = self._sealed(earlier)
-        # There are none if they lie in a segment that was given up.
-        return index.stretch(index.entry(partition))
+        stretch = index.stretch(index.entry(partition))
+        # There are none if they are gone.
+        return None if stretch is None else (earlier, stretch)
 
     def _recent_segment(self, partition: int, offset: int) -> int | None:
         """The segment in memory that has the last batch to begin at or before this offset, if it
@@ -485,9 +575,9 @@ class BatchIndex:
         if index is not None:
             self._files.move_to_end(base)
             return index
-        index = open_index(self._pages, names.index(base))
+        index = open_index(self._pages, names.index_at(base))
         if index.base != base:
-            raise damaged(names.index(base), f"this is the index at {index.base}")
+            raise damaged(names.index_at(base), f"this is the index at {index.base}")
         self._files[base] = index
         if len(self._files) > INDEXES_MAX:
             self._files.popitem(last=False)
@@ -502,10 +592,6 @@ class BatchIndex:
 
     # Sealing.
 
-    @property
-    def sealed_count(self) -> int:
-        return len(self._sealed_bases)
-
     def seal(self, base: int, end: int) -> None:
         """The segment [base, end) is complete."""
         index = IndexInMemory(base, end, self._open, self._dropped, self._before)
@@ -515,14 +601,32 @@ class BatchIndex:
         self._open = {}
         self._dropped = []
 
-    def release(self, count: int) -> None:
-        """The first sealed segments are given up; their index files are written."""
-        for base in self._sealed_bases[:count]:
-            assert base not in self._unpublished
-            self._published.pop(base, None)
-            self._files.pop(base, None)
-        del self._sealed_bases[:count]
-        self._segment_last = max(0, self._segment_last - count)
+    def release_before(self, base: int) -> None:
+        """The sealed segments before this one are given up; their index files are written."""
+        first = self._volume_count
+        stop = bisect_left(self._sealed_bases, base, first)
+        for each in self._sealed_bases[first:stop]:
+            assert each not in self._unpublished
+            self._forget(each)
+        del self._sealed_bases[first:stop]
+        self._segment_last = 0
+
+    def settle(self, volumes: Sequence[int], end: int) -> None:
+        """What lives on of the journal before `end` lies in the volumes that begin at these
+        positions, and nowhere else."""
+        for base in self._sealed_bases[: self._volume_count]:
+            if base not in volumes:
+                self._forget(base)
+        settled = bisect_left(self._sealed_bases, end, self._volume_count)
+        for base in self._sealed_bases[self._volume_count : settled]:
+            self._forget(base)
+        self._sealed_bases = array("q", volumes) + self._sealed_bases[settled:]
+        self._volume_count = len(volumes)
+        self._segment_last = 0
+
+    def _forget(self, base: int) -> None:
+        self._published.pop(base, None)
+        self._files.pop(base, None)
 
     def unpublished(self) -> list[IndexInMemory]:
         """Sealed indexes that have no file yet, oldest first. What they encode may be encoded by
@@ -580,6 +684,17 @@ def _fill(
         size_max -= size
         found.append((positions[row], size))
     return size_max
+
+
+def _row_behind(sizes: Iterable[int], byte_count: int, before: int) -> int:
+    """The last row to begin behind at most `before` bytes, if the first begins behind `byte_count`;
+    -1 if none does."""
+    row = -1
+    for row, size in enumerate(sizes):
+        if byte_count > before:
+            return row - 1
+        byte_count += size
+    return row
 
 
 def _encode_open(

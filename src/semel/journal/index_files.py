@@ -67,6 +67,9 @@ class SealedIndexBefore:
     def last_offset(self, entry: int) -> int:
         return self._last_offsets[entry]
 
+    def byte_count(self, entry: int) -> int:
+        return self._byte_counts[entry]
+
     def timestamp_max(self, entry: int) -> int:
         return self._timestamp_maxima[entry]
 
@@ -91,8 +94,7 @@ class SealedIndexBefore:
     def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
         return iter(())
 
-    def restored(self) -> tuple[Directory, dict[int, Rows]]:
-        """As of an index in today's format."""
+    def directory(self) -> Directory:
         columns = (
             self._partitions,
             self._last_offsets,
@@ -103,7 +105,11 @@ class SealedIndexBefore:
         )
         count = len(self._partitions)
         copies = [array("q", column.tobytes()) for column in columns]
-        directory = Directory([*copies, array("q", bytes(8 * count))])
+        return Directory([*copies, array("q", bytes(8 * count))])
+
+    def restored(self) -> tuple[Directory, dict[int, Rows]]:
+        """As of an index in today's format."""
+        directory = self.directory()
         found: dict[int, Rows] = {}
         for entry, partition in enumerate(directory.partitions):
             stretch = self.stretch(entry)

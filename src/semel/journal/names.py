@@ -1,6 +1,11 @@
-"""The names of the journal's files: each carries the position where its content begins or holds."""
+"""The names of a lane's files: each carries the position where its content begins or holds.
+
+Volumes have positions of their own, behind all that a journal will ever reach. So a position tells
+which file it lies in, a segment of the journal or a volume.
+"""
 
 from functools import lru_cache
+from typing import Final
 
 LOCK = "lock"
 NOTE = "note"
@@ -10,8 +15,15 @@ TEMPORARY = ".tmp"
 SEGMENT = ".segment"
 INDEX = ".index"
 CHECKPOINT = ".checkpoint"
+VOLUME = ".volume"
+VOLUME_INDEX = ".volume-index"
 
 DIGITS = 20
+
+VOLUMES_FROM: Final = 2**62
+"""The position of the first byte of volume 0."""
+VOLUME_SPAN: Final = 2**36
+"""Positions from one volume to the next, more than any has bytes."""
 
 
 @lru_cache(1024)
@@ -21,6 +33,34 @@ def segment(base: int) -> str:
 
 def index(base: int) -> str:
     return f"{base:0{DIGITS}d}{INDEX}"
+
+
+def volume_base(number: int) -> int:
+    """The position of its first byte."""
+    return VOLUMES_FROM + number * VOLUME_SPAN
+
+
+def volume_at(position: int) -> int:
+    """The number of the volume that holds this position."""
+    return (position - VOLUMES_FROM) // VOLUME_SPAN
+
+
+@lru_cache(1024)
+def volume(number: int) -> str:
+    return f"{number:0{DIGITS}d}{VOLUME}"
+
+
+def volume_index(number: int) -> str:
+    return f"{number:0{DIGITS}d}{VOLUME_INDEX}"
+
+
+def data_at(base: int) -> str:
+    """Of the segment or volume that begins at this position."""
+    return volume(volume_at(base)) if base >= VOLUMES_FROM else segment(base)
+
+
+def index_at(base: int) -> str:
+    return volume_index(volume_at(base)) if base >= VOLUMES_FROM else index(base)
 
 
 def checkpoint(position: int) -> str:

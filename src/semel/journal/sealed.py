@@ -54,6 +54,7 @@ PARTITIONS: Final = 0
 LAST_OFFSETS: Final = 1
 LAST_POSITIONS: Final = 2
 LAST_SIZES: Final = 3
+BYTE_COUNTS: Final = 4
 TIMESTAMP_MAXIMA: Final = 5
 ABORTED_COUNTS: Final = 6
 BLOCKS: Final = 7
@@ -287,10 +288,10 @@ class Stretch(NamedTuple):
         ):
             return Stretch(offsets, positions, (), sizes, (), first, stop)
         return Stretch(
-            _copied(offsets, first, stop),
-            _copied(positions, first, stop),
+            copied(offsets, first, stop),
+            copied(positions, first, stop),
             (),
-            _copied(sizes, first, stop),
+            copied(sizes, first, stop),
             (),
             0,
             stop - first,
@@ -308,6 +309,9 @@ class SegmentIndex(Protocol):
 
     def last_offset(self, entry: int) -> int:
         """The base offset of its last batch, in this segment or before."""
+
+    def byte_count(self, entry: int) -> int:
+        """Of all its batches up to the end of this segment, with those that are gone."""
 
     def timestamp_max(self, entry: int) -> int: ...
 
@@ -352,6 +356,9 @@ class SealedIndex:
     def last_offset(self, entry: int) -> int:
         return self._column(LAST_OFFSETS)[entry]
 
+    def byte_count(self, entry: int) -> int:
+        return self._column(BYTE_COUNTS)[entry]
+
     def timestamp_max(self, entry: int) -> int:
         return self._column(TIMESTAMP_MAXIMA)[entry]
 
@@ -390,13 +397,17 @@ class SealedIndex:
         columns = [blocks.numbers(start + number * count, count) for number in range(4)]
         for first in range(find_row(columns[2], offset, 0, count), count, ABORTED_AT_ONCE):
             stop = min(first + ABORTED_AT_ONCE, count)
-            yield AbortedIndex([_copied(column, first, stop) for column in columns])
+            yield AbortedIndex([copied(column, first, stop) for column in columns])
+
+    def directory(self) -> Directory:
+        """Where every partition stood at the end."""
+        columns = map(self._column, range(COLUMN_COUNT))
+        return Directory([copied(column, 0, self._count) for column in columns])
 
     def restored(self) -> tuple[Directory, dict[int, Rows]]:
         """All of it: the directory, and copies of the rows that can grow, as the segment is open
         again."""
-        columns = map(self._column, range(COLUMN_COUNT))
-        directory = Directory([_copied(column, 0, self._count) for column in columns])
+        directory = self.directory()
         found: dict[int, Rows] = {}
         for entry, partition in enumerate(directory.partitions):
             stretch = self.stretch(entry)
@@ -470,12 +481,12 @@ def restored_rows(
 ) -> Rows:
     rows = Rows(None)
     first, stop = stretch.first, stretch.stop
-    rows.base_offsets = _copied(stretch.base_offsets, first, stop)
-    rows.positions = _copied(stretch.positions, first, stop)
-    rows.timestamps = _copied(stretch.timestamps, first, stop)
-    rows.sizes = _copied(stretch.sizes, first, stop)
+    rows.base_offsets = copied(stretch.base_offsets, first, stop)
+    rows.positions = copied(stretch.positions, first, stop)
+    rows.timestamps = copied(stretch.timestamps, first, stop)
+    rows.sizes = copied(stretch.sizes, first, stop)
     if len(stretch.last_offset_deltas):
-        rows.last_offset_deltas = _copied(stretch.last_offset_deltas, first, stop)
+        rows.last_offset_deltas = copied(stretch.last_offset_deltas, first, stop)
     else:
         rows.last_offset_deltas = array("i", [UNKNOWN_DELTA]) * (stop - first)
     for piece in aborted:
@@ -489,10 +500,12 @@ def restored_rows(
     return rows
 
 
-def _copied(column: Numbers, first: int, stop: int) -> "array[int]":
-    """Of a column of an index that is stored."""
+def copied(column: Numbers, first: int, stop: int) -> "array[int]":
+    """A copy of these rows."""
     if isinstance(column, Column):
         return column.cut(first, stop)
+    if isinstance(column, array):
+        return column[first:stop]
     assert isinstance(column, memoryview)
     return array(column.format, column[first:stop].tobytes())
 

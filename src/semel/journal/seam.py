@@ -31,6 +31,14 @@ class Limits(NamedTuple):
     """The part of the headroom that only opening the journal may use."""
 
 
+class Sealed(NamedTuple):
+    """A stretch of the journal that will not change, with its index stored."""
+
+    base: int
+    end: int
+    index_bytes: int
+
+
 class Journal(Protocol):
     end: Position
     """Behind the last frame: what to wait for, once something is appended."""
@@ -127,10 +135,14 @@ class Journal(Protocol):
     def look_for_room(self) -> None:
         """It may have come back where it was short, and nobody may be writing."""
 
-    def release_before(self, position: Position) -> None:
+    def sealed(self) -> list[Sealed]:
+        """What can be settled, the oldest first: no start needs it to be replayed."""
+
+    def release_before(self, position: Position) -> bool:
         """What lies before is never read again, and may be forgotten where no checkpoint needs it.
 
-        It happens in the background; a failure is only a warning.
+        False if one does: when others are there, it can be said again. It happens in the
+        background; a failure is only a warning.
         """
 
     # Ending.

@@ -33,6 +33,7 @@ class LaneClock:
         # keeps what might have expired, and forgets nothing that has not.
         self._looked_ms = max(last.now_ms, wall_ms - wall_ahead_ms)
         self._looked_monotonic_ms = clock.monotonic_ms()
+        self._ahead_at_open_ms = wall_ms - self._looked_ms
         self._shown_ms = max(wall_ms, last.wall_ms)
         self._moment = Moment(self._looked_ms, self._shown_ms)
         self._moment_monotonic_ms = -1
@@ -44,6 +45,10 @@ class LaneClock:
     def wall_ms(self) -> int:
         """What the wall clock shows, but never less than in a frame before."""
         return max(self._clock.wall_ms(), self._shown_ms)
+
+    def steady_wall_ms(self) -> int:
+        """What the wall clock shows, but no more than if nobody had set it since the open."""
+        return min(self._clock.wall_ms(), self.now_ms() + self._ahead_at_open_ms)
 
     def moment(self) -> Moment:
         """Both times, read anew in each millisecond: a busy lane takes many steps in one."""

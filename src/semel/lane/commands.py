@@ -40,12 +40,20 @@ class ExpirySettings(NamedTuple):
     transactional_id_cleanup_interval_ms: int = 3_600_000
 
 
+class SettlingSettings(NamedTuple):
+    journal_bytes_min: int = 2**30
+    """Of sealed segments. While there is less, what lives stays where it is."""
+    volume_bytes: int = 2**30
+    """Of the segments that one volume is made of."""
+
+
 class LaneSettings(NamedTuple):
     groups: GroupSettings
     offsets_partition_count: int = 50
     transactions: TransactionSettings = TransactionSettings()
     transactions_partition_count: int = 50
     expiry: ExpirySettings = ExpirySettings()
+    settling: SettlingSettings = SettlingSettings()
 
 
 class Environment(NamedTuple):

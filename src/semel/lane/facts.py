@@ -98,6 +98,22 @@ class ProducersForgotten(Fact, frozen=True):
     producer_ids: tuple[int, ...]
 
 
+class Settled(Fact, frozen=True):
+    """What lives on of the journal before `end` lies in volumes.
+
+    Those `added` hold what lived of those `replaced`, which they follow in the journal's order; or,
+    if none is replaced, of the journal from where it was settled before.
+    """
+
+    added: tuple[int, ...]
+    replaced: tuple[int, ...]
+    end: int
+
+
+class RetentionEnforced(Fact, frozen=True):
+    """What topics keep no longer is deleted from here on. Versions before have kept all."""
+
+
 AnyFact = (
     Opened
     | ClusterNamed
@@ -110,6 +126,8 @@ AnyFact = (
     | ProducerIdTaken
     | ProducersExpired
     | ProducersForgotten
+    | Settled
+    | RetentionEnforced
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -22,6 +22,7 @@ from semel.lane.duties import Duties
 from semel.lane.frame import Frame
 from semel.lane.opening import BeginTerm, index_frame, rebuild
 from semel.lane.partition_log import PartitionLog
+from semel.lane.settling import NO_VOLUMES, Settling, Volumes
 from semel.lane.state import NO_EFFECTS, LaneState
 from semel.lane.transactions import ending_size
 from semel.lane.view import LaneView, PartitionView
@@ -57,6 +58,7 @@ class Lane:
         number: int = 0,
         lane_count: int = 1,
         deadlines_changed: asyncio.Event | None = None,
+        volumes: Volumes = NO_VOLUMES,
     ) -> None:
         self.number = number
         self.is_leading = True
@@ -72,11 +74,12 @@ class Lane:
         rebuild(state, journal)
         self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
         self.view = LaneView(state, self._clock)
-        self.log = PartitionLog(journal, state.partitions)
+        self.log = PartitionLog(journal, volumes.store, state.partitions)
         self.waiting_room = WaitingRoom(
             self, state, randomness, deadlines_changed or asyncio.Event()
         )
         self.duties = Duties(self, state, journal, self._clock, settings.expiry)
+        self.settling = Settling(self, state, journal, volumes, randomness, settings.settling)
 
     async def start(
         self,
@@ -102,6 +105,7 @@ class Lane:
             failed,
             on_warning,
         )
+        await self.settling.start()
         if journal.may_miss_acknowledged or state.term < 0:
             is_first = state.term < 0
             open_count = len(state.transactions.open())
@@ -177,7 +181,7 @@ class Lane:
             start = journal.append(frame.encode(), frame.size)
             if at is not last:
                 self._clock.in_frame(at)
-            index_frame(journal, frame, start, effects)
+            index_frame(journal, state, frame, start, effects)
             end = journal.end
             partitions = state.partitions
             for batch in frame.batches:
@@ -227,7 +231,11 @@ class Lane:
         if not self.is_leading:
             return
         if self._state.last_moment and self._clock.has_jumped(self._state.wall_ahead_ms):
-            self._append(Frame(self._clock.moment()), Claim.ENDING)
+            self.append_nothing()
+
+    def append_nothing(self) -> None:
+        """A frame that says only when it was made."""
+        self._append(Frame(self._clock.moment()), Claim.ENDING)
 
     # Waiting
 

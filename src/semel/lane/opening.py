@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
+from semel.journal.names import volume_base
 from semel.journal.seam import Journal
 from semel.lane import facts, restoring
 from semel.lane.commands import Claim, Decided, Environment
@@ -20,18 +21,21 @@ def rebuild(state: LaneState, journal: Journal) -> None:
     """The checkpoint, then every frame behind it."""
     if journal.checkpoint is not None:
         restoring.restore(journal.checkpoint, state)
+        settle_index(journal, state)
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)
             effects = state.apply(frame)
         except CorruptJournal as error:
             raise CorruptJournal(f"frame at byte {position}: {error}") from error
-        index_frame(journal, frame, position, effects)
+        index_frame(journal, state, frame, position, effects)
     for partition in state.partitions.values():
         partition.advance_high_watermark(partition.log_end_offset)
 
 
-def index_frame(journal: Journal, frame: Frame, position: Position, effects: Effects) -> None:
+def index_frame(
+    journal: Journal, state: LaneState, frame: Frame, position: Position, effects: Effects
+) -> None:
     """Let what the frame whose payload begins there has brought be found again."""
     add = journal.index.add
     for batch in frame.batches:
@@ -48,6 +52,12 @@ def index_frame(journal: Journal, frame: Frame, position: Position, effects: Eff
             journal.index.add_aborted(number, aborted)
         for partition in effects.gone:
             journal.index.drop(partition.number)
+        if effects.has_settled:
+            settle_index(journal, state)
+
+
+def settle_index(journal: Journal, state: LaneState) -> None:
+    journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
 
 
 class BeginTerm(NamedTuple):
@@ -61,6 +71,9 @@ class BeginTerm(NamedTuple):
         if not state.cluster_id:
             named = environment.randomness.token_bytes(CLUSTER_ID_SIZE)
             frame.add_fact(facts.ClusterNamed(named))
+            # Whoever begins a journal expects it; one that is there may hold what its owner does
+            # not want to lose.
+            frame.add_fact(facts.RetentionEnforced())
         for current in state.transactions.open():
             add_transaction(state, environment, frame, current, RaiseTerm(), term)
         return Decided(None, frame, Claim.OWED)

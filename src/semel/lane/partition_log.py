@@ -14,7 +14,8 @@ from typing import NamedTuple
 from semel.errors import CorruptJournal
 from semel.journal.pages import NotLoaded
 from semel.journal.seam import Journal
-from semel.lane.searches import OldRetries, StoredBatches, TimedRecord, TimeSearch
+from semel.lane.searches import NO_OFFSET, OldRetries, StoredBatches, TimedRecord, TimeSearch
+from semel.lane.stored_bytes import StoredBytes
 from semel.lane.view import PartitionView
 from semel.log.partition import Partition
 from semel.log.producers import NotRemembered
@@ -22,6 +23,7 @@ from semel.log.transactions import AbortedTransaction, in_order
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
 from semel.types import Buffer, Offset
+from semel.volumes.store import VolumeStore
 
 Damage = CorruptJournal | OSError
 """Why a partition cannot be read. Others of the same read may be whole."""
@@ -51,9 +53,8 @@ class Found:
         """By the number of what was wanted."""
 
     def sorted_extents(self) -> list[tuple[int, int]]:
-        """Of all of them, as they lie."""
-        if len(self.extents) == 1:
-            return self.extents[0]
+        """Of all of them, as they lie. Those of one partition need not rise: old ones lie in
+        volumes, whose positions are behind all others."""
         return sorted(extent for extents in self.extents for extent in extents)
 
 
@@ -70,13 +71,18 @@ class Stored:
 
 NO_BATCHES = Stored([], [])
 
+MOVES_MAX = 3
+"""Batches may be settled in a volume, and that replaced by another, while they are being read."""
+
 
 class PartitionLog:
-    def __init__(self, journal: Journal, partitions: Mapping[int, Partition]) -> None:
-        self._journal = journal
+    def __init__(
+        self, journal: Journal, volumes: VolumeStore, partitions: Mapping[int, Partition]
+    ) -> None:
+        self._stored = StoredBytes(journal, volumes)
         self._partitions = partitions
         self._index = journal.index
-        self._batches = StoredBatches(journal)
+        self._batches = StoredBatches(self._stored, journal.index)
         self._times = TimeSearch(self._batches, journal.index)
         self._old_retries = OldRetries(self._batches)
 
@@ -124,7 +130,7 @@ class PartitionLog:
         """For each that was wanted. None if the disk has to be waited for."""
         extents = found.sorted_extents()
         try:
-            batches = self._journal.read_now(extents)
+            batches = self._stored.read_now(extents)
             if batches is None:
                 return None
             return self._shared_out(found, extents, batches, with_aborted)
@@ -157,7 +163,7 @@ class PartitionLog:
         they are. Only if that fails each partition is read alone."""
         extents = found.sorted_extents()
         try:
-            batches = await self._journal.read_all(extents)
+            batches = await self._stored.read_all(extents)
             return await self._batches.look_up(
                 lambda: self._shared_out(found, extents, batches, with_aborted)
             )
@@ -175,14 +181,34 @@ class PartitionLog:
         if not extents:
             return NO_BATCHES
         try:
-            batches: list[Buffer] = [*await self._journal.read_all(extents)]
-            if not with_aborted:
+            batches = await self._read_batches(wanted, extents)
+            if not batches or not with_aborted:
                 return Stored(batches, [])
             return Stored(
                 batches, await self.aborted(wanted.partition, wanted.offset, _end(batches))
             )
         except (CorruptJournal, OSError) as damage:
             return damage
+
+    async def _read_batches(self, wanted: Wanted, extents: list[tuple[int, int]]) -> list[Buffer]:
+        """None if they are deleted by now."""
+        for _ in range(MOVES_MAX):
+            try:
+                return await self._read_in_order(extents)
+            except FileNotFoundError:
+                if wanted.offset < wanted.partition.log_start_offset:
+                    return []
+                extents = await self._batches.look_up(
+                    lambda: self._index.extents(
+                        wanted.partition.number, wanted.offset, wanted.bound, wanted.size_max
+                    )
+                )
+        return await self._read_in_order(extents)
+
+    async def _read_in_order(self, extents: list[tuple[int, int]]) -> list[Buffer]:
+        rising = sorted(extents)
+        found = dict(zip(rising, await self._stored.read_all(rising), strict=True))
+        return [found[extent] for extent in extents]
 
     async def aborted(
         self, partition: PartitionView, start: Offset, end: Offset
@@ -219,9 +245,64 @@ class PartitionLog:
         """The offset of the stored batch that an old retry repeats, if there is one."""
         return await self._old_retries.find_original(partition, header, fingerprint, missed)
 
-    def bytes_of(self, partition: PartitionView) -> int:
-        """Of all its batches."""
-        return self._index.bytes_of(partition.number)
+    async def bytes_of(self, partition: PartitionView) -> int:
+        """Of the batches that are shown."""
+        return await self._batches.look_up(
+            lambda: self._index.bytes_from(partition.number, partition.log_start_offset)
+        )
+
+    async def bytes_before(self, partition: PartitionView, offset: Offset) -> int:
+        """Of the batches that are shown and end before this offset."""
+        size = await self.bytes_of(partition)
+        return size - await self._batches.look_up(
+            lambda: self._index.bytes_from(partition.number, offset)
+        )
+
+    # What is kept no longer.
+
+    async def first_kept(
+        self, partition: PartitionView, youngest_gone_ms: int | None, byte_count: int | None
+    ) -> Offset:
+        """The offset from which on a partition is kept, if what is not younger than this goes, and
+        what is not needed for so many bytes; None for each that does not count.
+
+        Whole batches go, the oldest first: one that is young enough keeps all behind it.
+        """
+        first = partition.log_start_offset
+        if youngest_gone_ms is not None:
+            first = max(first, await self._first_younger(partition, youngest_gone_ms))
+        if byte_count is not None:
+            kept = await self._batches.look_up(
+                lambda: self._index.offset_with_bytes(partition.number, byte_count)
+            )
+            if kept is not None:
+                first = max(first, Offset(kept))
+        return first
+
+    async def _first_younger(self, partition: PartitionView, youngest_gone_ms: int) -> Offset:
+        end = partition.log_end_offset
+        found = await self._batches.first_at_or_after(partition.number, youngest_gone_ms + 1)
+        first = Offset(end if found is None else found.base_offset)
+        if first > partition.log_start_offset:
+            return first
+        # The index knows the largest time up to a batch. If that is of one deleted since, the
+        # batches themselves have to be asked.
+        behind = NO_OFFSET
+        while some := await self._batches.few(
+            partition.number, partition.log_start_offset, end, behind
+        ):
+            for location in some:
+                header = await self._batches.header(location)
+                if header.max_timestamp_ms > youngest_gone_ms:
+                    return Offset(location.base_offset)
+            behind = some[-1].base_offset
+        return end
+
+    async def position_in_journal(self, partition: PartitionView) -> int | None:
+        """Of the first batch that is shown and lies in no volume; None if none does."""
+        return await self._batches.look_up(
+            lambda: self._index.position_in_journal(partition.number, partition.log_start_offset)
+        )
 
 
 def _end(batches: Sequence[Buffer]) -> Offset:

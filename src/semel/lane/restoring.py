@@ -29,10 +29,11 @@ from semel.lane.state import LaneState
 from semel.log.partition import Partition
 from semel.log.producers import Producer
 from semel.transactions.transaction import TransactionsSnapshot
-from semel.types import Offset, ProducerEpoch, ProducerId, Term
+from semel.types import Offset, Position, ProducerEpoch, ProducerId, Term
 from semel.world import Moment
 
 FORMATS_OF_ONE_PIECE: Final = (1, 2, 3)
+FORMATS_OF_PIECES: Final = (4, FORMAT)
 _ONE_PIECE_MIN: Final = 0x80
 """The first byte of a list in MessagePack; numbers of formats are lower."""
 
@@ -47,7 +48,7 @@ def restore(stored: bytes, state: LaneState) -> None:
 
 
 def _pieces(stored: bytes) -> Iterator[Piece]:
-    if stored[:1] != bytes([FORMAT]):
+    if stored[:1] not in (bytes([each]) for each in FORMATS_OF_PIECES):
         raise _unknown_format(stored[0] if stored else 0)
     view = memoryview(stored)
     at = 1
@@ -126,6 +127,10 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
         state.passed(Moment(*lane.last_moment))
     if lane.wall_ahead_ms is not None:
         state.wall_ahead_ms = lane.wall_ahead_ms
+    state.volumes = list(lane.volumes)
+    state.settled_end = Position(lane.settled_end)
+    state.next_volume = lane.next_volume
+    state.is_retention_enforced = lane.is_retention_enforced
 
 
 def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:
@@ -225,7 +230,7 @@ def refuse_newer(stored: bytes) -> None:
 
 
 def _unknown_format(number: int) -> CorruptJournal:
-    known = ", ".join(map(str, FORMATS_OF_ONE_PIECE))
+    known = (*FORMATS_OF_ONE_PIECE, *FORMATS_OF_PIECES)
     return CorruptJournal(
-        f"the checkpoint has format {number}, this Semel reads {known} and {FORMAT}"
+        f"the checkpoint has format {number}, this Semel reads {', '.join(map(str, known))}"
     )

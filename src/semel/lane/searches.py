@@ -14,14 +14,14 @@ from semel.errors import CorruptMessage
 from semel.journal.index import BatchIndex
 from semel.journal.pages import NotLoaded
 from semel.journal.rows import Location
-from semel.journal.seam import Journal
+from semel.lane.stored_bytes import StoredBytes
 from semel.lane.view import PartitionView
 from semel.log.producers import NotRemembered
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
 from semel.records.compression import Compression, UnpacksTooLarge
 from semel.records.records import RecordTimes, unpack
-from semel.types import Buffer, Offset, Position
+from semel.types import Buffer, Offset
 
 BATCHES_AT_ONCE: Final = 16
 """Batches that a search looks at before it pauses."""
@@ -55,9 +55,9 @@ Result = TypeVar("Result")
 class StoredBatches:
     """Batches of the journal by partition and offset, wherever they lie."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._index: BatchIndex = journal.index
+    def __init__(self, stored: StoredBytes, index: BatchIndex) -> None:
+        self._stored = stored
+        self._index = index
         self._cold_lookups = asyncio.Semaphore(COLD_LOOKUPS_AT_ONCE)
         self._searching = asyncio.Lock()
 
@@ -76,7 +76,7 @@ class StoredBatches:
 
     async def _load(self, missing: NotLoaded) -> None:
         try:
-            missing.keep(await self._journal.read_index(missing.name, missing.offset, missing.size))
+            missing.keep(await self._stored.read_index(missing.name, missing.offset, missing.size))
         except Exception as error:  # noqa: BLE001 - who asks again is told what it is.
             missing.fail(error)
 
@@ -111,11 +111,11 @@ class StoredBatches:
 
     async def read(self, location: Location) -> Buffer:
         """Raises CorruptJournal or OSError."""
-        return await self._journal.read(Position(location.position), location.size)
+        return await self._stored.read(location.position, location.size)
 
     async def header(self, location: Location) -> BatchHeader:
         return record_batch.read_header(
-            await self._journal.read(Position(location.position), record_batch.HEADER_SIZE)
+            await self._stored.read(location.position, record_batch.HEADER_SIZE)
         )
 
 

@@ -26,7 +26,7 @@ from semel.log.snapshot import PartitionTransactionsSnapshot
 from semel.transactions.participants import Participants
 from semel.transactions.transaction import TransactionsSnapshot
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 ITEMS_PER_PIECE: Final = 400
 """Partitions, producers, offsets and so on: less than a millisecond of work."""
@@ -92,6 +92,11 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     """Of the last frame, the lane's time and the wall clock."""
     wall_ahead_ms: int | None
     """None if the last frame says it."""
+    volumes: list[int] = []
+    """From here on not there up to format 4."""
+    settled_end: int = 0
+    next_volume: int = 0
+    is_retention_enforced: bool = False
 
 
 class TopicsPiece(Stored, frozen=True, tag="topics"):
@@ -196,6 +201,10 @@ class Capture:
             state.next_producer_id,
             None if last is None else (last.now_ms, last.wall_ms),
             state.wall_ahead_ms,
+            state.volumes.copy(),
+            state.settled_end,
+            state.next_volume,
+            state.is_retention_enforced,
         )
         self._topics = Things({name: name for name in state.partition_counts}, self._topic)
         self._partitions = Things(state.partitions, _captured_partition)

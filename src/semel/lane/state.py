@@ -27,6 +27,7 @@ from semel.types import (
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     Offset,
+    Position,
     ProducerEpoch,
     ProducerId,
     Term,
@@ -46,6 +47,8 @@ class Effects(NamedTuple):
     """Transactions that were aborted in a partition, by its number."""
     moved_log_starts: bool = False
     """Records of a partition are no longer shown."""
+    has_settled: bool = False
+    """Batches lie elsewhere now."""
 
 
 NO_EFFECTS: Final = Effects([], [])
@@ -79,6 +82,11 @@ class LaneState:
         self.next_producer_id = ProducerId(lane_number << LANE_SHIFT)
         self.groups = groups
         self.transactions = transactions
+        self.volumes: list[int] = []
+        """What lives on of the journal before `settled_end`, in its order."""
+        self.settled_end = Position(0)
+        self.next_volume = 0
+        self.is_retention_enforced = False
         self._coordinated: dict[int, Callable[[BatchEntry, int], None]] = {}
         """Who learns from the batches of a partition of an internal topic."""
         self.capture: Capture | None = None
@@ -110,8 +118,13 @@ class LaneState:
                     effects = Effects([], [])
                 effects.gone.extend(self._delete_topic(entry))
             else:
-                if isinstance(entry, facts.RecordsDeleted):
-                    effects = Effects([*effects.gone], [*effects.aborted], True)
+                if isinstance(entry, facts.RecordsDeleted | facts.Settled):
+                    effects = Effects(
+                        [*effects.gone],
+                        [*effects.aborted],
+                        effects.moved_log_starts or isinstance(entry, facts.RecordsDeleted),
+                        effects.has_settled or isinstance(entry, facts.Settled),
+                    )
                 self._apply_fact(entry)
         if at is not self.last_moment:
             self.passed(at)
@@ -180,7 +193,7 @@ class LaneState:
         for each in learned:
             self.transactions.apply(cast(Transaction, each), now_ms)
 
-    def _apply_fact(self, fact: facts.AnyFact) -> None:  # noqa: PLR0912  One case per fact.
+    def _apply_fact(self, fact: facts.AnyFact) -> None:  # noqa: C901, PLR0912  One case per fact.
         match fact:
             case facts.Opened():
                 self.term = Term(fact.term)
@@ -217,6 +230,10 @@ class LaneState:
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)
                 partition.forget_producers(fact.producer_ids)
+            case facts.Settled():
+                self._settle(fact)
+            case facts.RetentionEnforced():
+                self.is_retention_enforced = True
             case facts.TopicDeleted():
                 raise AssertionError("a deletion has effects")
             case _:
@@ -230,6 +247,16 @@ class LaneState:
     def _before_topic(self, name: str) -> None:
         if self.capture is not None:
             self.capture.before_topic(name)
+
+    def _settle(self, fact: facts.Settled) -> None:
+        volumes = self.volumes
+        first = volumes.index(fact.replaced[0]) if fact.replaced else len(volumes)
+        stop = first + len(fact.replaced)
+        if tuple(volumes[first:stop]) != fact.replaced:
+            raise CorruptJournal(f"volumes {fact.replaced} are replaced that are not there")
+        volumes[first:stop] = fact.added
+        self.settled_end = Position(fact.end)
+        self.next_volume = max(self.next_volume, *(number + 1 for number in fact.added), 0)
 
     # Partitions
 

@@ -227,3 +227,32 @@ class DeleteRecords(NamedTuple):
         frame = Frame(at)
         frame.add_fact(facts.RecordsDeleted(partition.number, before))
         return Decided(before, frame, Claim.ENDING)
+
+
+class DeleteExpired(NamedTuple):
+    """What partitions keep no longer, by their numbers: records below an offset.
+
+    Nothing at or behind the last stable offset goes: a transaction is kept as long as it is open.
+    """
+
+    before_offsets: tuple[tuple[int, Offset], ...]
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        for number, before in self.before_offsets:
+            partition = state.partitions.get(number)
+            if partition is not None:
+                bound = min(before, partition.last_stable_offset)
+                if bound > partition.log_start_offset:
+                    frame.add_fact(facts.RecordsDeleted(number, bound))
+        return Decided(None, frame, Claim.ENDING)
+
+
+class EnforceRetention(NamedTuple):
+    """From here on topics delete what they keep no longer."""
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        if not state.is_retention_enforced:
+            frame.add_fact(facts.RetentionEnforced())
+        return Decided(None, frame)

@@ -128,6 +128,16 @@ class LaneView:
     def wall_ms(self) -> int:
         return self._clock.wall_ms()
 
+    def steady_wall_ms(self) -> int:
+        """The time of day, but no later than what has passed since the open allows: a clock that
+        is set ahead makes no record old."""
+        return self._clock.steady_wall_ms()
+
+    @property
+    def is_retention_enforced(self) -> bool:
+        """False in what a version has written that kept all, until someone says so."""
+        return self._state.is_retention_enforced
+
     # Partitions
 
     @property

@@ -14,7 +14,7 @@ from typing import Self
 
 from semel.errors import SemelError
 
-_READY = re.compile(r"Semel is ready on .+:(?P<port>\d+), data in (?P<folder>.+) \(.*\)\n")
+_READY = re.compile(r"Semel is ready on .+:(?P<port>\d+), data in (?P<folder>.+)\n")
 
 
 class BrokerDidNotStart(SemelError):

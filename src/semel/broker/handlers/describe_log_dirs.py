@@ -3,14 +3,14 @@
 v2  flexible encoding; v4  size of the disk; v5  whether it takes no new partitions,
 which it always does (KIP-1066)
 
-All partitions share the journal; a partition's size is that of its own batches in it.
+All partitions share the journal; a partition's size is that of its batches that are shown.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import RequestError
+from semel.errors import CorruptJournal, RequestError
 from semel.lane.view import CatalogueView
 from semel.types import TopicPartition
 from semel.wire.messages.describe_log_dirs import (
@@ -25,10 +25,16 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def describe_log_dirs(broker: "Broker", request: DescribeLogDirsRequest, call: Call) -> Answer:
+async def describe_log_dirs(
+    broker: "Broker", request: DescribeLogDirsRequest, call: Call
+) -> Answer:
     topics = []
     for name, indexes in _wanted(broker.catalogue, request).items():
-        here = [each for index in indexes for each in _described(broker, name, index)]
+        here = []
+        for index in indexes:
+            described = await _described(broker, name, index)
+            if described is not None:
+                here.append(described)
         if here:
             topics.append(DescribeLogDirsTopic(name, here))
     total, usable = broker.disk_bytes()
@@ -44,12 +50,12 @@ def _wanted(
     return {topic.topic: topic.partitions for topic in request.topics}
 
 
-def _described(broker: "Broker", name: str, index: int) -> Iterator[DescribeLogDirsPartition]:
-    """Nothing, if the partition lies elsewhere or nowhere."""
+async def _described(broker: "Broker", name: str, index: int) -> DescribeLogDirsPartition | None:
+    """None if the partition lies elsewhere or nowhere, or cannot be read."""
     try:
         lane = broker.lane_of(TopicPartition(name, index))
         written = lane.view.written(name, index)
-        size = 0 if written is None else lane.log.bytes_of(written)
-    except RequestError:
-        return
-    yield DescribeLogDirsPartition(index, size, 0, False)
+        size = 0 if written is None else await lane.log.bytes_of(written)
+    except (RequestError, CorruptJournal, OSError):
+        return None
+    return DescribeLogDirsPartition(index, size, 0, False)

@@ -8,6 +8,7 @@ import contextlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal, JournalFailed
@@ -24,7 +25,7 @@ from semel.journal.file.settings import JournalSettings
 from semel.journal.file.walk import Walk
 from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.index import BatchIndex
-from semel.journal.seam import JournalAbandoned
+from semel.journal.seam import JournalAbandoned, Sealed
 from semel.journal.tail import Tail
 from semel.types import Buffer, Position
 
@@ -75,6 +76,8 @@ class FileJournal:
         self._taken_position = self._checkpoint_position
         self._checkpoint_checksum = 0 if checkpoint is None else checkpoint.checksum
         self._replayed = False
+        self._sealed_count = 0 if checkpoint is None else len(checkpoint.sealed_bases)
+        """Of the segments, those that the index knows, until all are replayed."""
         self._sealed_in_replay = False
         self._note = found.note
         self._in_doubt = found.may_miss_acknowledged
@@ -117,13 +120,13 @@ class FileJournal:
         bases = self.segments.bases
         walk = Walk(self._device, bases, self._checkpoint_position, self._checkpoint_checksum)
         for position, payload in walk:
-            while self.index.sealed_count < walk.segment:
+            while self._sealed_count < walk.segment:
                 self._seal_replayed()
             yield Position(position + HEADER_SIZE), payload
         if walk.end != self.end:
             name, offset = self.segments.locate(walk.end)
             raise CorruptJournal(f"{name}, byte {offset}: {walk.reason}; it changed since the open")
-        while self.index.sealed_count < len(bases) - 1:
+        while self._sealed_count < len(bases) - 1:
             self._seal_replayed()
         self._replayed = True
 
@@ -345,20 +348,31 @@ class FileJournal:
         )
         await self._wait(self._background.when_idle)
 
-    def release_before(self, position: Position) -> None:
+    def sealed(self) -> list[Sealed]:
+        """Those behind both checkpoints."""
+        bases = self.segments.bases
+        count = bisect_right(bases, self._background.oldest_checkpoint) - 1
+        return [
+            Sealed(base, end, self._device.size(names.index(base)))
+            for base, end in pairwise(bases[: max(0, count) + 1])
+        ]
+
+    def release_before(self, position: Position) -> bool:
         """Unlinks the sealed segments before it that lie behind both checkpoints."""
         bases = self.segments.bases
-        bound = min(position, self._background.oldest_checkpoint)
-        count = bisect_right(bases, bound) - 1
-        if count <= 0 or self._is_note_in_doubt or self._commit.failure is not None:
-            return
-        released = bases[:count].tolist()
-        self.segments.release(count)
-        self.index.release(count)
-        self._note = self._note._replace(
-            durable=self._commit.durable, released=self.segments.bases[0]
-        )
-        self._background.release(self._note, released)
+        wanted = bisect_right(bases, position) - 1
+        count = min(wanted, bisect_right(bases, self._background.oldest_checkpoint) - 1)
+        if self._is_note_in_doubt or self._commit.failure is not None:
+            return False
+        if count > 0:
+            released = bases[:count].tolist()
+            self.segments.release(count)
+            self.index.release_before(bases[0])
+            self._note = self._note._replace(
+                durable=self._commit.durable, released=self.segments.bases[0]
+            )
+            self._background.release(self._note, released)
+        return wanted <= count
 
     async def close(self) -> None:
         """Makes all of it durable, leaves a checkpoint and gives the folder free."""
@@ -476,7 +490,8 @@ class FileJournal:
         )
 
     def _seal_replayed(self) -> None:
-        segment = self.index.sealed_count
+        segment = self._sealed_count
+        self._sealed_count += 1
         bases = self.segments.bases
         self.index.seal(bases[segment], bases[segment + 1])
         self._background.write_indexes_now()

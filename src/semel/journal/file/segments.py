@@ -13,46 +13,16 @@ import os
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NoReturn
 
 from semel.errors import JournalFull
 from semel.journal import names
 from semel.journal.file.device import Device, Job, JobHandle
 from semel.journal.file.settings import JournalSettings
-from semel.types import Buffer
+from semel.journal.runs import Run, gather
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What a disk says that has no more room."""
-
-GAP_MAX: Final = 16 * 1024
-"""Bytes between two pieces that cost less to read than another call would."""
-
-RUN_SIZE_MAX: Final = 4 * 2**20
-"""Bytes. What lies between the pieces is held in memory until they are taken out of it."""
-
-
-class Run(NamedTuple):
-    """Neighbouring pieces of one segment, read at once."""
-
-    position: int
-    pieces: list[tuple[int, int]]
-    """Where each piece begins and ends in the run."""
-
-    @property
-    def size(self) -> int:
-        return self.pieces[-1][1]
-
-    def cut(self, stored: Buffer) -> list[memoryview]:
-        """The pieces of the run whose bytes these are."""
-        view = memoryview(stored)
-        taken = [view[start:stop] for start, stop in self.pieces]
-        # A reply is kept until its client has read it, and must not keep the batches of others
-        # that lay between its own.
-        return [memoryview(bytes(piece)) for piece in taken] if self.is_mostly_gaps else taken
-
-    @property
-    def is_mostly_gaps(self) -> bool:
-        return self.size > 2 * sum(stop - start for start, stop in self.pieces)
 
 
 class Segments:
@@ -108,23 +78,13 @@ class Segments:
         return names.segment(base), position - base
 
     def runs(self, extents: list[tuple[int, int]]) -> list[Run]:
-        """Gathers extents, given by rising position and by size, into as few reads as is wise."""
-        runs: list[Run] = []
-        start = end = boundary = -1
-        for position, size in extents:
-            if (
-                position < boundary
-                and position - end <= GAP_MAX
-                and position + size - start <= RUN_SIZE_MAX
-            ):
-                runs[-1].pieces.append((position - start, position - start + size))
-            else:
-                start = position
-                following = bisect_right(self.bases, position)
-                boundary = self.bases[following] if following < len(self.bases) else self.limit
-                runs.append(Run(start, [(0, size)]))
-            end = position + size
-        return runs
+        """Extents, given by rising position and by size, in as few reads as is wise."""
+        return gather(extents, self._end_behind)
+
+    def _end_behind(self, position: int) -> int:
+        """Where the segment ends that holds this position."""
+        following = bisect_right(self.bases, position)
+        return self.bases[following] if following < len(self.bases) else self.limit
 
     def room(self, end: int, kept_size: int) -> int:
         """Bytes of frames that fit and leave room for frames of `kept_size` bytes."""

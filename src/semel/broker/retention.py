@@ -1,0 +1,117 @@
+"""Deletes what topics keep no longer, and has its room given back: a round now and then.
+
+Kafka's rules, by the batch and not by the segment: the oldest go first, and one that is young
+enough keeps all behind it. Nothing at or behind the last stable offset goes.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from semel.broker import log
+from semel.broker.topic_config import Keeping, keeping_of
+from semel.errors import CorruptJournal, JournalFull, RequestError
+from semel.lane.lane import Lane
+from semel.lane.topics import DeleteExpired
+from semel.lane.view import PartitionView
+from semel.types import Offset
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+PARTITIONS_AT_ONCE: Final = 64
+"""Looked at before others have their turn."""
+
+DELETIONS_AT_ONCE: Final = 500
+"""In one frame."""
+
+
+class Expired(NamedTuple):
+    """Records of a partition that its topic keeps no longer."""
+
+    partition: PartitionView
+    before: Offset
+
+
+class Retention:
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    async def ask(self) -> None:
+        """Of what was written when nothing was ever deleted: say what would go, and wait."""
+        for lane in self._broker.led_lanes:
+            if not lane.view.is_retention_enforced:
+                await self._ask(lane)
+
+    async def round(self) -> None:
+        for lane in self._broker.led_lanes:
+            if not lane.is_leading:
+                continue
+            try:
+                if lane.view.is_retention_enforced:
+                    await self._delete_expired(lane)
+            except JournalFull:
+                # What is deleted already gives its room back all the same.
+                pass
+            await lane.settling.round(self._broker.warn)
+
+    async def _delete_expired(self, lane: Lane) -> None:
+        expired: list[Expired] = []
+        for number, partition in enumerate(lane.view.partitions()):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            found = await self._expired(lane, partition)
+            if found is not None:
+                expired.append(found)
+            if len(expired) == DELETIONS_AT_ONCE:
+                self._delete(lane, expired)
+                expired = []
+        self._delete(lane, expired)
+
+    def _delete(self, lane: Lane, expired: list[Expired]) -> None:
+        if expired and lane.is_leading:
+            lane.submit(
+                DeleteExpired(tuple((each.partition.number, each.before) for each in expired))
+            )
+
+    async def _expired(self, lane: Lane, partition: PartitionView) -> Expired | None:
+        if partition.log_start_offset >= partition.last_stable_offset:
+            return None
+        topic = self._broker.catalogue.get(partition.topic_partition.topic)
+        if topic is None:
+            return None
+        keeping = keeping_of(topic.config, self._broker.config)
+        if not keeping.is_limited:
+            return None
+        try:
+            before = await lane.log.first_kept(partition, *_limits(lane, keeping))
+        except (CorruptJournal, OSError, RequestError) as error:
+            self._broker.found_unreadable(partition.topic_partition, error)
+            return None
+        before = min(before, partition.last_stable_offset)
+        return Expired(partition, before) if before > partition.log_start_offset else None
+
+    async def _ask(self, lane: Lane) -> None:
+        byte_counts: dict[str, int] = {}
+        for number, partition in enumerate(lane.view.partitions()):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            found = await self._expired(lane, partition)
+            if found is not None:
+                topic = partition.topic_partition.topic
+                byte_count = await lane.log.bytes_before(partition, found.before)
+                byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
+        log.warning(
+            "retention is not enforced: this folder was written by a version that kept everything. "
+            "Start once with --set retention.enforce=true to let topics delete what their settings "
+            "say; it is remembered",
+            bytes_to_be_deleted=sum(byte_counts.values()),
+            topics=dict(sorted(byte_counts.items(), key=lambda each: -each[1])[:10]),
+        )
+
+
+def _limits(lane: Lane, keeping: Keeping) -> tuple[int | None, int | None]:
+    """The time of the youngest batch that goes, and the bytes that stay."""
+    youngest_gone_ms = None
+    if keeping.retention_ms is not None:
+        youngest_gone_ms = lane.view.steady_wall_ms() - keeping.retention_ms - 1
+    return youngest_gone_ms, keeping.retention_bytes

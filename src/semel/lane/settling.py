@@ -1,0 +1,268 @@
+"""Gives back the room of what is gone: of the journal's oldest segments, and of volumes.
+
+What is dead as a whole is removed. Of the rest what lives on is settled in a volume, so that the
+segments it lay in can go. Law: nothing is removed before the durable state says that it is not
+needed: it is deleted there, or lies in a volume that is there to stay.
+"""
+
+import asyncio
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from semel.errors import CorruptJournal, JournalFull
+from semel.journal.names import TEMPORARY, volume_base
+from semel.journal.seam import Journal, Sealed
+from semel.lane import facts
+from semel.lane.commands import Claim, Decided, Environment, SettlingSettings
+from semel.lane.frame import Frame
+from semel.lane.state import LaneState
+from semel.types import Position
+from semel.volumes.making import MakesNone, VolumeMaker
+from semel.volumes.store import NoVolumes, VolumeStore, check_there
+from semel.volumes.writing import Extent, Made, Plan
+from semel.world import Moment, Randomness
+
+if TYPE_CHECKING:
+    from semel.lane.lane import Lane
+
+PARTITIONS_AT_ONCE: Final = 64
+"""Looked at before others have their turn."""
+
+CHECKPOINTS_MAX: Final = 3
+"""That are taken in one round so that segments can go; two are kept."""
+
+SOURCES_MAX: Final = 64
+MEASURED_MAX: Final = 32
+"""Volumes that are looked at in one round, those not looked at for longest."""
+
+SMALL_SHARE: Final = 16
+"""A volume of less than this part of a whole one joins its neighbours."""
+
+Warn = Callable[[str], None]
+
+
+class Volumes(NamedTuple):
+    """Where a lane keeps its volumes, and who makes them."""
+
+    store: VolumeStore
+    maker: VolumeMaker
+
+
+NO_VOLUMES: Final = Volumes(NoVolumes(), MakesNone())
+"""For journals whose old data can lie nowhere else."""
+
+
+class Settle(NamedTuple):
+    """Volumes take the place of others, or of the journal before `end`."""
+
+    added: tuple[int, ...]
+    replaced: tuple[int, ...]
+    end: Position
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        frame.add_fact(facts.Settled(self.added, self.replaced, self.end))
+        return Decided(None, frame, Claim.ENDING)
+
+
+class Settling:
+    def __init__(
+        self,
+        lane: "Lane",
+        state: LaneState,
+        journal: Journal,
+        volumes: Volumes,
+        randomness: Randomness,
+        settings: SettlingSettings,
+    ) -> None:
+        self._lane = lane
+        self._state = state
+        self._journal = journal
+        self._store, self._maker = volumes
+        self._randomness = randomness
+        self._settings = settings
+        self._sources_max = SOURCES_MAX
+        """Fewer where the disk had no room for a volume of more."""
+        self._measured: dict[int, int] = {}
+        """Rounds, by the volume that was looked at in them."""
+        self._round = 0
+        self.is_leaving: Callable[[Sequence[Sealed]], bool] = lambda sealed: False
+        """Whether these segments will die as a whole before long."""
+
+    async def start(self) -> None:
+        """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
+        there = self._store.numbers()
+        check_there(there, self._state.volumes)
+        known = set(self._state.volumes)
+        orphans = [number for number in there if number not in known]
+        if orphans:
+            await self._store.delete(orphans)
+
+    async def round(self, warn: Warn) -> None:
+        """All that there is to be done now. A failure loses nothing: it is tried again."""
+        self._round += 1
+        try:
+            await self._release()
+            while self._lane.is_leading and await self._settle():
+                await self._release()
+            await self._renew_volumes()
+        except JournalFull:
+            # What was deleted needs no room to be removed; the rest is done when there is some.
+            return
+        except (CorruptJournal, OSError) as error:
+            self._sources_max = max(1, self._sources_max // 2)
+            warn(f"old data is not settled, which is tried again: {error}")
+
+    # Segments
+
+    async def _release(self) -> None:
+        """Let the journal forget the segments before the first batch that is still shown."""
+        position = self._journal.end
+        for number, partition in enumerate(self._lane.view.partitions()):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if partition.log_start_offset < partition.log_end_offset:
+                found = await self._lane.log.position_in_journal(partition)
+                if found is not None:
+                    position = min(position, Position(found))
+        # What was judged gone may only just have been deleted.
+        await self._lane.until_durable()
+        for _ in range(CHECKPOINTS_MAX):
+            if not self._lane.is_leading or self._journal.release_before(position):
+                return
+            # Older ones need what is to go; each new one lies behind something new.
+            self._lane.append_nothing()
+            await self._journal.checkpoint_now()
+
+    async def _settle(self) -> bool:
+        """The oldest segments, if there are many; whether there may be more to do."""
+        end = self._state.settled_end
+        sealed = [each for each in self._journal.sealed() if each.base >= end]
+        if sum(each.end - each.base for each in sealed) < self._settings.journal_bytes_min:
+            return False
+        chosen: list[Sealed] = []
+        for each in sealed[: self._sources_max]:
+            if chosen and each.end - chosen[0].base > self._settings.volume_bytes:
+                break
+            chosen.append(each)
+        if self.is_leaving(chosen):
+            return False
+        await self._replace([each.base for each in chosen], (), Position(chosen[-1].end))
+        self._sources_max = min(SOURCES_MAX, 2 * self._sources_max)
+        return True
+
+    # Volumes
+
+    async def _renew_volumes(self) -> None:
+        """Remove those in which nothing lives, copy what lives of those with little of it."""
+        volumes = self._state.volumes
+        oldest_first = sorted(volumes, key=lambda number: self._measured.get(number, 0))
+        looked_at = set(oldest_first[:MEASURED_MAX])
+        if not looked_at:
+            return
+        chosen = [number for number in volumes if number in looked_at]
+        plan = await self._plan([volume_base(number) for number in chosen])
+        extents = dict(zip(chosen, await self._maker.measure(plan), strict=True))
+        self._measured = {
+            number: self._round if number in extents else self._measured.get(number, 0)
+            for number in volumes
+        }
+        for replaced, live_bytes in self._renewable(volumes.copy(), extents):
+            if not self._lane.is_leading:
+                return
+            if live_bytes:
+                bases = [volume_base(number) for number in replaced]
+                await self._replace(bases, replaced, self._state.settled_end)
+            else:
+                await self._adopt((), replaced, self._state.settled_end)
+
+    def _renewable(
+        self, volumes: Sequence[int], extents: dict[int, Extent]
+    ) -> list[tuple[tuple[int, ...], int]]:
+        """Neighbours that are to become one volume, or none, and the bytes that live in them."""
+        whole = self._settings.volume_bytes
+
+        def kind(number: int) -> str:
+            extent = extents.get(number)
+            if extent is None:
+                return "left"
+            if not extent.live_bytes:
+                return "dead"
+            is_little = 2 * extent.live_bytes < extent.all_bytes
+            return "little" if is_little or extent.live_bytes * SMALL_SHARE < whole else "left"
+
+        found: list[tuple[tuple[int, ...], int]] = []
+        for what, group in groupby(volumes, kind):
+            if what == "dead":
+                found.append((tuple(group), 0))
+            elif what == "little":
+                found += self._gathered(list(group), extents)
+        return found
+
+    def _gathered(
+        self, neighbours: Sequence[int], extents: dict[int, Extent]
+    ) -> list[tuple[tuple[int, ...], int]]:
+        found = []
+        some: list[int] = []
+        live_bytes = 0
+        for number in neighbours:
+            if some and live_bytes + extents[number].live_bytes > self._settings.volume_bytes:
+                found.append((tuple(some), live_bytes))
+                some, live_bytes = [], 0
+            some.append(number)
+            live_bytes += extents[number].live_bytes
+        found.append((tuple(some), live_bytes))
+        # One that is only small would be made anew in each round.
+        return [
+            (each, size)
+            for each, size in found
+            if len(each) > 1 or 2 * size < extents[each[0]].all_bytes
+        ]
+
+    # Both
+
+    async def _replace(
+        self, sources: Sequence[int], replaced: tuple[int, ...], end: Position
+    ) -> None:
+        """What lives in these sources becomes a volume, if anything does."""
+        plan = await self._plan(sources)
+        made: Made = await self._maker.make(plan)
+        if not made.data_bytes:
+            await self._adopt((), replaced, end)
+            return
+        await self._store.create(plan.volume, plan.temporary)
+        await self._adopt((plan.volume,), replaced, end)
+
+    async def _adopt(
+        self, added: tuple[int, ...], replaced: tuple[int, ...], end: Position
+    ) -> None:
+        try:
+            self._lane.submit(Settle(added, replaced, end))
+        except JournalFull:
+            await self._store.delete(added)
+            raise
+        await self._lane.until_durable()
+        if self._lane.is_leading:
+            await self._store.delete(replaced)
+
+    async def _plan(self, sources: Sequence[int]) -> Plan:
+        """With the partitions as they are now: what is deleted meanwhile goes the next time."""
+        numbers, starts = array("q"), array("q")
+        partitions = self._state.partitions
+        for count, number in enumerate(sorted(partitions), 1):
+            partition = partitions.get(number)
+            if partition is not None:
+                numbers.append(number)
+                starts.append(partition.log_start_offset)
+            if count % (16 * PARTITIONS_AT_ONCE) == 0:
+                await asyncio.sleep(0)
+        token = self._randomness.token_bytes(8).hex()
+        return Plan(
+            self._state.next_volume,
+            f".{token}{TEMPORARY}",
+            tuple(sources),
+            numbers.tobytes(),
+            starts.tobytes(),
+        )

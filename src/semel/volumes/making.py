@@ -1,0 +1,196 @@
+"""Who makes a volume: a process of its own, so that the loop is never held up, or nobody but us.
+
+A thread that computes takes the interpreter from the loop; a process at the lowest priority does
+not. It ends with the broker: it hears that through a pipe.
+"""
+
+import asyncio
+import contextlib
+import os
+import select
+import sys
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from semel.errors import CorruptJournal
+from semel.journal.file.device import Device, Job
+from semel.journal.file.disk import FileDevice
+from semel.volumes.writing import Extent, Made, Plan, measure, write
+from semel.world import SystemClock
+
+BYTES_PER_S_MIN: Final = 32 * 2**20
+NICENESS: Final = 19
+_STDIN: Final = 0
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """What a worker is told."""
+
+    folder: str
+    bytes_per_s: int
+    plan: Plan
+    is_to_measure: bool = False
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    reason: str
+    is_damage: bool
+    """Of what it was to be made from."""
+
+
+class Success(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    made: Made
+
+
+class Measured(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    extents: list[Extent]
+
+
+Answer = Refusal | Success | Measured
+
+_encode = msgspec.msgpack.encode
+
+
+class VolumeMaker(Protocol):
+    async def make(self, plan: Plan) -> Made:
+        """The volume, under its temporary names, durable. Raises CorruptJournal, OSError."""
+
+    async def measure(self, plan: Plan) -> list[Extent]:
+        """What of its sources lives. Raises CorruptJournal, OSError."""
+
+
+class MakesNone:
+    async def make(self, plan: Plan) -> Made:
+        raise OSError("nobody makes volumes here")
+
+    async def measure(self, plan: Plan) -> list[Extent]:
+        raise OSError("nobody makes volumes here")
+
+
+class MakesHere:
+    """In this process, step by step between other work; for devices that no other can reach."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    async def make(self, plan: Plan) -> Made:
+        done: asyncio.Future[Made] = asyncio.get_running_loop().create_future()
+        made: list[Made] = []
+
+        def job() -> Job:
+            steps = write(self._device, plan)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    made.append(end.value)
+                    return
+                yield
+
+        def on_done(error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(made[0])
+            else:
+                done.set_exception(error)
+
+        self._device.submit(job(), on_done)
+        return await done
+
+    async def measure(self, plan: Plan) -> list[Extent]:
+        return measure(self._device, plan)
+
+
+class MakesApart:
+    """In a process of its own."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.bytes_per_s = BYTES_PER_S_MIN
+
+    async def make(self, plan: Plan) -> Made:
+        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
+        assert isinstance(answer, Success)
+        return answer.made
+
+    async def measure(self, plan: Plan) -> list[Extent]:
+        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan, is_to_measure=True))
+        assert isinstance(answer, Measured)
+        return answer.extents
+
+    async def _ask(self, order: Order) -> Answer:
+        worker = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "from semel.volumes.making import work; work()",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        try:
+            return await self._converse(worker, order)
+        finally:
+            # Whoever is cancelled here leaves nobody behind.
+            with contextlib.suppress(ProcessLookupError):
+                worker.kill()
+            await worker.wait()
+
+    async def _converse(self, worker: asyncio.subprocess.Process, order: Order) -> Answer:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        told = await asyncio.to_thread(_encode, order)
+        worker.stdin.write(len(told).to_bytes(8, "big"))
+        worker.stdin.write(told)
+        await worker.stdin.drain()
+        said = await worker.stdout.read()
+        if not said:
+            raise OSError("the process that makes volumes has ended")
+        answer: Answer = msgspec.msgpack.decode(said, type=Answer)
+        if isinstance(answer, Refusal):
+            raise CorruptJournal(answer.reason) if answer.is_damage else OSError(answer.reason)
+        return answer
+
+
+# In that process.
+
+
+def work() -> None:
+    """Read one order, carry it out, say what came of it."""
+    os.nice(NICENESS)
+    size = int.from_bytes(sys.stdin.buffer.read(8), "big")
+    told = sys.stdin.buffer.read(size)
+    if len(told) != size or not size:
+        return
+    order: Order = msgspec.msgpack.decode(told, type=Order)
+    answer: Answer
+    try:
+        if order.is_to_measure:
+            answer = Measured(measure(FileDevice(Path(order.folder)), order.plan))
+        else:
+            answer = Success(_make(order))
+    except CorruptJournal as error:
+        answer = Refusal(str(error), is_damage=True)
+    except OSError as error:
+        answer = Refusal(str(error), is_damage=False)
+    sys.stdout.buffer.write(_encode(answer))
+    sys.stdout.buffer.flush()
+
+
+def _make(order: Order) -> Made:
+    steps = write(FileDevice(Path(order.folder)), order.plan)
+    clock = SystemClock()
+    begun_ms = clock.monotonic_ms()
+    byte_count = 0
+    while True:
+        try:
+            byte_count += next(steps)
+        except StopIteration as done:
+            made: Made = done.value
+            return made
+        passed_s = (clock.monotonic_ms() - begun_ms) / 1000
+        ahead_s = byte_count / order.bytes_per_s - passed_s
+        # Nothing more is ever said here: what can be read is that the broker has ended.
+        if select.select([_STDIN], [], [], max(0.0, ahead_s))[0]:
+            sys.exit(1)

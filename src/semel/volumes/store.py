@@ -1,0 +1,157 @@
+"""Where volumes are kept: few calls, which an object store can answer as well as a disk.
+
+A volume is two files that never change once they are there: its batches and their index. It is
+made elsewhere, under temporary names, and then created here: when that returns it is there to stay.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from semel.errors import CorruptJournal
+from semel.journal import names
+from semel.journal.file.device import Device, Job
+from semel.journal.runs import Run, gather
+from semel.types import Buffer
+
+
+class VolumeStore(Protocol):
+    def numbers(self) -> list[int]:
+        """Of the volumes that are there, whole or not. Blocking."""
+
+    async def create(self, number: int, temporary: str) -> None:
+        """Let a volume that was made under temporary names be there to stay. Raises OSError."""
+
+    async def delete(self, numbers: Iterable[int]) -> None:
+        """Those that are there. Raises OSError."""
+
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
+        """The bytes at these positions, which rise, if nothing of it has to be waited for."""
+
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
+        """As `read_now`. Raises CorruptJournal, and OSError: FileNotFoundError if a volume is
+        there no longer."""
+
+    async def read_index(self, name: str, offset: int, size: int) -> Buffer:
+        """What a lookup misses. Raises OSError."""
+
+
+class DeviceVolumes:
+    """On the device that has the journal, in the same folder."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def numbers(self) -> list[int]:
+        found = self._device.names()
+        data = names.positions(found, names.VOLUME)
+        return sorted({*data, *names.positions(found, names.VOLUME_INDEX)})
+
+    async def create(self, number: int, temporary: str) -> None:
+        await self._run(_create(self._device, number, temporary))
+
+    async def delete(self, numbers: Iterable[int]) -> None:
+        await self._run(_delete(self._device, list(numbers)))
+
+    async def _run(self, job: Job) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_done(error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self._device.submit(job, on_done)
+        await done
+
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
+        found: list[memoryview] = []
+        for run in _runs(extents):
+            stored = self._device.read_now(*_locate(run))
+            if stored is None or len(stored) != run.size:
+                return None
+            found += run.cut(stored)
+        return found
+
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
+        found: list[memoryview] = []
+        for run in _runs(extents):
+            name, offset, size = _locate(run)
+            stored: Buffer | None = self._device.read_now(name, offset, size)
+            if stored is None:
+                stored = await self.read_index(name, offset, size)
+            if len(stored) != size:
+                raise CorruptJournal(
+                    f"{name}, byte {offset}: {len(stored)} of {size} bytes are there"
+                )
+            found += run.cut(stored)
+        return found
+
+    async def read_index(self, name: str, offset: int, size: int) -> Buffer:
+        answer: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()
+
+        def on_done(found: Buffer | Exception) -> None:
+            if answer.done():
+                return
+            if isinstance(found, Exception):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
+        self._device.submit_read(name, offset, size, on_done)
+        return await answer
+
+
+def _runs(extents: list[tuple[int, int]]) -> list[Run]:
+    return gather(extents, lambda position: names.volume_base(names.volume_at(position) + 1))
+
+
+def _locate(run: Run) -> tuple[str, int, int]:
+    number = names.volume_at(run.position)
+    return names.volume(number), run.position - names.volume_base(number), run.size
+
+
+def _create(device: Device, number: int, temporary: str) -> Job:
+    for name in (names.volume(number), names.volume_index(number)):
+        device.rename(name + temporary, name)
+        yield
+    device.sync_folder()
+
+
+def _delete(device: Device, numbers: list[int]) -> Job:
+    for number in numbers:
+        device.remove(names.volume_index(number))
+        device.remove(names.volume(number))
+        yield
+
+
+def check_there(numbers: Iterable[int], wanted: Iterable[int]) -> None:
+    """Raises CorruptJournal if a volume that the journal names is not there."""
+    there = set(numbers)
+    for number in wanted:
+        if number not in there:
+            raise CorruptJournal(f"{names.volume(number)} is missing")
+
+
+class NoVolumes:
+    """Nothing is ever settled: for journals that have no folder."""
+
+    def numbers(self) -> list[int]:
+        return []
+
+    async def create(self, number: int, temporary: str) -> None:
+        raise OSError("there is nowhere to keep a volume")
+
+    async def delete(self, numbers: Iterable[int]) -> None: ...
+
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
+        return None
+
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
+        raise FileNotFoundError("there are no volumes")
+
+    async def read_index(self, name: str, offset: int, size: int) -> Buffer:
+        raise FileNotFoundError(name)

@@ -1,0 +1,266 @@
+"""Writes a volume: batches of many partitions, by partition and offset, and an index beside them.
+
+A plan says what goes into it. Making it is a function from files to files that knows nothing else,
+so that it can run in a process of its own, be killed anywhere, and leave no more than temporary
+files. Every batch is checked before it is taken: the files it came from are removed afterwards.
+"""
+
+from array import array
+from collections.abc import Generator, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from semel.errors import CorruptJournal, CorruptMessage
+from semel.journal import names, sealed
+from semel.journal.file.device import Device
+from semel.journal.index_files import AnySealedIndex, open_index
+from semel.journal.pages import Pages
+from semel.journal.rows import Directory, Rows
+from semel.journal.sealed import NO_ENTRY, Stretch
+from semel.log.transactions import AbortedIndex
+from semel.records import batch as record_batch
+from semel.types import Buffer
+
+READ_SIZE_MAX: Final = 2**20
+"""Bytes that are read at once, of batches that lie side by side."""
+WRITE_SIZE: Final = 2**20
+SYNC_SIZE: Final = 8 * 2**20
+"""Bytes between two syncs: a disk that has much to write lets the journal's syncs wait."""
+INDEX_BYTES_HELD: Final = 128 * 2**20
+ROWS_AT_ONCE: Final = 4096
+
+
+class Portion(NamedTuple):
+    """What goes into the volume of one partition: batches that reach `start` or lie behind it."""
+
+    number: int
+    """As the lane counts partitions."""
+    start: int
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    volume: int
+    """Its number."""
+    temporary: str
+    """The ending of the names until it is whole; of one process alone."""
+    sources: tuple[int, ...]
+    """The positions at which the segments and volumes begin that are read, in their order."""
+    numbers: bytes
+    """Of the partitions that are there, as an array that rises: there may be very many."""
+    starts: bytes
+    """Of each, the offset from which on it is kept."""
+
+    def portions(self) -> Iterator[Portion]:
+        numbers, starts = array("q", self.numbers), array("q", self.starts)
+        return map(Portion, numbers, starts)
+
+
+class Made(msgspec.Struct, frozen=True, array_like=True):
+    data_bytes: int
+    index_bytes: int
+
+
+class Extent(msgspec.Struct, frozen=True, array_like=True):
+    """How much of a source there is, and how much of it lives."""
+
+    live_bytes: int
+    all_bytes: int
+
+
+Steps = Generator[int, None, Made]
+"""Gives the bytes written in each step, so that who runs it may take its time."""
+
+
+def write(device: Device, plan: Plan) -> Steps:
+    """Raises CorruptJournal, OSError."""
+    indexes = Pages(device.read, INDEX_BYTES_HELD)
+    sources = [open_index(indexes, names.index_at(base)) for base in plan.sources]
+    data = _File(device, names.volume(plan.volume) + plan.temporary)
+    yield 0
+    base = names.volume_base(plan.volume)
+    rows_by_partition: dict[int, Rows] = {}
+    for portion in plan.portions():
+        rows = Rows(None)
+        for source in sources:
+            for batches in _batches(device, source, portion):
+                for batch in batches:
+                    header = _checked(batch, portion.number)
+                    _add_row(rows, header, base + data.size)
+                    data.add(batch)
+                if data.unwritten_bytes >= WRITE_SIZE:
+                    yield data.write()
+            _add_aborted(rows, source, portion)
+        if rows.positions:
+            rows_by_partition[portion.number] = rows
+    yield data.write()
+    data.sync()
+    assert data.size <= names.VOLUME_SPAN
+    directory = sources[-1].directory()
+    _begin_where_they_stood(rows_by_partition, directory)
+    content = yield from _encoded(directory, rows_by_partition, base, base + data.size)
+    index = _File(device, names.volume_index(plan.volume) + plan.temporary)
+    index.add(content)
+    yield index.write()
+    index.sync()
+    return Made(data.size, index.size)
+
+
+def measure(device: Device, plan: Plan) -> list[Extent]:
+    """Of each source. Raises CorruptJournal, OSError."""
+    indexes = Pages(device.read, INDEX_BYTES_HELD)
+    starts = {portion.number: portion.start for portion in plan.portions()}
+    return [_extent(open_index(indexes, names.index_at(base)), starts) for base in plan.sources]
+
+
+def _extent(source: AnySealedIndex, starts: Mapping[int, int]) -> Extent:
+    live_bytes = all_bytes = 0
+    for entry, number in enumerate(source.directory().partitions):
+        stretch = source.stretch(entry)
+        if stretch is None:
+            continue
+        sizes = sealed.copied(stretch.sizes, stretch.first, stretch.stop)
+        all_bytes += sum(sizes)
+        if number in starts:
+            live_bytes += sum(sizes[_first_live(stretch, starts[number]) - stretch.first :])
+    return Extent(live_bytes, all_bytes)
+
+
+def _first_live(stretch: Stretch, start: int) -> int:
+    """The row of the first batch that reaches this offset."""
+    row = stretch.row_of(start)
+    if row < stretch.first:
+        return stretch.first
+    return row + stretch.ends_before(row, start)
+
+
+class _File:
+    def __init__(self, device: Device, name: str) -> None:
+        self._device = device
+        self._name = name
+        self._parts: list[Buffer] = []
+        self._synced_size = 0
+        self.size = 0
+        """With what is not written yet."""
+        self.unwritten_bytes = 0
+        device.create(name)
+
+    def add(self, part: Buffer) -> None:
+        self._parts.append(part)
+        self.unwritten_bytes += len(part)
+        self.size += len(part)
+
+    def write(self) -> int:
+        """Gives the number of bytes."""
+        written = self.unwritten_bytes
+        self._device.write(self._name, self.size - written, self._parts)
+        self._parts = []
+        self.unwritten_bytes = 0
+        if self.size - self._synced_size >= SYNC_SIZE:
+            self.sync()
+        return written
+
+    def sync(self) -> None:
+        self._device.sync(self._name)
+        self._synced_size = self.size
+
+
+def _batches(
+    device: Device, source: AnySealedIndex, portion: Portion
+) -> Iterator[list[memoryview]]:
+    """Those of one source, some at a time."""
+    entry = source.entry(portion.number)
+    stretch = None if entry == NO_ENTRY else source.stretch(entry)
+    if stretch is None:
+        return
+    name = names.data_at(source.base)
+    row = _first_live(stretch, portion.start)
+    while row < stretch.stop:
+        stop = min(row + ROWS_AT_ONCE, stretch.stop)
+        yield from _read(device, name, source.base, stretch.without_pages(row, stop))
+        row = stop
+
+
+def _read(device: Device, name: str, base: int, some: Stretch) -> Iterator[list[memoryview]]:
+    """Batches that lie side by side are read at once."""
+    row = some.first
+    while row < some.stop:
+        start = some.positions[row]
+        sizes = [some.sizes[row]]
+        end = start + sizes[0]
+        row += 1
+        while row < some.stop and some.positions[row] == end and end - start < READ_SIZE_MAX:
+            sizes.append(some.sizes[row])
+            end += sizes[-1]
+            row += 1
+        stored = memoryview(device.read(name, start - base, end - start))
+        if len(stored) != end - start:
+            raise CorruptJournal(f"{name}: cut at byte {start - base + len(stored)}")
+        at = 0
+        batches = []
+        for size in sizes:
+            batches.append(stored[at : at + size])
+            at += size
+        yield batches
+
+
+def _checked(batch: memoryview, partition: int) -> record_batch.BatchHeader:
+    try:
+        header = record_batch.read(batch)
+        record_batch.verify_checksum(batch, header)
+    except CorruptMessage as error:
+        raise CorruptJournal(f"a batch of partition {partition} is damaged: {error}") from error
+    return header
+
+
+def _add_row(rows: Rows, header: record_batch.BatchHeader, position: int) -> None:
+    rows.timestamp_max = max(rows.timestamp_max, header.max_timestamp_ms)
+    rows.timestamps.append(rows.timestamp_max)
+    rows.base_offsets.append(header.base_offset)
+    rows.sizes.append(header.size)
+    rows.last_offset_deltas.append(header.last_offset_delta)
+    rows.positions.append(position)
+
+
+def _add_aborted(rows: Rows, source: AnySealedIndex, portion: Portion) -> None:
+    entry = source.entry(portion.number)
+    if entry == NO_ENTRY:
+        return
+    for piece in source.aborted_from(entry, portion.start):
+        if rows.aborted is None:
+            rows.aborted = AbortedIndex()
+        rows.aborted.extend(piece)
+
+
+def _begin_where_they_stood(rows_by_partition: Mapping[int, Rows], directory: Directory) -> None:
+    """What is counted over all segments is the same at the end of the volume as it was at the end
+    of its sources, whatever of it is gone."""
+    for number, rows in rows_by_partition.items():
+        standing = directory.standing(number)
+        assert standing is not None
+        rows.earlier_byte_count = standing.byte_count - sum(rows.sizes)
+        kept = 0 if rows.aborted is None else len(rows.aborted)
+        rows.earlier_aborted_count = standing.aborted_count - kept
+        _raise_times(rows, standing.timestamp_max)
+
+
+def _raise_times(rows: Rows, timestamp_max: int) -> None:
+    """The last row knows the largest time of all, also if that lies in a batch which is gone: a
+    search by time goes by what a source has said of its end."""
+    if rows.timestamps[-1] < timestamp_max:
+        rows.timestamps[-1] = timestamp_max
+        rows.timestamp_max = timestamp_max
+
+
+def _encoded(
+    directory: Directory, rows_by_partition: Mapping[int, Rows], base: int, end: int
+) -> Generator[int, None, bytearray]:
+    encoding = sealed.encode(directory, rows_by_partition, (), base, end)
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as done:
+            _, content = done.value
+            assert isinstance(content, bytearray)
+            return content
+        yield 0

@@ -1,0 +1,280 @@
+"""Retention: what goes, when, what stays, and that its room comes back."""
+
+import asyncio
+from collections.abc import Mapping
+from random import Random
+
+import pytest
+
+from semel.broker import log
+from semel.broker.broker import Broker
+from semel.broker.config import BrokerConfig
+from semel.errors import OffsetOutOfRange
+from semel.journal.file.memory import MemoryDevice
+from semel.lane import facts
+from semel.lane.topics import DeleteExpired
+from semel.records.records import Record, encode_batch
+from semel.types import Offset
+from semel.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from semel.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from support.handled import CONFIG, LoopClock, call, opened, started
+from support.inside import journal_of, state_of
+from support.raw_client import produce_request
+from support.seeded_loop import run
+
+HOUR_MS = 3_600_000
+CHECK_MS = 60_000
+RETAINING = BrokerConfig(
+    message_max_bytes=20_000,
+    journal_segment_bytes=CONFIG.journal_segment_bytes,
+    journal_settle_bytes=2**22,
+    log_retention_check_interval_ms=CHECK_MS,
+)
+
+
+async def create(broker: Broker, name: str, settings: Mapping[str, str]) -> None:
+    configs = [CreatableTopicConfig(key, value) for key, value in settings.items()]
+    request = CreateTopicsRequest([CreatableTopic(name, 1, 1, configs=configs)])
+    answer = await call(broker, "create_topics", 7, request)
+    assert answer.topics[0].error_code == 0, answer.topics[0].error_message
+
+
+async def produce(broker: Broker, topic: str, at_ms: int, *, size: int = 100) -> int:
+    batch = encode_batch([Record(b"k", bytes(size), at_ms)])
+    answer = await call(broker, "produce", 9, produce_request(topic, batch, acks=-1))
+    (partition,) = answer.responses[0].partition_responses
+    assert partition.error_code == 0
+    offset: int = partition.base_offset
+    return offset
+
+
+def log_start(broker: Broker, topic: str) -> int:
+    return broker.controller.view.partition(topic, 0).log_start_offset
+
+
+async def pass_check() -> None:
+    await asyncio.sleep(2 * CHECK_MS / 1000)
+
+
+def live(seed: int = 1, clock: LoopClock | None = None, config: BrokerConfig = RETAINING) -> Broker:
+    return opened(MemoryDevice(Random(seed)), Random(seed), config, clock)
+
+
+def test_records_older_than_retention_ms_go_and_one_that_is_young_keeps_all_behind_it() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            now = clock.wall_ms()
+            for age_ms in (3 * HOUR_MS, 2 * HOUR_MS, HOUR_MS // 2, 5 * HOUR_MS):
+                await produce(broker, "t", now - age_ms)
+            await pass_check()
+            assert log_start(broker, "t") == 2
+            await asyncio.sleep(HOUR_MS / 1000)
+            assert log_start(broker, "t") == 4
+
+    run(Random(1), scenario())
+
+
+def test_a_reader_below_the_start_is_told_that_it_is_out_of_range() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
+            await produce(broker, "t", clock.wall_ms())
+            await pass_check()
+            wanted = FetchPartition(0, fetch_offset=0, partition_max_bytes=2**20)
+            request = FetchRequest(
+                max_wait_ms=0, min_bytes=1, topics=[FetchTopic("t", partitions=[wanted])]
+            )
+            answer = await call(broker, "fetch", 12, request)
+            assert answer.responses[0].partitions[0].error_code == OffsetOutOfRange.code
+
+    run(Random(1), scenario())
+
+
+def test_so_many_bytes_are_kept_at_least() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {"retention.bytes": "1000"})
+            for _ in range(20):
+                await produce(broker, "t", clock.wall_ms(), size=150)
+            await pass_check()
+            (directory,) = (
+                await call(broker, "describe_log_dirs", 4, DescribeLogDirsRequest())
+            ).results
+            (topic,) = [each for each in directory.topics if each.name == "t"]
+            size = topic.partitions[0].partition_size
+            batch_size = len(encode_batch([Record(b"k", bytes(150), clock.wall_ms())]))
+            assert 1000 <= size < 1000 + batch_size
+            assert log_start(broker, "t") == 20 - size // batch_size
+
+    run(Random(1), scenario())
+
+
+def test_settings_are_the_topics_the_brokers_or_neither_and_change_while_it_runs() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        config = BrokerConfig(
+            message_max_bytes=20_000,
+            journal_segment_bytes=CONFIG.journal_segment_bytes,
+            log_retention_check_interval_ms=CHECK_MS,
+            log_retention_ms=HOUR_MS,
+        )
+        async with started(live(clock=clock, config=config)) as broker:
+            await create(broker, "by_broker", {})
+            await create(broker, "for_ever", {"retention.ms": "-1"})
+            await create(broker, "compacted", {"cleanup.policy": "compact"})
+            topics = ("by_broker", "for_ever", "compacted")
+            for topic in topics:
+                await produce(broker, topic, clock.wall_ms() - 2 * HOUR_MS)
+            await pass_check()
+            assert [log_start(broker, topic) for topic in topics] == [1, 0, 0]
+            entry = AlterableConfig("retention.ms", 0, str(HOUR_MS))
+            resource = AlterConfigsResource(2, "for_ever", [entry])
+            request = IncrementalAlterConfigsRequest([resource])
+            await call(broker, "incremental_alter_configs", 1, request)
+            await pass_check()
+            assert [log_start(broker, topic) for topic in topics] == [1, 1, 0]
+
+    run(Random(1), scenario())
+
+
+def test_a_clock_that_is_set_ahead_deletes_nothing() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await produce(broker, "t", clock.wall_ms())
+            clock.ahead_ms += 1000 * HOUR_MS
+            await pass_check()
+            assert log_start(broker, "t") == 0
+            await asyncio.sleep(HOUR_MS / 1000)
+            assert log_start(broker, "t") == 1
+
+    run(Random(1), scenario())
+
+
+def test_a_deleted_record_of_the_future_holds_nothing_back() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {"retention.ms": str(HOUR_MS), "retention.bytes": "10000"})
+            await produce(broker, "t", clock.wall_ms() + 1000 * HOUR_MS)
+            for _ in range(30):
+                await produce(broker, "t", clock.wall_ms(), size=1000)
+            await pass_check()
+            kept = log_start(broker, "t")
+            assert 0 < kept < 31
+            await asyncio.sleep(HOUR_MS / 1000)
+            await pass_check()
+            assert log_start(broker, "t") == 31
+
+    run(Random(1), scenario())
+
+
+async def fill(broker: Broker, topic: str, at_ms: int, segments: int) -> None:
+    size = 15_000
+    for _ in range(segments * CONFIG.journal_segment_bytes // size):
+        await produce(broker, topic, at_ms, size=size)
+
+
+def test_the_room_of_a_deleted_topic_comes_back_and_does_not_come_again() -> None:
+    async def scenario() -> None:
+        device = MemoryDevice(Random(1))
+        clock = LoopClock()
+        async with started(opened(device, Random(1), RETAINING, clock)) as broker:
+            await create(broker, "kept", {})
+            await create(broker, "gone", {})
+            await produce(broker, "kept", clock.wall_ms())
+            await fill(broker, "gone", clock.wall_ms(), 6)
+            assert len(journal_of(broker).segments.bases) > 6
+            request = DeleteTopicsRequest([DeleteTopicState("gone")])
+            await call(broker, "delete_topics", 6, request)
+            await pass_check()
+            bases = len(journal_of(broker).segments.bases)
+            assert bases <= 2
+            assert state_of(broker).volumes
+            assert sum(device.size(name) for name in device.names()) < 3 * 2**21
+        device.power_loss()
+        async with started(opened(device, Random(2), RETAINING, clock)) as broker:
+            assert broker.controller.view.partition("kept", 0).high_watermark == 1
+            assert len(journal_of(broker).segments.bases) <= bases + 1
+
+    run(Random(1), scenario())
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_folder_of_a_version_that_kept_all_waits_to_be_told(
+    is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(log, "warning", lambda event, **values: warnings.append(event))
+
+    async def scenario() -> None:
+        device = MemoryDevice(Random(1))
+        clock = LoopClock()
+        async with started(opened(device, Random(1), RETAINING, clock)) as broker:
+            # As if it had never been said.
+            state_of(broker).is_retention_enforced = False
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
+            await broker.controller._journal.checkpoint_now()
+        device.kill()
+        warnings.clear()
+        config = BrokerConfig(
+            message_max_bytes=20_000,
+            journal_segment_bytes=CONFIG.journal_segment_bytes,
+            log_retention_check_interval_ms=CHECK_MS,
+            retention_enforce=is_told,
+        )
+        async with started(opened(device, Random(2), config, clock)) as broker:
+            await pass_check()
+            assert log_start(broker, "t") == int(is_told)
+        device.kill()
+        async with started(opened(device, Random(3), RETAINING, clock)) as broker:
+            await pass_check()
+            assert log_start(broker, "t") == int(is_told)
+
+    run(Random(1), scenario())
+    assert any("retention is not enforced" in warning for warning in warnings) != is_told
+
+
+def test_a_new_folder_enforces_it() -> None:
+    async def scenario() -> None:
+        async with started(live()) as broker:
+            assert broker.controller.view.is_retention_enforced
+
+    run(Random(1), scenario())
+
+
+def test_retention_takes_nothing_of_an_open_transaction() -> None:
+    async def scenario() -> None:
+        async with started(live()) as broker:
+            await create(broker, "t", {})
+            await produce(broker, "t", 0)
+            partition = state_of(broker).partition("t", 0)
+            assert partition is not None
+            partition.transactions.last_stable_offset = Offset(0)
+            broker.controller.submit(DeleteExpired(((partition.number, Offset(1)),)))
+            assert log_start(broker, "t") == 0
+
+    run(Random(1), scenario())
+
+
+def test_facts_of_retention_are_read_again() -> None:
+    for fact in (facts.RetentionEnforced(), facts.Settled((1,), (2, 3), 4)):
+        assert facts.decode(facts.encode(fact)) == fact

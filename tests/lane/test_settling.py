@@ -1,0 +1,214 @@
+"""What lives on is found where it was put, whatever was settled, deleted, crashed in between."""
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from semel.broker.broker import volumes_on
+from semel.groups.settings import GroupSettings
+from semel.journal.file.device import Device
+from semel.journal.file.disk import FileDevice
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.settings import JournalSettings
+from semel.lane.commands import LaneSettings, SettlingSettings
+from semel.lane.lane import Lane
+from semel.lane.partition_log import Stored, Wanted
+from semel.lane.producing import Incoming, Produce
+from semel.lane.topics import CreateTopic, DeleteRecords, DeleteTopic
+from semel.records import batch as record_batch
+from semel.records.records import Record, decode_batch, encode_batch
+from semel.types import Offset, TopicPartition
+from support.handled import LoopClock, SeededRandomness
+from support.seeded_loop import run
+
+SEGMENT_BYTES = 64 * 1024
+SETTINGS = LaneSettings(
+    GroupSettings(),
+    settling=SettlingSettings(journal_bytes_min=2 * SEGMENT_BYTES, volume_bytes=6 * SEGMENT_BYTES),
+)
+TOPICS = ("a", "b", "c", "d")
+
+
+def fail(error: BaseException) -> None:
+    raise error
+
+
+async def start(device: Device, rng: Random) -> Lane:
+    journal = FileJournal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES))
+    lane = Lane(
+        journal,
+        SETTINGS,
+        LoopClock(),
+        SeededRandomness(rng),
+        volumes=volumes_on(device),
+    )
+    await lane.start(fail)
+    return lane
+
+
+class World:
+    """A lane, and what it has to have."""
+
+    def __init__(self, device: Device, seed: int) -> None:
+        self.device = device
+        self.rng = Random(seed)
+        self.lane: Lane
+        self.values: dict[str, dict[int, bytes]] = {}
+        """By topic and offset, from the start of its log on."""
+        self.starts: dict[str, int] = {}
+
+    def produce(self, topic: str) -> None:
+        partition = self.lane.view.partition(topic, 0)
+        values = [
+            self.rng.randbytes(self.rng.randrange(600)) for _ in range(self.rng.randint(1, 4))
+        ]
+        batch = memoryview(encode_batch([Record(b"k", value) for value in values]))
+        header = record_batch.read(batch)
+        produced = self.lane.submit(
+            Produce([Incoming(partition, header, record_batch.fingerprint(header, batch), batch)])
+        )
+        (offset,) = produced.results
+        assert isinstance(offset, int)
+        self.values[topic].update(enumerate(values, offset))
+
+    def create(self, topic: str) -> None:
+        self.lane.submit(CreateTopic(topic, 1, {}))
+        self.values[topic] = {}
+        self.starts[topic] = 0
+
+    def delete_topic(self, topic: str) -> None:
+        self.lane.submit(DeleteTopic(topic))
+        del self.values[topic]
+
+    def delete_records(self, topic: str) -> None:
+        end = self.lane.view.partition(topic, 0).high_watermark
+        start = self.rng.randint(self.starts[topic], end) if end > self.starts[topic] else end
+        self.lane.submit(DeleteRecords(TopicPartition(topic, 0), start))
+        self.starts[topic] = start
+
+    async def check(self) -> None:
+        await self.lane.until_durable()
+        for topic, values in self.values.items():
+            partition = self.lane.view.partition(topic, 0)
+            start = self.starts[topic]
+            assert partition.log_start_offset == start
+            found = {}
+            offset = start
+            while offset < partition.high_watermark:
+                wanted = Wanted(partition, Offset(offset), partition.high_watermark, 8_000)
+                log = self.lane.log
+                (stored,) = await log.read(await log.find([wanted], 8_000), with_aborted=False)
+                assert isinstance(stored, Stored), stored
+                assert stored.batches
+                for batch in stored.batches:
+                    header = record_batch.read(batch)
+                    for record in decode_batch(batch):
+                        found[record.offset] = record.value
+                    offset = header.last_offset + 1
+            expected = {at: value for at, value in values.items() if at >= start}
+            assert {at: value for at, value in found.items() if at >= start} == expected
+            size = await self.lane.log.bytes_of(partition)
+            assert (size == 0) == (not expected)
+
+    async def some_changes(self, count: int) -> None:
+        for number in range(count):
+            if number % 100 == 99:
+                # Checkpoints are taken meanwhile.
+                await asyncio.sleep(0.2)
+            topic = self.rng.choice(TOPICS)
+            if topic not in self.values:
+                self.create(topic)
+            elif self.rng.random() < 0.01 and topic != "a":
+                self.delete_topic(topic)
+            elif self.rng.random() < 0.02 and topic != "a":
+                self.delete_records(topic)
+            else:
+                self.produce(topic)
+
+    async def settle(self) -> None:
+        warnings: list[str] = []
+        await self.lane.settling.round(warnings.append)
+        assert warnings == []
+
+
+def bytes_in(device: Device) -> int:
+    return sum(device.size(name) for name in device.names())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_all_that_is_not_deleted_is_read_after_settling_kills_and_power_losses(seed: int) -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(seed))
+        world = World(device, seed)
+        world.lane = await start(device, world.rng)
+        for round_number in range(12):
+            await world.some_changes(300)
+            await world.lane.until_durable()
+            await world.settle()
+            await world.check()
+            if round_number % 3 == 2:
+                await world.lane.until_durable()
+                world.rng.choice((device.kill, device.power_loss))()
+                world.lane = await start(device, world.rng)
+                await world.check()
+        assert world.lane._state.volumes
+        for topic in list(world.values):
+            world.delete_topic(topic)
+        for _ in range(2):
+            await world.settle()
+        assert world.lane._state.volumes == []
+        assert bytes_in(device) < 6 * SEGMENT_BYTES
+        await world.lane.close()
+
+    run(Random(seed), live())
+
+
+@pytest.mark.parametrize("is_power_loss", [False, True])
+def test_a_crash_at_any_moment_while_it_settles_loses_nothing(is_power_loss: bool) -> None:
+    async def live(number: int) -> bool:
+        device = MemoryDevice(Random(number))
+        world = World(device, number)
+        world.lane = await start(device, world.rng)
+        await world.some_changes(900)
+        await world.lane.until_durable()
+        settling = asyncio.ensure_future(world.settle())
+        await asyncio.sleep(number * 0.0007)
+        is_over = settling.done()
+        settling.cancel()
+        if is_power_loss:
+            device.power_loss()
+        else:
+            device.kill()
+        world.lane = await start(device, world.rng)
+        await world.check()
+        await world.settle()
+        await world.check()
+        await world.lane.close()
+        return is_over
+
+    over = [run(Random(number), live(number)) for number in range(0, 100, 3)]
+    assert any(over)
+    assert over.count(False) > 8
+
+
+def test_a_process_of_its_own_makes_the_volumes_of_a_folder(tmp_path: Path) -> None:
+    async def live() -> None:
+        world = World(FileDevice(tmp_path), 1)
+        world.lane = await start(world.device, world.rng)
+        await world.some_changes(1500)
+        await world.lane.until_durable()
+        await world.settle()
+        assert world.lane._state.volumes
+        assert any(name.endswith(".volume") for name in world.device.names())
+        await world.check()
+        await world.lane.close()
+
+        world.device = FileDevice(tmp_path)
+        world.lane = await start(world.device, world.rng)
+        await world.check()
+        await world.lane.close()
+
+    asyncio.run(live())
