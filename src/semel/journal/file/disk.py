@@ -17,7 +17,7 @@ from pathlib import Path
 from semel.errors import ConfigError, FolderInUse, JournalFailed
 from semel.journal import names
 from semel.journal.file.device import UNKNOWN, DiskIdentity, Done, DoneReading, Job, closed
-from semel.journal.file.read_gate import SMALL_SIZE, ReadGate
+from semel.journal.file.read_gate import LARGE_SIZE, SMALL_SIZE, ReadGate
 from semel.types import Buffer
 
 IOV_MAX = 1024
@@ -104,6 +104,9 @@ class FileDevice:
         if self._nowait is None or self._is_stopped:
             return None
         reader = self._reader(name)
+        is_calm = self._gate.is_calm
+        _advise(reader, reads_ahead=is_calm)
+        piece_size = LARGE_SIZE if is_calm else SMALL_SIZE
         try:
             # One byte first: to get a megabyte of memory in vain takes a millisecond. The last,
             # since of what follows an earlier read the beginning was often read ahead.
@@ -112,8 +115,8 @@ class FileDevice:
             found = bytearray(size)
             with memoryview(found) as room:
                 # In pieces, as the kernel begins to read what it does not have of one.
-                for start in range(0, size, SMALL_SIZE):
-                    piece = room[start : start + SMALL_SIZE]
+                for start in range(0, size, piece_size):
+                    piece = room[start : start + piece_size]
                     # Fewer are there if the rest is on the disk alone, or if the file ends.
                     if os.preadv(reader, [piece], offset + start, self._nowait) != len(piece):
                         return None
@@ -174,8 +177,6 @@ class FileDevice:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_stopped = False
-        while self._readers:
-            os.close(self._readers.popitem()[1])
         self._sync_thread = threading.Thread(
             target=self._sync_one_by_one, name="semel-sync", daemon=True
         )
@@ -336,9 +337,6 @@ class FileDevice:
             self._readers.move_to_end(name)
             return descriptor
         descriptor = self._readers[name] = self._open(name, os.O_RDONLY)
-        if self._loop is not None:
-            # Whoever looks what is in memory must not make the kernel read more than that.
-            _advise(descriptor, reads_ahead=False)
         if len(self._readers) > READERS_MAX:
             os.close(self._readers.popitem(last=False)[1])
         return descriptor

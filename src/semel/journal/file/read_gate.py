@@ -63,10 +63,18 @@ class ReadGate:
                 self._turns.popleft()
                 self._changed.notify_all()
 
+    @property
+    def is_calm(self) -> bool:
+        """Nothing is being synced, nor was of late. Any thread may ask."""
+        return (
+            self._syncs_begun == self._syncs_ended == self._last_sync_seen
+            and self._pieces_since_sync >= CALM_AFTER
+        )
+
     def _take_turn(self) -> object | None:
         """Waits for the turn to read alone; None if that is not needed."""
         with self._changed:
-            if self._is_calm():
+            if self.is_calm:
                 return None
             turn = object()
             self._turns.append(turn)
@@ -76,11 +84,8 @@ class ReadGate:
             # Where one sync follows the other, nobody may ever see the moment between them.
             while self._syncs_begun > self._syncs_ended == ended:
                 self._changed.wait()
+            if self._last_sync_seen != self._syncs_begun:
+                self._last_sync_seen = self._syncs_begun
+                self._pieces_since_sync = 0
             self._pieces_since_sync += 1
             return turn
-
-    def _is_calm(self) -> bool:
-        if self._last_sync_seen != self._syncs_begun:
-            self._last_sync_seen = self._syncs_begun
-            self._pieces_since_sync = 0
-        return self._pieces_since_sync >= CALM_AFTER and self._syncs_begun == self._syncs_ended
