@@ -92,11 +92,13 @@ def cold_reads(plan: Plan) -> Iterator[Figure]:
         for _ in range(3):
             load.run(broker.port, lambda: old, connections=2, in_flight=5, seconds=plan.seconds)
         frame = load.produce_request(TOPIC, 0, 1024, acks=-1)
-        alone, beside, beside_files = [], [], []
+        alone, beside, beside_warm, beside_files = [], [], [], []
         for _ in range(plan.repeats):
             alone += _latencies_ms(broker.port, frame, plan.seconds)
-            with _beside(_read_cold, broker.port, folder):
+            with _beside(_read_old, broker.port, folder, True):
                 beside += _latencies_ms(broker.port, frame, plan.seconds)
+            with _beside(_read_old, broker.port, folder, False):
+                beside_warm += _latencies_ms(broker.port, frame, plan.seconds)
             with _beside(_read_files, broker.port, folder):
                 beside_files += _latencies_ms(broker.port, frame, plan.seconds)
     alone_ms, beside_ms = _p99(alone), _p99(beside)
@@ -107,6 +109,8 @@ def cold_reads(plan: Plan) -> Iterator[Figure]:
         {
             "alone_ms": alone_ms,
             "beside_ms": beside_ms,
+            # The same fetches of data that is in memory: what serving them takes without the disk.
+            "beside_warm_ms": _p99(beside_warm),
             # What the disk alone makes of it: syncs wait for the reads of a process that has
             # nothing to do with the broker.
             "beside_reads_of_files_ms": _p99(beside_files),
@@ -201,15 +205,15 @@ def _read_files(begun: Event, enough: Event, port: int, folder: str) -> None:
             os.close(descriptor)
 
 
-def _read_cold(begun: Event, enough: Event, port: int, folder: str) -> None:
-    """Fetch after fetch through the old data, which the kernel is told to forget before each."""
+def _read_old(begun: Event, enough: Event, port: int, folder: str, is_cold: bool) -> None:
+    """Fetch after fetch through the old data; if cold, the kernel is told to forget it before."""
     with socket.create_connection(("127.0.0.1", port)) as link:
         begun.set()
         offset = 0
         while not enough.is_set():
             # Not the open one: who appends to half a page that was forgotten waits for the disk,
             # and no reader of old data makes the kernel forget what was written last.
-            for file in sorted(Path(folder).glob("*.segment"))[:-1]:
+            for file in sorted(Path(folder).glob("*.segment"))[:-1] if is_cold else ():
                 descriptor = os.open(file, os.O_RDONLY)
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 os.close(descriptor)
