@@ -24,6 +24,7 @@ from semel.transactions import records as transaction_records
 from semel.transactions.store import Transactions
 from semel.transactions.transaction import Transaction
 from semel.types import (
+    INTERNAL_TOPICS,
     OFFSETS_TOPIC,
     TRANSACTIONS_TOPIC,
     Offset,
@@ -290,10 +291,11 @@ class LaneState:
             self.catalogue.apply(fact)
         self.partition_counts.pop(fact.name, None)
         self.topic_ids.pop(fact.name, None)
-        gone = self.hosting.drop(fact.name)
-        for partition in gone:
-            self._coordinated.pop(partition.number, None)
-        return gone
+        if fact.name in INTERNAL_TOPICS:
+            for run in self.hosting.runs(fact.name):
+                for number in run.numbers:
+                    del self._coordinated[number]
+        return self.hosting.drop(fact.name)
 
 
 def _wrong_offset(partition: Partition, batch: BatchEntry, end: Offset) -> CorruptJournal:
