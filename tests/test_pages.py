@@ -91,6 +91,17 @@ def test_the_first_commands_of_the_readme_put_one_key_into_one_partition() -> No
     ]
 
 
+def test_the_commands_about_the_data_folder_run_in_their_order(tmp_path: Path) -> None:
+    with Broker(data=tmp_path / "semel-data") as broker:
+        topics.fill(broker.bootstrap_servers, "orders", [b"three apples"])
+    commands = [f"cd {tmp_path}", *blocks("docs/data-folder.md")]
+    assert sum("semel log" in each for each in commands) == 3
+    printed = shell("\n".join(commands), "")
+    assert '"three apples"' in printed
+    assert "all is whole" in printed
+    assert (tmp_path / "backup-of-today" / "format").read_bytes() == b"format 1\n"
+
+
 PAGES = ("README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")))
 
 
