@@ -1,20 +1,19 @@
-"""`semel log`: check, show and copy the files of a data folder, without asking a broker."""
+"""`semel log`: check, show and copy the files of a data folder, without asking a broker.
+
+What reads them is imported when it is asked for: the other commands have no use for it.
+"""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from semel.cli.frame_format import frame_as_json, frame_in_words
 from semel.cli.output import say, say_json
-from semel.journal.file.backup import back_up
-from semel.journal.file.check import Finding, Folder
-from semel.journal.file.check import check as check_folder
-from semel.journal.file.disk import FileDevice, require_data_folder, unused
-from semel.lane.check import LaneExaminer
-from semel.lane.dump import dump as dump_folder
+
+if TYPE_CHECKING:
+    from semel.journal.file.check import Finding
 
 app = App(name="log", help="Check, show and back up the files of a data folder.")
 
@@ -31,6 +30,11 @@ def check(folder: Path, /, *, as_json: AsJson = False) -> int:
     Nothing is changed. Each damaged place is shown with what it means: whether a start mends it,
     or which records are lost.
     """
+    from semel.journal.file.check import Folder
+    from semel.journal.file.check import check as check_folder
+    from semel.journal.file.disk import require_data_folder, unused
+    from semel.lane.check import LaneExaminer
+
     examiner = LaneExaminer()
     findings: list[Finding] = []
     with unused(folder) as device:
@@ -52,7 +56,8 @@ def check(folder: Path, /, *, as_json: AsJson = False) -> int:
         )
     else:
         checked = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-        verdict = f"{damage_count} places are damaged" if damage_count else "all is whole"
+        places = "place is" if damage_count == 1 else "places are"
+        verdict = f"{damage_count} {places} damaged" if damage_count else "all is whole"
         say(f"{verdict}: {checked}")
     return DAMAGED if damage_count else 0
 
@@ -79,6 +84,10 @@ def dump(
     A running broker does not mind. Bytes that are no frame are shown as a gap; `semel log check`
     says what they mean.
     """
+    from semel.cli.frame_format import frame_as_json, frame_in_words
+    from semel.journal.file.disk import FileDevice, require_data_folder
+    from semel.lane.dump import dump as dump_folder
+
     device = FileDevice(folder)
     try:
         require_data_folder(device)
@@ -100,6 +109,8 @@ def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
     The copy holds all that was durable when it was begun, and every frame of it is checked. It
     can be served as it is, or copied to where it is needed; a broker takes it for another disk.
     """
+    from semel.journal.file.backup import back_up
+
     show = _progress("copied")
     made = back_up(folder, target, lambda done: show(done, None))
     if as_json:
@@ -109,7 +120,7 @@ def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
     return 0
 
 
-def _say_finding(finding: Finding) -> None:
+def _say_finding(finding: "Finding") -> None:
     place = finding.file if finding.byte is None else f"{finding.file}, byte {finding.byte}"
     say(f"{place}: {finding.what}" if place else finding.what)
     say(f"    {finding.meaning}")

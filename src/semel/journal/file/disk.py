@@ -357,10 +357,11 @@ def unused(folder: Path) -> Iterator[FileDevice]:
     try:
         if names.LOCK in device.names():
             lock = os.open(folder / names.LOCK, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise FolderInUse(f"a broker is using {folder}: stop it first") from None
         yield device
-    except BlockingIOError:
-        raise FolderInUse(f"a broker is using {folder}: stop it first") from None
     finally:
         if lock is not None:
             os.close(lock)
