@@ -15,6 +15,7 @@ from semel.verify.history import (
     Cause,
     Committed,
     CommitTried,
+    Compacted,
     Complaint,
     Deleted,
     DeletionTried,
@@ -26,6 +27,7 @@ from semel.verify.history import (
     Forbidden,
     History,
     Joined,
+    MayBeGone,
     NotServing,
     OffsetSeen,
     OpenFailed,
@@ -66,6 +68,10 @@ def fetched(second: float, from_offset: int, *records: Stored, end: int = 3) -> 
 
 def whole(*records: Stored, number: int = 0) -> WholeLog:
     return WholeLog(number, P, records, len(records))
+
+
+def later(start: int, *records: Stored, number: int = 0) -> WholeLog:
+    return WholeLog(number, P, records, 3, log_start_offset=start)
 
 
 def found(events: Iterable[tuple[object, ...]]) -> list[str]:
@@ -115,6 +121,28 @@ def test_a_history_without_anomalies_has_none() -> None:
     assert found(GOOD) == []
 
 
+TOLD = GOOD[:-2]
+"""All but the logs at rest."""
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        # It begins later, for a reason, also before it had come to rest.
+        [*TOLD, MayBeGone(P, 1), later(1, *LOG[1:]), later(1, *LOG[1:], number=1)],
+        [*TOLD, MayBeGone(P, 2), later(1, *LOG[1:]), later(2, LOG[2], number=1)],
+        [*TOLD, MayBeGone(P, 3), later(3), later(3, number=1)],
+        [*TOLD, MayBeGone(P, 1), later(1, *LOG[1:]), FetchRefused("r", P, 0, 1)],
+        # It has gaps where it is compacted.
+        [*TOLD, Compacted("t"), later(0, LOG[0], LOG[2]), later(0, LOG[2], number=1)],
+        [*TOLD, Compacted("t"), later(0, *LOG), fetched(6, 0, LOG[0], LOG[2])],
+        [*TOLD, Compacted("t"), later(0, LOG[2]), fetched(6, 1, LOG[2])],
+    ],
+)
+def test_what_may_be_gone_is_no_anomaly(events: list[tuple[object, ...]]) -> None:
+    assert found(events) == []
+
+
 BAD: dict[str, tuple[tuple[object, ...], ...]] = {
     "was acknowledged .* there is nothing": (sent(A), acknowledged(1, 0, A), whole()),
     "was acknowledged .* there is p/t-0/0": (sent(A, B), acknowledged(1, 0, B), whole(LOG[0])),
@@ -147,6 +175,35 @@ BAD: dict[str, tuple[tuple[object, ...], ...]] = {
     "not below the high watermark": (*GOOD, fetched(1, 0, LOG[0], end=0)),
     "end at 2 .* 3 was known": (*GOOD, EndSeen(at(6), P, 2)),
     "end at 0 .* 1 was known": (acknowledged(1, 0, A), EndSeen(at(2), P, 0)),
+    "begins at 1, and only 0": (*TOLD, later(1, *LOG[1:])),
+    "begins at 2, and only 1": (*TOLD, MayBeGone(P, 1), later(2, LOG[2])),
+    "began at 1 and begins at 0": (
+        *TOLD,
+        MayBeGone(P, 1),
+        later(1, *LOG[1:]),
+        later(0, *LOG[1:], number=1),
+    ),
+    "has offset 2 in place of 1": (sent(A, B, C, acks=1), later(0, LOG[0], LOG[2])),
+    "has nothing from 1 to its end at 3": (sent(A), later(0, LOG[0])),
+    "goes back": (*TOLD, Compacted("t"), later(0, *LOG), fetched(6, 0, LOG[2], LOG[1])),
+    "has 2 other ones": (
+        *TOLD,
+        Compacted("t"),
+        later(0, LOG[2]),
+        later(0, LOG[1], LOG[2], number=1),
+    ),
+    "was refused offset 1": (
+        *TOLD,
+        MayBeGone(P, 1),
+        later(1, *LOG[1:]),
+        FetchRefused("r", P, 1, 1),
+    ),
+    "where there is p/t-0/1": (
+        sent(A, B),
+        acknowledged(1, 0, A),
+        Compacted("t"),
+        later(0, Stored(0, 0, B)),
+    ),
     "was refused offset 7": (FetchRefused("r", P, 7, 1),),
     "belongs to m and to n": (
         Assigned(at(1), "g", "m", 1, (P,)),

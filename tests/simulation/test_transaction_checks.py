@@ -15,10 +15,12 @@ from semel.verify.history import (
     CommitSent,
     CommittedFetched,
     CommitTried,
+    Compacted,
     Ended,
     EpochGiven,
     Fetched,
     History,
+    MayBeGone,
     OffsetSeen,
     OffsetsWritten,
     Outcome,
@@ -50,6 +52,11 @@ def whole(partition: TopicPartition, *records: Stored, stable: int | None = None
     return WholeLog(0, partition, records, end, end if stable is None else stable)
 
 
+def left(partition: TopicPartition, start: int, end: int, *records: Stored) -> WholeLog:
+    """Behind what is gone."""
+    return WholeLog(0, partition, records, end, end, start)
+
+
 def given(second: float, incarnation: str, epoch: int, *, is_new: bool = True) -> EpochGiven:
     return EpochGiven(at(second), "x", incarnation, 7, epoch, is_new)
 
@@ -75,6 +82,10 @@ COPIED: list[Event] = [
 ]
 
 
+TWO: list[Event] = [began("A"), Written("A", P, ("a0", "a1"))]
+TWO_STORED = (record(0, "a0"), record(1, "a1"), record(2, COMMIT_MARKER))
+
+
 def found(events: Iterable[Event]) -> list[str]:
     loop = asyncio.new_event_loop()
     history = History(Trace(loop))
@@ -95,6 +106,34 @@ def found(events: Iterable[Event]) -> list[str]:
         [given(1, "one", 0), given(2, "one", 1, is_new=False), given(3, "two", 2)],
         [*COPIED, *COMMITTED, LOG_P, OffsetSeen(at(2), "g", INPUT, 2)],
         [TimedOut(at(2), "A", began_s=1.0, timeout_s=1.0)],
+        # What is gone before the start of a log, or from one that is compacted, is not torn.
+        [*TWO, *COMMITTED, MayBeGone(P, 1), left(P, 1, 3, *TWO_STORED[1:])],
+        [*TWO, *COMMITTED, MayBeGone(P, 3), left(P, 3, 3)],
+        [*TWO, *COMMITTED, Compacted("t"), left(P, 0, 3, TWO_STORED[0], TWO_STORED[2])],
+        [
+            *TWO,
+            *COMMITTED,
+            MayBeGone(P, 1),
+            left(P, 1, 3, *TWO_STORED[1:]),
+            read(2, 3, *TWO_STORED[:2]),
+        ],
+        [
+            *TWO,
+            *COMMITTED,
+            Compacted("t"),
+            left(P, 0, 3, *TWO_STORED[1:]),
+            read(2, 3, *TWO_STORED[:2]),
+        ],
+        [
+            *COPIED[:2],
+            OffsetsWritten("A", "g", INPUT, 2, (1,)),
+            CommitTried("g", INPUT, 2),
+            *COMMITTED,
+            LOG_P,
+            MayBeGone(INPUT, 2),
+            left(INPUT, 2, 2),
+            OffsetSeen(at(2), "g", INPUT, 2),
+        ],
     ],
 )
 def test_nothing_is_wrong_with(events: list[Event]) -> None:
@@ -114,6 +153,35 @@ def test_nothing_is_wrong_with(events: list[Event]) -> None:
                 LOG_Q,
             ],
             "was committed and is not whole",
+        ),
+        (
+            # A start that moves takes the first records, and not those behind them.
+            [
+                *TWO,
+                *COMMITTED,
+                MayBeGone(P, 1),
+                left(P, 1, 3, record(1, "a0"), record(2, COMMIT_MARKER)),
+            ],
+            "was committed and is not whole",
+        ),
+        (
+            [
+                *TWO,
+                *COMMITTED,
+                Compacted("t"),
+                left(P, 0, 3, record(0, "a1"), record(1, "a0"), record(2, COMMIT_MARKER)),
+            ],
+            "was committed and is not whole",
+        ),
+        (
+            [
+                *TWO,
+                *COMMITTED,
+                Compacted("t"),
+                left(P, 0, 3, *TWO_STORED),
+                read(2, 3, TWO_STORED[1]),
+            ],
+            "without committed",
         ),
         ([*WRITTEN, LOG_P, LOG_Q], "was not committed and is visible"),
         (

@@ -230,6 +230,20 @@ class WholeLog(NamedTuple):
     records: tuple[Stored, ...]
     high_watermark: int
     last_stable_offset: int | None = None
+    log_start_offset: int = 0
+
+
+class MayBeGone(NamedTuple):
+    """Someone asked for the log to begin at this offset, or what is before it was old enough."""
+
+    partition: TopicPartition
+    before_offset: int
+
+
+class Compacted(NamedTuple):
+    """Of each key of this topic only the newest record has to stay."""
+
+    topic: str
 
 
 # Transactions: one transaction of a client is an attempt.

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
-from semel.errors import SemelError
+from semel.errors import OffsetOutOfRange, SemelError
 from semel.types import TopicPartition
 from semel.verify.checks.checker import anomalies
 from semel.verify.faults import Faults
@@ -34,7 +34,13 @@ from semel.verify.workloads.client import Client, Connection, Lost, Surroundings
 from semel.verify.workloads.groups import committed_offset
 from semel.verify.workloads.population import Population
 from semel.verify.workloads.producers import ACKS_ONE, PlainProducer
-from semel.verify.workloads.readers import fetch_request, partitions_of, stored_records, term_end_of
+from semel.verify.workloads.readers import (
+    fetch_request,
+    partitions_of,
+    start_of,
+    stored_records,
+    term_end_of,
+)
 from semel.verify.workloads.workload import LOG, Workload
 from semel.verify.world.loop import SimulatedLoop, Trace, simulate
 from semel.verify.world.machine import Hopeless, Machine
@@ -227,15 +233,19 @@ class Finale:
     async def _read(
         self, partition: TopicPartition, round_number: int, connection: Connection
     ) -> WholeLog:
-        position = 0
+        start = position = 0
         records: list[Stored] = []
         while True:
             reply = await connection.ask(fetch, fetch_request({partition: position}))
             ((_, data),) = partitions_of(reply.message)
+            if data.error_code == OffsetOutOfRange.code:
+                start = position = await start_of(connection, partition)
+                records.clear()
+                continue
             assert data.error_code == 0, f"{partition} at {position}: error {data.error_code}"
-            found = stored_records(data, position)
+            found, next_offset = stored_records(data, position)
             records += found
-            if not found:
+            if next_offset == position:
                 assert position == data.high_watermark, f"{partition} ends at {position}"
                 return WholeLog(
                     round_number,
@@ -243,8 +253,9 @@ class Finale:
                     tuple(records),
                     data.high_watermark,
                     data.last_stable_offset,
+                    start,
                 )
-            position = found[-1].offset + 1
+            position = next_offset
 
     async def _look_around(self, connection: Connection) -> None:
         history = self._client.history

@@ -5,14 +5,16 @@ acks=1     acknowledged: there, unless a power loss came soon after
 retried    at most once, in order, without holes
 at rest    nothing is lost any more, by any death
 shown      what anyone was shown is there at the end, unchanged; no end that was told goes back
+gone       only before the start of a log, which moves for a reason, or where a log is compacted
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 
 from semel.types import TopicPartition
+from semel.verify.checks.rest import Logs, compacted_topics, logs_of
 from semel.verify.history import (
     Acknowledged,
     Cause,
@@ -21,6 +23,7 @@ from semel.verify.history import (
     Fetched,
     FetchRefused,
     History,
+    MayBeGone,
     Refused,
     Sent,
     Span,
@@ -31,22 +34,36 @@ from semel.verify.history import (
 )
 
 ACKS_ALL = -1
+OUT_OF_RANGE = 1
 OUT_OF_ORDER = 45
 LOSSES = {Cause.POWER_LOSS, Cause.IO_ERROR}
 """Deaths after which acknowledged bytes may be missing, for all that the broker knows."""
 SYNCED_AFTER_S = 0.6
 """More than what the broker leaves unsynced and two of the slowest syncs take together."""
 
-Logs = Mapping[TopicPartition, tuple[Stored, ...]]
-
 
 def check_logs(history: History) -> Iterator[str]:
-    logs = {whole.partition: whole.records for whole in history.all(WholeLog) if whole.round == 0}
+    logs = logs_of(history)
+    yield from _check_starts(history)
     yield from _check_acknowledged(history, logs)
     yield from _check_once_and_in_order(history, logs)
     yield from _check_refusals(history)
     yield from _check_rest(history, logs)
     yield from _check_terms(history, logs)
+
+
+def _check_starts(history: History) -> Iterator[str]:
+    allowed: dict[TopicPartition, int] = defaultdict(int)
+    for each in history.all(MayBeGone):
+        allowed[each.partition] = max(allowed[each.partition], each.before_offset)
+    starts: dict[TopicPartition, int] = defaultdict(int)
+    for whole in history.all(WholeLog):
+        partition, start = whole.partition, whole.log_start_offset
+        if start > allowed[partition]:
+            yield f"{partition} begins at {start}, and only {allowed[partition]} may be its start"
+        if start < starts[partition]:
+            yield f"{partition} began at {starts[partition]} and begins at {start} again"
+        starts[partition] = start
 
 
 def _check_acknowledged(history: History, logs: Logs) -> Iterator[str]:
@@ -56,7 +73,10 @@ def _check_acknowledged(history: History, logs: Logs) -> Iterator[str]:
             continue
         log = logs[told.partition]
         for offset, label in enumerate(told.labels, told.base_offset):
-            found = log[offset].label if 0 <= offset < len(log) else "nothing"
+            if log.may_lack(offset):
+                continue
+            stored = log.at(offset)
+            found = "nothing" if stored is None else stored.label
             if found != label and (told.acks == ACKS_ALL or not _may_be_lost(told.span, deaths)):
                 yield (
                     f"{label} was acknowledged (acks={told.acks}) at {told.span.ended_s:.3f} s "
@@ -81,8 +101,8 @@ def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:
             sent_by[label] = sent
             numbers_of[label] = int(label.rpartition("/")[2])
     for partition, log in logs.items():
-        last_number: dict[str, int] = defaultdict(lambda: -1)
-        for stored in log:
+        last_number: dict[str, int] = {}
+        for stored in log.records:
             if stored.producer_id >= 0:
                 continue  # Part of a transaction.
             known = sent_by.get(stored.label)
@@ -90,11 +110,18 @@ def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:
                 yield f"{partition} holds {stored.label!r}, which was never sent there"
                 continue
             number = numbers_of[stored.label]
-            expected = last_number[known.producer] + 1
-            last_number[known.producer] = max(number, last_number[known.producer])
+            last = last_number.get(known.producer, -1)
+            expected = last + 1
+            last_number[known.producer] = max(number, last)
+            may_be_gone = log.is_compacted or (log.start > 0 and last < 0)
             if number < expected:
                 yield f"{stored.label} stands twice or out of order at {stored.offset}"
-            elif number > expected and known.is_repeated and known.acks == ACKS_ALL:
+            elif (
+                number > expected
+                and known.is_repeated
+                and known.acks == ACKS_ALL
+                and not may_be_gone
+            ):
                 yield f"{stored.label} at {stored.offset} follows a hole: {expected} is missing"
 
 
@@ -112,9 +139,18 @@ def _check_refusals(history: History) -> Iterator[str]:
 
 def _check_rest(history: History, logs: Logs) -> Iterator[str]:
     for later in history.all(WholeLog):
-        if later.round > 0 and later.records != logs.get(later.partition):
+        if later.round == 0:
+            continue
+        log = logs.get(later.partition)
+        before = () if log is None else log.records
+        left = tuple(stored for stored in before if stored.offset >= later.log_start_offset)
+        if log is not None and log.is_compacted:
+            is_same = set(later.records) <= set(left)
+        else:
+            is_same = later.records == left
+        if not is_same:
             yield (
-                f"{later.partition} had {len(logs.get(later.partition, ()))} records at rest and "
+                f"{later.partition} had {len(left)} records at rest and "
                 f"has {len(later.records)} other ones after restart {later.round}"
             )
 
@@ -124,13 +160,18 @@ def _check_terms(history: History, logs: Logs) -> Iterator[str]:
     named: dict[tuple[TopicPartition, int, int], str] = {}
     for partition, log in logs.items():
         last_epoch = -1
-        for offset, stored in enumerate(log):
-            if stored.offset != offset:
-                yield f"{partition} has offset {stored.offset} in place {offset}"
+        next_offset = log.start
+        for stored in log.records:
+            offset = stored.offset
+            if offset < next_offset or (offset > next_offset and not log.is_compacted):
+                yield f"{partition} has offset {offset} in place of {next_offset}"
+            next_offset = offset + 1
             if stored.leader_epoch < last_epoch:
                 yield f"{partition} has term {stored.leader_epoch} at {offset} behind {last_epoch}"
             last_epoch = stored.leader_epoch
             named[partition, offset, stored.leader_epoch] = stored.label
+        if next_offset != log.end and not log.is_compacted:
+            yield f"{partition} has nothing from {next_offset} to its end at {log.end}"
     for told in history.all(Acknowledged):
         for offset, label in enumerate(told.labels, told.base_offset):
             if told.term < 0:
@@ -153,11 +194,16 @@ def _check_term_ends(history: History, logs: Logs) -> Iterator[str]:
         if seen.partition not in logs:
             continue
         log = logs[seen.partition]
-        end = next((each.offset for each in log if each.leader_epoch > seen.asked), len(log))
-        if seen.end_offset != end:
+        later = (each.offset for each in log.records if each.leader_epoch > seen.asked)
+        highest = next(later, log.end)
+        # Without gaps and with a record of this term or an older one, they are the same.
+        lowest = max(
+            (each.offset + 1 for each in log.records if each.leader_epoch <= seen.asked), default=0
+        )
+        if not lowest <= seen.end_offset <= highest:
             yield (
                 f"term {seen.asked} of {seen.partition} was said to end at {seen.end_offset}, "
-                f"and ends at {end}"
+                f"and ends at {highest}"
             )
 
 
@@ -201,7 +247,11 @@ class Rising:
 def check_readers(history: History) -> Iterator[str]:
     yield from _check_records(history)
     yield from _check_ends(history)
+    logs = logs_of(history)
     for refused in history.all(FetchRefused):
+        log = logs.get(refused.partition)
+        if refused.code == OUT_OF_RANGE and log is not None and refused.offset < log.start:
+            continue
         yield (
             f"{refused.reader} was refused offset {refused.offset} of {refused.partition} "
             f"with {refused.code}"
@@ -210,15 +260,16 @@ def check_readers(history: History) -> Iterator[str]:
 
 def _check_records(history: History) -> Iterator[str]:
     """What anyone was ever shown is there at the end, unchanged."""
-    logs = {whole.partition: whole.records for whole in history.all(WholeLog) if whole.round == 0}
+    logs = logs_of(history)
+    compacted = compacted_topics(history)
     for fetched in history.all(Fetched):
-        yield from _check_order(fetched)
+        yield from _check_order(fetched, is_compacted=fetched.partition.topic in compacted)
         if fetched.partition not in logs:
             continue
         log = logs[fetched.partition]
         for stored in fetched.records:
-            at_end = log[stored.offset] if stored.offset < len(log) else None
-            if at_end != stored:
+            at_end = log.at(stored.offset)
+            if at_end != stored and not log.may_lack(stored.offset):
                 yield (
                     f"{fetched.reader} was shown {_named(stored)} of {fetched.partition} at "
                     f"{fetched.span.ended_s:.3f} s, which is {_named(at_end)} at the end"
@@ -232,11 +283,14 @@ def _named(stored: Stored | None) -> str:
     return f"{stored.label} (offset {stored.offset}, term {stored.leader_epoch})"
 
 
-def _check_order(fetched: Fetched) -> Iterator[str]:
+def _check_order(fetched: Fetched, *, is_compacted: bool) -> Iterator[str]:
     offsets = [stored.offset for stored in fetched.records]
-    if offsets and offsets[0] != fetched.from_offset:
+    if offsets and offsets[0] != fetched.from_offset and not is_compacted:
         yield f"a fetch of {fetched.partition} from {fetched.from_offset} began at {offsets[0]}"
-    if any(later != earlier + 1 for earlier, later in pairwise(offsets)):
+    steps = [later - earlier for earlier, later in pairwise(offsets)]
+    if any(step < 1 for step in steps):
+        yield f"a fetch of {fetched.partition} from {fetched.from_offset} goes back"
+    if any(step > 1 for step in steps) and not is_compacted:
         yield f"a fetch of {fetched.partition} from {fetched.from_offset} has gaps"
     if offsets and offsets[-1] >= fetched.high_watermark:
         yield (

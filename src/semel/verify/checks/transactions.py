@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from semel.types import TopicPartition
 from semel.verify.checks.logs import Rising
+from semel.verify.checks.rest import LogAtRest, Logs, logs_of
 from semel.verify.history import (
     ABORT_MARKER,
     COMMIT_MARKER,
@@ -63,13 +64,15 @@ def truth_of(log: tuple[Stored, ...]) -> Truth:
 
 def check_transactions(history: History) -> Iterator[str]:
     wholes = [whole for whole in history.all(WholeLog) if whole.round == 0]
-    logs = {whole.partition: whole.records for whole in wholes}
-    truths = {partition: truth_of(log) for partition, log in logs.items()}
+    logs = logs_of(history)
+    truths = {partition: truth_of(log.records) for partition, log in logs.items()}
     yield from _check_rest(wholes, truths)
-    yield from _check_atomicity(history, truths)
-    yield from _check_committed_readers(history, truths)
+    yield from _check_atomicity(history, logs, truths)
+    yield from _check_committed_readers(history, logs, truths)
     yield from _check_stable_ends(history)
-    yield from _check_incarnations(history, logs)
+    yield from _check_incarnations(
+        history, {partition: log.records for partition, log in logs.items()}
+    )
     yield from _check_timers(history)
     for unwelcome in history.all(Unwelcome):
         yield (
@@ -100,7 +103,9 @@ def _check_timers(history: History) -> Iterator[str]:
             )
 
 
-def _check_atomicity(history: History, truths: dict[TopicPartition, Truth]) -> Iterator[str]:
+def _check_atomicity(
+    history: History, logs: Logs, truths: dict[TopicPartition, Truth]
+) -> Iterator[str]:
     wanted: dict[str, Contents] = defaultdict(lambda: defaultdict(list))
     gone = {each.topic for each in history.all(TopicGone)}
     attempt_of: dict[str, str] = {}
@@ -128,29 +133,40 @@ def _check_atomicity(history: History, truths: dict[TopicPartition, Truth]) -> I
     for began in history.all(Began):
         whole, visible = wanted.get(began.attempt, {}), found.get(began.attempt, {})
         name = f"{began.attempt} ({began.dialect})"
-        yield from _judge(name, outcomes[began.attempt], whole, visible)
+        yield from _judge(name, outcomes[began.attempt], whole, visible, logs)
 
 
-def _judge(name: str, outcome: Outcome | None, whole: Contents, visible: Contents) -> Iterator[str]:
-    if outcome is Outcome.COMMITTED and visible != whole:
-        yield f"{name} was committed and is not whole: {_difference(whole, visible)}"
-    elif outcome is Outcome.ABORTED and visible:
-        yield f"{name} was not committed and is visible: {_difference({}, visible)}"
-    elif outcome is None and visible and visible != whole:
-        yield f"{name} is torn: {_difference(whole, visible)}"
+def _judge(
+    name: str, outcome: Outcome | None, whole: Contents, visible: Contents, logs: Logs
+) -> Iterator[str]:
+    if outcome is Outcome.ABORTED:
+        whole = {}
+    elif outcome is None and not visible:
+        return
+    for partition in sorted(whole.keys() | visible.keys()):
+        wanted, found = whole.get(partition, []), visible.get(partition, [])
+        if not _is_left_of(wanted, found, logs.get(partition)):
+            fault = {
+                Outcome.COMMITTED: "was committed and is not whole",
+                Outcome.ABORTED: "was not committed and is visible",
+                None: "is torn",
+            }[outcome]
+            yield f"{name} {fault}: {partition} has {found[:6]} of {wanted[:6]}"
+            return
 
 
-def _difference(wanted: Contents, found: Contents) -> str:
-    for partition in sorted(wanted.keys() | found.keys()):
-        if wanted.get(partition, []) != found.get(partition, []):
-            return (
-                f"{partition} has {found.get(partition, [])[:6]} of {wanted.get(partition, [])[:6]}"
-            )
-    return "-"
+def _is_left_of(wanted: list[str], found: list[str], log: LogAtRest | None) -> bool:
+    """Whether these records are all that there were, but for those that the log may lack."""
+    if log is not None and log.is_compacted:
+        rest = iter(wanted)
+        return all(label in rest for label in found)
+    if log is not None and log.start > 0:
+        return found == wanted[len(wanted) - len(found) :]
+    return found == wanted
 
 
 def _check_committed_readers(
-    history: History, truths: dict[TopicPartition, Truth]
+    history: History, logs: Logs, truths: dict[TopicPartition, Truth]
 ) -> Iterator[str]:
     """A read_committed reader is left with the committed records of the range, and no others."""
     for fetched in history.all(CommittedFetched):
@@ -161,14 +177,16 @@ def _check_committed_readers(
             )
         if fetched.partition not in truths:
             continue
-        wanted = tuple(
+        log = logs[fetched.partition]
+        wanted = [
             stored
             for stored in truths[fetched.partition].committed
             if fetched.from_offset <= stored.offset < fetched.next_offset
-        )
-        if fetched.records != wanted:
-            strange = [each.label for each in fetched.records if each not in wanted]
-            missing = [each.label for each in wanted if each not in fetched.records]
+        ]
+        shown = [stored for stored in fetched.records if not log.may_lack(stored.offset)]
+        if shown != wanted:
+            strange = [each.label for each in shown if each not in wanted]
+            missing = [each.label for each in wanted if each not in shown]
             yield (
                 f"{fetched.reader} read {fetched.partition} from {fetched.from_offset} to "
                 f"{fetched.next_offset} at {fetched.span.ended_s:.3f} s with uncommitted "
@@ -325,14 +343,26 @@ def check_copiers(history: History) -> Iterator[str]:
         for offset in written.inputs
     )
     last = {seen.group: max(seen.offset, 0) for seen in history.all(OffsetSeen)}
+    logs = logs_of(history)
     for group in groups:
-        wanted = Counter(range(last.get(group, 0)))
-        if inputs != wanted:
-            doubled = sorted(offset for offset, count in inputs.items() if count > 1)
+        end = last.get(group, 0)
+        sources = [
+            logs[written.partition]
+            for written in copied.values()
+            if written.group == group and written.partition in logs
+        ]
+        missed = [
+            offset
+            for offset in range(end)
+            if offset not in inputs and not any(log.may_lack(offset) for log in sources[:1])
+        ]
+        doubled = sorted(offset for offset, count in inputs.items() if count > 1)
+        beyond = sorted(offset for offset in inputs if offset >= end)
+        if missed or doubled or beyond:
             yield (
-                f"{group} has committed offset {last.get(group, 0)}; of the inputs before it "
-                f"{sorted(wanted - inputs)[:5]} were not copied, {doubled[:5]} more than once, and "
-                f"{sorted(set(inputs) - set(wanted))[:5]} though they stand behind it"
+                f"{group} has committed offset {end}; of the inputs before it {missed[:5]} were "
+                f"not copied, {doubled[:5]} more than once, and {beyond[:5]} though they stand "
+                f"behind it"
             )
 
 

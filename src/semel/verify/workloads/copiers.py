@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from semel.errors import (
     IllegalGeneration,
     MemberIdRequired,
+    OffsetOutOfRange,
     RebalanceInProgress,
     UnknownMemberId,
     UnstableOffsetCommit,
@@ -24,7 +25,13 @@ from semel.verify.workloads.incarnation import (
     Versions,
     code_of,
 )
-from semel.verify.workloads.readers import fetch_request, partitions_of, stored_records
+from semel.verify.workloads.readers import (
+    EARLIEST,
+    fetch_request,
+    list_request,
+    partitions_of,
+    stored_records,
+)
 from semel.verify.workloads.transactional_producers import (
     CHANGED_ITS_MIND,
     Errands,
@@ -35,6 +42,7 @@ from semel.wire.messages import (
     add_offsets_to_txn,
     fetch,
     join_group,
+    list_offsets,
     offset_fetch,
     sync_group,
     txn_offset_commit,
@@ -90,7 +98,7 @@ class Copier(TransactionalProducer):
             await self._client.think()
             return CHANGED_ITS_MIND
         plan = self._plan(attempt, {}, self._rng.randint(1, 3))
-        self._offset = start + len(inputs)
+        self._offset = inputs[-1] + 1
         code = await self._write(attempt, plan, added)
         return code or await self._send_offsets(attempt, tuple(inputs), added)
 
@@ -137,10 +145,25 @@ class Copier(TransactionalProducer):
         reply = await self._incarnation.ask(DATA, fetch, fetch_request({self._source: start}))
         assert reply is not None
         ((_, data),) = partitions_of(reply.message)
+        if data.error_code == OffsetOutOfRange.code:
+            start = await self._source_start()
+            return await self._inputs(start)
         if data.error_code:
             raise Fatal
-        found = [stored.offset for stored in stored_records(data, start)]
+        records, _ = stored_records(data, start)
+        found = [stored.offset for stored in records]
         return found[: self._rng.randint(1, INPUTS_MAX)]
+
+    async def _source_start(self) -> int:
+        reply = await self._incarnation.ask(
+            DATA, list_offsets, list_request(self._source, EARLIEST)
+        )
+        assert reply is not None
+        (found,) = reply.message.topics[0].partitions
+        if found.error_code:
+            raise Fatal
+        start: int = found.offset
+        return start
 
     async def _send_offsets(
         self, attempt: str, inputs: tuple[int, ...], added: set[TopicPartition]

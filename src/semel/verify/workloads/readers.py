@@ -5,7 +5,7 @@ Some read all that there is, and some what is committed.
 
 from collections.abc import Sequence
 
-from semel.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from semel.errors import FencedLeaderEpoch, OffsetOutOfRange, UnknownLeaderEpoch
 from semel.records.batch import BatchHeader, split
 from semel.records.records import Record, decode_batch
 from semel.types import TopicPartition
@@ -26,6 +26,7 @@ from semel.verify.workloads.producers import label_of
 from semel.wire.messages import fetch, list_offsets, offset_for_leader_epoch
 
 LATEST = -1
+EARLIEST = -2
 LEADER_EPOCH_SINCE = 9
 FETCH_BYTES_MAX = 1_000_000
 COMMIT_KEY = bytes((0, 0, 0, 1))
@@ -68,10 +69,10 @@ class Reader:
             position = self._positions[partition]
             if data.error_code:
                 self._refused(partition, position, data.error_code)
+                if data.error_code == OffsetOutOfRange.code:
+                    self._positions[partition] = await start_of(connection, partition)
                 continue
-            records = stored_records(data, position)
-            if records:
-                self._positions[partition] = records[-1].offset + 1
+            records, self._positions[partition] = stored_records(data, position)
             self._client.history.note(
                 Fetched(
                     reply.span, self._client.name, partition, position, records, data.high_watermark
@@ -141,6 +142,8 @@ class CommittedReader:
                 self._client.history.note(
                     FetchRefused(self._client.name, partition, position, data.error_code)
                 )
+                if data.error_code == OffsetOutOfRange.code:
+                    self._positions[partition] = await start_of(connection, partition)
                 continue
             records, next_offset = committed_records(data, position)
             self._positions[partition] = next_offset
@@ -197,16 +200,18 @@ def partitions_of(
     ]
 
 
-def stored_records(data: fetch.PartitionData, from_offset: int) -> tuple[Stored, ...]:
-    """The records behind `from_offset`; a batch is given whole, also what lies before it."""
+def stored_records(data: fetch.PartitionData, from_offset: int) -> tuple[tuple[Stored, ...], int]:
+    """The records behind `from_offset`; a batch is given whole, also what lies before it. Also
+    gives where to read on: a batch may have more offsets than records."""
     content = data.records or b""
     assert not isinstance(content, list)
-    return tuple(
-        stored(header, record)
-        for header, batch in split(content)
-        for record in decode_batch(batch)
-        if record.offset >= from_offset
-    )
+    records: list[Stored] = []
+    next_offset = from_offset
+    for header, batch in split(content):
+        next_offset = header.last_offset + 1
+        found = [stored(header, record) for record in decode_batch(batch)]
+        records += [each for each in found if each.offset >= from_offset]
+    return tuple(records), next_offset
 
 
 def stored(header: BatchHeader, record: Record) -> Stored:
@@ -220,15 +225,26 @@ def stored(header: BatchHeader, record: Record) -> Stored:
     )
 
 
-async def end_of(connection: Connection, partition: TopicPartition) -> EndSeen:
-    wanted = list_offsets.ListOffsetsPartition(partition.partition, timestamp=LATEST)
-    request = list_offsets.ListOffsetsRequest(
+def list_request(partition: TopicPartition, timestamp: int) -> list_offsets.ListOffsetsRequest:
+    wanted = list_offsets.ListOffsetsPartition(partition.partition, timestamp=timestamp)
+    return list_offsets.ListOffsetsRequest(
         -1, topics=[list_offsets.ListOffsetsTopic(partition.topic, [wanted])]
     )
-    reply = await connection.ask(list_offsets, request)
+
+
+async def end_of(connection: Connection, partition: TopicPartition) -> EndSeen:
+    reply = await connection.ask(list_offsets, list_request(partition, LATEST))
     (found,) = reply.message.topics[0].partitions
     assert found.error_code == 0, f"ListOffsets of {partition}: {found.error_code}"
     return EndSeen(reply.span, partition, found.offset)
+
+
+async def start_of(connection: Connection, partition: TopicPartition) -> int:
+    reply = await connection.ask(list_offsets, list_request(partition, EARLIEST))
+    (found,) = reply.message.topics[0].partitions
+    assert found.error_code == 0, f"ListOffsets of {partition}: {found.error_code}"
+    start: int = found.offset
+    return start
 
 
 async def term_end_of(connection: Connection, partition: TopicPartition, asked: int) -> TermEndSeen:
