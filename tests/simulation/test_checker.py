@@ -241,3 +241,16 @@ def test_what_was_written_long_before_a_power_loss_is_not_lost() -> None:
     assert len(found(lost)) == 1
     soon = (sent(A, acks=1), acknowledged(1, 0, A, acks=1), Died(1.2, Cause.POWER_LOSS), whole())
     assert not found(soon)
+
+
+def test_a_record_without_a_sequence_may_come_late_and_once() -> None:
+    plain = [Sent("p", P, (label,), 1, is_idempotent=False) for label in (A, B, C)]
+    told = (acknowledged(1, 0, B, acks=1), acknowledged(2, 1, C, acks=1))
+    in_order = Stored(0, 0, B), Stored(1, 0, C)
+    late = (*in_order, Stored(2, 0, A))
+    assert not found((*plain, *told, whole(*late)))
+    twice = (*late, Stored(3, 0, A))
+    assert found((*plain, *told, whole(*twice)))
+    swapped = Stored(0, 0, C), Stored(1, 0, B)
+    told = (acknowledged(1, 0, C, acks=1), acknowledged(2, 1, B, acks=1))
+    assert found((*plain, *told, whole(*swapped)))

@@ -100,6 +100,8 @@ def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:
         for label in sent.labels:
             sent_by[label] = sent
             numbers_of[label] = int(label.rpartition("/")[2])
+    acknowledged = {label for told in history.all(Acknowledged) for label in told.labels}
+    overdue: set[str] = set()
     for partition, log in logs.items():
         last_number: dict[str, int] = {}
         for stored in log.records:
@@ -108,6 +110,13 @@ def _check_once_and_in_order(history: History, logs: Logs) -> Iterator[str]:
             known = sent_by.get(stored.label)
             if known is None or known.partition != partition:
                 yield f"{partition} holds {stored.label!r}, which was never sent there"
+                continue
+            if not known.is_idempotent and stored.label not in acknowledged:
+                # Without a sequence nobody can tell that it came late, over a connection that its
+                # producer had given up; but only once.
+                if stored.label in overdue:
+                    yield f"{stored.label} stands twice or out of order at {stored.offset}"
+                overdue.add(stored.label)
                 continue
             number = numbers_of[stored.label]
             last = last_number.get(known.producer, -1)
