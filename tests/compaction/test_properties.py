@@ -43,10 +43,12 @@ compact = st.tuples(
     st.sampled_from([0, 500, 10**6]),
     st.integers(0, 2),
     st.sampled_from([0, RETENTION_MS - 1, RETENTION_MS, 1, -50, 5 * RETENTION_MS]),
+    st.none() | st.none() | st.integers(0, 6),
 )
+delete = st.tuples(st.just("delete"), st.integers(0, 10))
 Script = list[tuple[object, ...]]
 steps: st.SearchStrategy[Script] = st.lists(
-    st.one_of(write, inside, inside, end, end, compact, compact), min_size=15, max_size=40
+    st.one_of(write, inside, inside, end, end, compact, compact, delete), min_size=15, max_size=40
 )
 
 
@@ -72,16 +74,18 @@ def run(script: Script) -> Partition:
                 )
             case ("end", int(producer), bool(commit)):
                 partition.end(producer, commit=commit)
-            case ("compact", int(buffer_size), int(untouched), int(later_ms)):
+            case ("compact", int(size), int(untouched), int(later_ms), int() | None as replaced):
                 partition.now_ms += later_ms
-                partition.compact(buffer_size, untouched)
+                partition.compact(size, untouched, replaced)
                 partition.check()
+            case ("delete", int(offset)):
+                partition.delete_before(offset)
             case _:
                 raise AssertionError(step)
     return partition
 
 
-EXAMPLES = 200
+EXAMPLES = 300
 
 
 @settings(max_examples=EXAMPLES)

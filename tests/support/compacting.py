@@ -40,6 +40,7 @@ class Partition:
         self.batches: list[bytes] = []
         self.aborted: list[Ended] = []
         """As the log knows them; entries go."""
+        self.log_start_offset = 0
         self.first_dirty_offset = 0
         self.end_offset = 0
         # The account
@@ -111,12 +112,31 @@ class Partition:
     def last_stable_offset(self) -> int:
         return min([first for _, first in self._open.values()], default=self.end_offset)
 
+    def delete_before(self, offset: int) -> None:
+        """As retention does, or DeleteRecords; not beyond the last stable offset."""
+        self.log_start_offset = max(self.log_start_offset, min(offset, self.last_stable_offset))
+        self.first_dirty_offset = max(self.first_dirty_offset, self.log_start_offset)
+        start = self.log_start_offset
+        for header in map(read, self.batches):
+            if header.last_offset < start:
+                self.gone.update(range(header.base_offset, header.last_offset + 1))
+        self.batches = [each for each in self.batches if read(each).last_offset >= start]
+        self.aborted = [each for each in self.aborted if each.marker_offset >= start]
+
     # A pass
 
-    def compact(self, buffer_size: int = 10**6, batches_untouched: int = 0) -> Cleaning:
-        """Over all batches before the last stable offset but the last few."""
+    def compact(
+        self,
+        buffer_size: int = 10**6,
+        batches_untouched: int = 0,
+        batches_replaced: int | None = None,
+    ) -> None:
+        """Over all batches before the last stable offset but the last few.
+
+        With `batches_replaced` it is cut off: only so many, from the front, are replaced.
+        """
         stable = [each for each in self.batches if read(each).base_offset < self.last_stable_offset]
-        cleanable = stable[: len(stable) - batches_untouched]
+        cleanable = stable[: max(len(stable) - batches_untouched, 0)]
         range_end = read(cleanable[-1]).last_offset + 1 if cleanable else 0
         keys = KeyMap(
             Offset(self.first_dirty_offset),
@@ -127,6 +147,14 @@ class Partition:
             if read(batch).last_offset >= self.first_dirty_offset and not keys.add(batch):
                 break
         assert not keys.is_full or keys.end_offset > self.first_dirty_offset
+        if batches_replaced is None or batches_replaced >= len(cleanable):
+            self.first_dirty_offset = keys.end_offset
+        else:
+            cleanable = cleanable[:batches_replaced]
+            range_end = read(cleanable[-1]).last_offset + 1 if cleanable else 0
+        self._replace(cleanable, keys, range_end)
+
+    def _replace(self, cleanable: list[bytes], keys: KeyMap, range_end: int) -> None:
         given = self._overlapping(0, range_end)
         cleaning = Cleaning(
             keys,
@@ -141,9 +169,7 @@ class Partition:
         self.batches = kept + before[len(cleanable) :]
         taken = set(given) - set(cleaning.aborted_left())
         self.aborted = [each for each in self.aborted if (each[0], each[1]) not in taken]
-        self.first_dirty_offset = keys.end_offset
         self._account(keys.end_offset, range_end, before)
-        return cleaning
 
     def _overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
         return [
@@ -210,7 +236,9 @@ class Partition:
     def check(self) -> None:
         self._check_batches()
         self._check_ends()
-        for start in {read(each).base_offset for each in self.batches} | {0}:
+        self._check_entries()
+        for base_offset in {read(each).base_offset for each in self.batches} | {0}:
+            start = max(base_offset, self.log_start_offset)
             assert self._read_committed(start) == self.committed(start)
 
     def _check_batches(self) -> None:
@@ -237,14 +265,19 @@ class Partition:
     def _check_ends(self) -> None:
         """A reader comes to the end, whichever it is told."""
         for end in (self.end_offset, self.last_stable_offset):
-            if end > 0:
+            if end > self.log_start_offset:
                 assert any(read(each).last_offset + 1 == end for each in self.batches)
+
+    def _check_entries(self) -> None:
+        """Without its marker, a reader would not know where an aborted transaction ends."""
+        offsets = {read(each).base_offset for each in self.batches if read(each).record_count}
+        assert {each.marker_offset for each in self.aborted} <= offsets
 
     def newest_values(self) -> list[Record]:
         """Of all keys that were not deleted, in the order of the log."""
         newest = self._newest_committed(self.end_offset).values()
         return sorted(
-            (record for record in newest if record.value is not None),
+            (each for each in newest if each.value is not None and each.offset not in self.gone),
             key=lambda record: record.offset,
         )
 

@@ -99,7 +99,8 @@ class Cleaning:
                 yield kept
 
     def aborted_left(self) -> list[AbortedTransaction]:
-        """Of those given, the ones that readers must still be told of, once all is read."""
+        """Of those given, the ones that readers must be told of, by first offset, if what was read
+        so far is replaced. One whose last batch goes in this pass is left for the next to see."""
         return self._transactions.aborted_left()
 
     def _cleaned(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
