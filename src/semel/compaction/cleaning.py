@@ -88,6 +88,7 @@ class Cleaning:
         counts = self.counts
         for batch in batches:
             header = read(batch)
+            assert header.size == len(batch), "a batch was expected, and nothing behind it"
             verify_checksum(batch, header)
             counts.batches += 1
             counts.records += header.record_count

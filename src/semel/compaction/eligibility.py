@@ -21,7 +21,8 @@ def cleanable_end(
     now_ms: int,
     min_compaction_lag_ms: int,
 ) -> Offset:
-    """Up to where, exclusively, records may be taken away by a pass that begins at `now_ms`.
+    """Up to where, exclusively, records may be taken away by a pass that begins at `now_ms`; if it
+    is not behind the first dirty offset, nothing is dirty.
 
     `dirty` are the extents behind the first dirty offset, in order. Nothing that is written to
     still, or whose transaction is open, is touched, and nothing from the first extent on that has
