@@ -38,9 +38,11 @@ def the_last_batch_of_earlier_segments_is_given_wherever_it_ends(
 ) -> None:
     keep = BatchIndex._last_before
 
-    def without_deltas(index: BatchIndex, partition: int, segment: int) -> Stretch | None:
+    def without_deltas(
+        index: BatchIndex, partition: int, segment: int
+    ) -> tuple[int, Stretch] | None:
         found = keep(index, partition, segment)
-        return None if found is None else found._replace(last_offset_deltas=())
+        return None if found is None else (found[0], found[1]._replace(last_offset_deltas=()))
 
     patch.setattr(BatchIndex, "_last_before", without_deltas)
 
