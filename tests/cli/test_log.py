@@ -186,7 +186,11 @@ def test_all_that_was_written_is_shown_in_its_order(run: Run, folder: Path) -> N
     frames = dumped(run, folder)
     ends = [frame["position"] + frame["size"] for frame in frames]
     assert [frame["position"] for frame in frames] == [0, *ends[:-1]]
-    assert [entry["fact"] for entry in frames[0]["entries"]] == ["Opened", "ClusterNamed"]
+    assert [entry["fact"] for entry in frames[0]["entries"]] == [
+        "Opened",
+        "ClusterNamed",
+        "RetentionEnforced",
+    ]
     batches = [batch for frame in frames for batch in batches_of(frame, "orders-1")]
     offsets = [(batch["base_offset"], batch["last_offset"]) for batch in batches]
     per_transaction = RECORDS + 1

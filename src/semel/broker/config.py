@@ -100,6 +100,20 @@ class BrokerConfig:
     log_retention_bytes: int = _setting(
         -1, "retention.bytes of topics that set none; -1: all.", least=-1
     )
+    log_cleaner_delete_retention_ms: int = _setting(
+        86_400_000, "delete.retention.ms of topics that set none."
+    )
+    log_cleaner_min_compaction_lag_ms: int = _setting(
+        0, "min.compaction.lag.ms of topics that set none."
+    )
+    log_cleaner_max_compaction_lag_ms: int = _setting(
+        INT64_MAX, "max.compaction.lag.ms of topics that set none.", least=1
+    )
+    log_cleaner_dedupe_buffer_size: int = _setting(
+        128 * 2**20,
+        "Memory for the keys of one pass of compaction; with more keys it takes several.",
+        least=2**20,
+    )
     log_retention_check_interval_ms: int = _setting(
         300_000,
         "How often records are looked for that topics keep no longer, and room is given back.",

@@ -5,11 +5,13 @@ enough keeps all behind it. Nothing at or behind the last stable offset goes.
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker import log
-from semel.broker.topic_config import Keeping, keeping_of
+from semel.broker.topic_config import Keeping, compaction_of, keeping_of
 from semel.errors import CorruptJournal, JournalFull, RequestError
+from semel.lane.compacting import CompactionSettings
 from semel.lane.lane import Lane
 from semel.lane.topics import DeleteExpired
 from semel.lane.view import PartitionView
@@ -49,6 +51,7 @@ class Retention:
             try:
                 if lane.view.is_retention_enforced:
                     await self._delete_expired(lane)
+                    await self._compact(lane)
             except JournalFull:
                 # What is deleted already gives its room back all the same.
                 pass
@@ -66,6 +69,18 @@ class Retention:
                 self._delete(lane, expired)
                 expired = []
         self._delete(lane, expired)
+
+    async def _compact(self, lane: Lane) -> None:
+        try:
+            await lane.compacting.round(self._compacted(lane))
+        except (CorruptJournal, OSError) as error:
+            self._broker.warn(f"topics are not compacted, which is tried again: {error}")
+
+    def _compacted(self, lane: Lane) -> Iterator[tuple[PartitionView, CompactionSettings]]:
+        for partition in lane.view.partitions():
+            topic = self._broker.catalogue.get(partition.topic_partition.topic)
+            if topic is not None and keeping_of(topic.config, self._broker.config).is_compacted:
+                yield partition, compaction_of(topic.config, self._broker.config)
 
     def _delete(self, lane: Lane, expired: list[Expired]) -> None:
         if expired and lane.is_leading:
@@ -98,7 +113,8 @@ class Retention:
             found = await self._expired(lane, partition)
             if found is not None:
                 topic = partition.topic_partition.topic
-                byte_count = await lane.log.bytes_before(partition, found.before)
+                start = partition.log_start_offset
+                byte_count = await lane.log.bytes_between(partition, start, found.before)
                 byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
         log.warning(
             "retention is not enforced: this folder was written by a version that kept everything. "

@@ -21,6 +21,7 @@ from semel.errors import (
     RequestError,
     StorageError,
 )
+from semel.lane.compacting import CompactionSettings
 from semel.lane.topics import ConfigureTopic
 from semel.spelling import SHOWN_MAX, unknown_name
 
@@ -47,8 +48,7 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     "cleanup.policy": TopicSetting(
         "delete",
         "list",
-        "Whether old records are deleted, or all but the newest of each key. Compaction is kept, "
-        "not enforced yet.",
+        "Whether old records are deleted, or all but the newest of each key.",
         choices=("delete", "compact"),
         broker_setting="log.cleanup.policy",
     ),
@@ -58,12 +58,23 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         "Batches are stored as they were produced.",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    "delete.retention.ms": TopicSetting("86400000", "long", "Kept, not enforced yet."),
+    "delete.retention.ms": TopicSetting(
+        "86400000",
+        "long",
+        "How long compaction keeps a record that deletes its key.",
+        broker_setting="log.cleaner.delete.retention.ms",
+    ),
     "file.delete.delay.ms": TopicSetting("60000", "long", "Kept; the journal has its own files."),
     "flush.messages": TopicSetting(str(INT64_MAX), "long", "Kept; acks=all is always synced."),
     "flush.ms": TopicSetting(str(INT64_MAX), "long", "Kept; see log.flush.interval.ms."),
     "index.interval.bytes": TopicSetting("4096", "int", "Kept; every batch is indexed."),
-    "max.compaction.lag.ms": TopicSetting(str(INT64_MAX), "long", "Kept, not enforced yet."),
+    "max.compaction.lag.ms": TopicSetting(
+        str(INT64_MAX),
+        "long",
+        "A full journal file with records that are older is compacted.",
+        least=1,
+        broker_setting="log.cleaner.max.compaction.lag.ms",
+    ),
     "max.message.bytes": TopicSetting(
         "1048588",
         "int",
@@ -83,8 +94,17 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
         "Whose time a record carries: its producer's or the log's.",
         choices=("CreateTime", LOG_APPEND_TIME),
     ),
-    "min.cleanable.dirty.ratio": TopicSetting("0.5", "double", "Kept, not enforced yet."),
-    "min.compaction.lag.ms": TopicSetting("0", "long", "Kept, not enforced yet."),
+    "min.cleanable.dirty.ratio": TopicSetting(
+        "0.5",
+        "double",
+        "The share that was written since the last pass, from which on one is made.",
+    ),
+    "min.compaction.lag.ms": TopicSetting(
+        "0",
+        "long",
+        "Younger records are not compacted.",
+        broker_setting="log.cleaner.min.compaction.lag.ms",
+    ),
     "min.insync.replicas": TopicSetting("1", "int", "The journal is the only copy.", least=1),
     "preallocate": TopicSetting("false", "boolean", "Kept; the journal always preallocates."),
     "retention.bytes": TopicSetting(
@@ -144,6 +164,16 @@ def keeping_of(config: Mapping[str, str], broker: BrokerConfig) -> Keeping:
         COMPACT in policies,
         None if retention_ms == -1 else retention_ms,
         None if retention_bytes == -1 else retention_bytes,
+    )
+
+
+def compaction_of(config: Mapping[str, str], broker: BrokerConfig) -> CompactionSettings:
+    return CompactionSettings(
+        int(config.get("delete.retention.ms", broker.log_cleaner_delete_retention_ms)),
+        int(config.get("min.compaction.lag.ms", broker.log_cleaner_min_compaction_lag_ms)),
+        int(config.get("max.compaction.lag.ms", broker.log_cleaner_max_compaction_lag_ms)),
+        float(config.get("min.cleanable.dirty.ratio", "0.5")),
+        broker.log_cleaner_dedupe_buffer_size,
     )
 
 

@@ -16,8 +16,8 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from semel.journal import names, sealed
 from semel.journal.index_files import AnySealedIndex, open_index
@@ -139,6 +139,15 @@ def directory_of(index: IndexInMemory | Directory) -> Generator[None, None, Dire
     return index
 
 
+class Cleaned(NamedTuple):
+    """What compaction has left of a partition before an offset lies in a volume of its own, and is
+    found nowhere else."""
+
+    end: int
+    volume: int | None
+    """Where it begins; None if nothing is left."""
+
+
 class BatchIndex:
     def __init__(self, read_now: ReadNow) -> None:
         self._open: dict[int, Rows] = {}
@@ -151,6 +160,8 @@ class BatchIndex:
         self._sealed_bases = array("q")
         """Of the volumes, by the journal's order, then of the sealed segments behind them."""
         self._volume_count = 0
+        self._cleaned: Mapping[int, Cleaned] = {}
+        """By partition."""
         self._unpublished: dict[int, IndexInMemory] = {}
         """By base, oldest first."""
         self._published: dict[int, IndexInMemory] = {}
@@ -199,6 +210,10 @@ class BatchIndex:
 
     def drop(self, partition: int) -> None:
         """The partition is deleted; its number is never used again."""
+        if partition in self._cleaned:
+            self._cleaned = {
+                number: part for number, part in self._cleaned.items() if number != partition
+            }
         self._dropped.append(partition)
 
     # Lookups.
@@ -206,7 +221,20 @@ class BatchIndex:
     def bytes_from(self, partition: int, offset: int) -> int:
         """Of its batches from the one that `find` gives."""
         total = self._byte_count(partition)
-        return 0 if total is None else total - self._bytes_before(partition, offset, total)
+        if total is None:
+            return 0
+        cleaned = self._cleaned.get(partition)
+        if cleaned is None or offset >= cleaned.end:
+            return total - self._bytes_before(partition, offset, total)
+        rest = total - self._bytes_before(partition, cleaned.end, total)
+        return rest + sum(size for _, size in self._cleaned_extents(partition, cleaned, offset))
+
+    def _cleaned_extents(
+        self, partition: int, cleaned: Cleaned, offset: int
+    ) -> Iterator[tuple[int, int]]:
+        for span in self._cleaned_spans(partition, cleaned, offset):
+            for row in range(span.first, span.stop):
+                yield span.base_offsets[row], span.sizes[row]
 
     def _byte_count(self, partition: int) -> int | None:
         """Of all its batches, with those that are gone."""
@@ -233,6 +261,11 @@ class BatchIndex:
         total = self._byte_count(partition)
         if total is None:
             return None
+        cleaned = self._cleaned.get(partition)
+        if cleaned is not None:
+            rest = total - self._bytes_before(partition, cleaned.end, total)
+            if byte_count > rest:
+                return self._cleaned_with_bytes(partition, cleaned, byte_count - rest)
         before = total - byte_count
         """The batch must not begin behind so many bytes."""
         segment = self._first_sealed(
@@ -253,6 +286,13 @@ class BatchIndex:
         row = _row_behind(rows.sizes, rows.earlier_byte_count, before)
         return None if row < 0 else rows.base_offsets[row]
 
+    def _cleaned_with_bytes(self, partition: int, cleaned: Cleaned, byte_count: int) -> int | None:
+        for base_offset, size in reversed([*self._cleaned_extents(partition, cleaned, 0)]):
+            byte_count -= size
+            if byte_count <= 0:
+                return base_offset
+        return None
+
     def timestamp_max(self, partition: int) -> int | None:
         rows = self._open.get(partition)
         if rows is not None:
@@ -268,6 +308,9 @@ class BatchIndex:
 
     def position_in_journal(self, partition: int, offset: int) -> int | None:
         """Of the first batch that ends at or behind this offset and lies in no volume."""
+        cleaned = self._cleaned.get(partition)
+        if cleaned is not None:
+            offset = max(offset, cleaned.end)
         if self._volume_count:
             index = self._sealed(self._volume_count - 1)
             entry = index.entry(partition)
@@ -279,8 +322,29 @@ class BatchIndex:
                 return position
         return None
 
+    def offset_behind(self, partition: int, position: int) -> int | None:
+        """The base offset of its first batch at or behind this position of the journal."""
+        first = bisect_left(self._sealed_bases, position, self._volume_count)
+        for segment in range(first, len(self._sealed_bases)):
+            index = self._sealed(segment)
+            entry = index.entry(partition)
+            stretch = None if entry == NO_ENTRY else index.stretch(entry)
+            if stretch is not None:
+                return stretch.base_offsets[stretch.first]
+        rows = self._open.get(partition)
+        return None if rows is None else rows.base_offsets[0]
+
     def last_begun(self, partition: int, offset: int) -> Location | None:
         """The last batch to begin at or before this offset, which it may not reach."""
+        cleaned = self._cleaned.get(partition)
+        found = self._last_begun(partition, offset)
+        if cleaned is None or (found is not None and found.base_offset >= cleaned.end):
+            return found
+        stretch = self._cleaned_stretch(partition, cleaned)
+        row = -1 if stretch is None else stretch.row_of(offset)
+        return None if stretch is None or row < stretch.first else stretch.location(row)
+
+    def _last_begun(self, partition: int, offset: int) -> Location | None:
         rows = self._open.get(partition)
         if rows is not None and rows.base_offsets[0] <= offset:
             opened = stretch_of(rows)
@@ -299,6 +363,14 @@ class BatchIndex:
 
     def first_at_or_after(self, partition: int, timestamp_ms: int) -> Location | None:
         """The first batch whose newest record is as young as this."""
+        cleaned = self._cleaned.get(partition)
+        first = 0
+        if cleaned is not None:
+            stretch = self._cleaned_stretch(partition, cleaned)
+            row = 0 if stretch is None else stretch.row_of_time(timestamp_ms)
+            if stretch is not None and row < stretch.stop:
+                return stretch.location(row)
+            first = cleaned.end
         youngest_ms = self.timestamp_max(partition)
         if youngest_ms is None or youngest_ms < timestamp_ms:
             return None
@@ -309,7 +381,7 @@ class BatchIndex:
             index = self._sealed(segment)
             stretch = index.stretch(index.entry(partition))
             if stretch is not None:
-                row = stretch.row_of_time(timestamp_ms)
+                row = _row_from(stretch, stretch.row_of_time(timestamp_ms), first)
                 if row < stretch.stop:
                     return stretch.location(row)
             # What was so young is gone.
@@ -318,7 +390,7 @@ class BatchIndex:
         if rows is None:
             return None
         opened = stretch_of(rows)
-        row = opened.row_of_time(timestamp_ms)
+        row = _row_from(opened, opened.row_of_time(timestamp_ms), first)
         return opened.location(row) if row < opened.stop else None
 
     def extents(
@@ -362,6 +434,13 @@ class BatchIndex:
     def aborted(self, partition: int, start: int, end: int) -> list[AbortedTransaction]:
         """Those with a record or marker in [start, end), also if begun before; by first offset."""
         found: list[AbortedTransaction] = []
+        cleaned = self._cleaned.get(partition)
+        if cleaned is not None and start < cleaned.end:
+            if cleaned.volume is not None:
+                index = self._index_at(cleaned.volume)
+                for piece in index.aborted_from(index.entry(partition), start):
+                    piece.gather(start, end, found)
+            start = cleaned.end
         rows = self._open.get(partition)
         if rows is None or rows.base_offsets[0] > start:
             standing = None if rows is not None else self._before.standing(partition)
@@ -414,6 +493,11 @@ class BatchIndex:
 
     def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
         """All batches from the one that `find` gives, and where they lie."""
+        if self._cleaned:
+            cleaned = self._cleaned.get(partition)
+            if cleaned is not None and offset < cleaned.end:
+                yield from self._cleaned_spans(partition, cleaned, offset)
+                offset = cleaned.end
         rows = self._open.get(partition)
         if rows is None:
             yield from self._sealed_spans(partition, offset)
@@ -428,15 +512,23 @@ class BatchIndex:
         if first < opened.stop:
             yield opened.without_pages(first, opened.stop)
 
+    def _cleaned_stretch(self, partition: int, cleaned: Cleaned) -> Stretch | None:
+        if cleaned.volume is None:
+            return None
+        index = self._index_at(cleaned.volume)
+        return index.stretch(index.entry(partition))
+
+    def _cleaned_spans(self, partition: int, cleaned: Cleaned, offset: int) -> Iterator[Stretch]:
+        stretch = self._cleaned_stretch(partition, cleaned)
+        if stretch is None:
+            return
+        row = stretch.row_of(offset)
+        row = stretch.first if row < stretch.first else row + stretch.ends_before(row, offset)
+        yield from _in_cuts(stretch, row)
+
     def _sealed_spans(self, partition: int, offset: int) -> Iterator[Stretch]:
-        for _, stretch, first in self._sealed_stretches(partition, offset):
-            count = ROWS_CUT_MIN
-            row = first
-            while row < stretch.stop:
-                stop = min(row + count, stretch.stop)
-                yield stretch.without_pages(row, stop)
-                row = stop
-                count = min(2 * count, ROWS_CUT_MAX)
+        for _, stretch, row in self._sealed_stretches(partition, offset):
+            yield from _in_cuts(stretch, row)
 
     def _sealed_stretches(self, partition: int, offset: int) -> Iterator[tuple[int, Stretch, int]]:
         """The segments with batches from the one that `find` gives on, the partition's rows there,
@@ -569,8 +661,10 @@ class BatchIndex:
     def _sealed(self, segment: int) -> SegmentIndex:
         base = self._sealed_bases[segment]
         recent = self._in_memory(base)
-        if recent is not None:
-            return recent
+        return self._index_at(base) if recent is None else recent
+
+    def _index_at(self, base: int) -> AnySealedIndex:
+        """From the file of the segment or volume that begins there."""
         index = self._files.get(base)
         if index is not None:
             self._files.move_to_end(base)
@@ -611,9 +705,12 @@ class BatchIndex:
         del self._sealed_bases[first:stop]
         self._segment_last = 0
 
-    def settle(self, volumes: Sequence[int], end: int) -> None:
+    def settle(
+        self, volumes: Sequence[int], end: int, cleaned: Mapping[int, Cleaned] | None = None
+    ) -> None:
         """What lives on of the journal before `end` lies in the volumes that begin at these
-        positions, and nowhere else."""
+        positions, and nowhere else; so does what was cleaned."""
+        self._cleaned = cleaned or {}
         for base in self._sealed_bases[: self._volume_count]:
             if base not in volumes:
                 self._forget(base)
@@ -684,6 +781,23 @@ def _fill(
         size_max -= size
         found.append((positions[row], size))
     return size_max
+
+
+def _in_cuts(stretch: Stretch, row: int) -> Iterator[Stretch]:
+    """From this row on, few at first."""
+    count = ROWS_CUT_MIN
+    while row < stretch.stop:
+        stop = min(row + count, stretch.stop)
+        yield stretch.without_pages(row, stop)
+        row = stop
+        count = min(2 * count, ROWS_CUT_MAX)
+
+
+def _row_from(stretch: Stretch, row: int, offset: int) -> int:
+    """This one, or the first behind it to begin at the offset or later."""
+    if row < stretch.stop and stretch.base_offsets[row] < offset:
+        return stretch.row_of(offset - 1) + 1
+    return row
 
 
 def _row_behind(sizes: Iterable[int], byte_count: int, before: int) -> int:

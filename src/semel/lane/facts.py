@@ -110,6 +110,14 @@ class Settled(Fact, frozen=True):
     end: int
 
 
+class Cleaned(Fact, frozen=True):
+    """What compaction has left of partitions lies in a volume."""
+
+    volume: int
+    parts: tuple[tuple[int, int, int], ...]
+    """The number of each, the offset up to which this is so, and the bytes that are left."""
+
+
 class RetentionEnforced(Fact, frozen=True):
     """What topics keep no longer is deleted from here on. Versions before have kept all."""
 
@@ -127,6 +135,7 @@ AnyFact = (
     | ProducersExpired
     | ProducersForgotten
     | Settled
+    | Cleaned
     | RetentionEnforced
 )
 

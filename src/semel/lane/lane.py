@@ -18,6 +18,7 @@ from semel.lane import frame as frames
 from semel.lane import snapshot
 from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
+from semel.lane.compacting import Compacting
 from semel.lane.duties import Duties
 from semel.lane.frame import Frame
 from semel.lane.opening import BeginTerm, index_frame, rebuild
@@ -80,6 +81,7 @@ class Lane:
         )
         self.duties = Duties(self, state, journal, self._clock, settings.expiry)
         self.settling = Settling(self, state, journal, volumes, randomness, settings.settling)
+        self.compacting = Compacting(self, state, self.settling, settings.settling)
 
     async def start(
         self,

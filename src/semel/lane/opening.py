@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
+from semel.journal.index import Cleaned
 from semel.journal.names import volume_base
 from semel.journal.seam import Journal
 from semel.lane import facts, restoring
@@ -57,7 +58,11 @@ def index_frame(
 
 
 def settle_index(journal: Journal, state: LaneState) -> None:
-    journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
+    cleaned = {
+        number: Cleaned(part.end, volume_base(part.volume) if part.byte_count else None)
+        for number, part in state.cleaned.items()
+    }
+    journal.index.settle([*map(volume_base, state.volumes)], state.settled_end, cleaned)
 
 
 class BeginTerm(NamedTuple):

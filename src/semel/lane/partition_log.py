@@ -251,12 +251,26 @@ class PartitionLog:
             lambda: self._index.bytes_from(partition.number, partition.log_start_offset)
         )
 
-    async def bytes_before(self, partition: PartitionView, offset: Offset) -> int:
-        """Of the batches that are shown and end before this offset."""
-        size = await self.bytes_of(partition)
-        return size - await self._batches.look_up(
-            lambda: self._index.bytes_from(partition.number, offset)
+    async def bytes_between(self, partition: PartitionView, start: Offset, end: Offset) -> int:
+        """Of the batches from the one that reaches `start` to the one that reaches `end`."""
+        return await self._batches.look_up(
+            lambda: (
+                self._index.bytes_from(partition.number, start)
+                - self._index.bytes_from(partition.number, end)
+            )
         )
+
+    async def time_at(self, partition: PartitionView, offset: Offset) -> int | None:
+        """When the first batch that reaches this offset was begun."""
+        found = await self._batches.look_up(lambda: self._index.find(partition.number, offset))
+        return None if found is None else (await self._batches.header(found)).base_timestamp_ms
+
+    async def offset_behind(self, partition: PartitionView, position: int) -> Offset | None:
+        """Of its first batch at or behind this position of the journal."""
+        found = await self._batches.look_up(
+            lambda: self._index.offset_behind(partition.number, position)
+        )
+        return None if found is None else Offset(found)
 
     # What is kept no longer.
 

@@ -12,6 +12,7 @@ from semel.lane.catalogue import Topic
 from semel.lane.snapshot import (
     FORMAT,
     SIZE,
+    CleanedPiece,
     GroupsPiece,
     LanePiece,
     PartitionSnapshot,
@@ -25,7 +26,7 @@ from semel.lane.snapshot import (
     TransactionsPiece,
     decode_piece,
 )
-from semel.lane.state import LaneState
+from semel.lane.state import CleanedPart, LaneState
 from semel.log.partition import Partition
 from semel.log.producers import Producer
 from semel.transactions.transaction import TransactionsSnapshot
@@ -74,6 +75,10 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
                     _restore_partition(_numbered(state, partition.number), partition)
         elif isinstance(piece, ProducersPiece):
             _restore_producers(_numbered(state, piece.partition_number), piece.producers)
+        elif isinstance(piece, CleanedPiece):
+            state.cleaned_volumes = dict(piece.volumes)
+            for number, end, volume, byte_count in piece.parts:
+                state.cleaned[number] = CleanedPart(Offset(end), volume, byte_count)
     groups = [piece.groups for piece in pieces if isinstance(piece, GroupsPiece)]
     state.groups.restore(_groups_of(groups))
     values = [piece.transactions for piece in pieces if isinstance(piece, TransactionsPiece)]

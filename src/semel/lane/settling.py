@@ -18,10 +18,11 @@ from semel.lane import facts
 from semel.lane.commands import Claim, Decided, Environment, SettlingSettings
 from semel.lane.frame import Frame
 from semel.lane.state import LaneState
-from semel.types import Position
+from semel.lane.view import PartitionView
+from semel.types import Offset, Position
 from semel.volumes.making import MakesNone, VolumeMaker
 from semel.volumes.store import NoVolumes, VolumeStore, check_there
-from semel.volumes.writing import Extent, Made, Plan
+from semel.volumes.writing import Compaction, CompactionPlan, Extent, Made, Plan
 from semel.world import Moment, Randomness
 
 if TYPE_CHECKING:
@@ -67,6 +68,21 @@ class Settle(NamedTuple):
         return Decided(None, frame, Claim.ENDING)
 
 
+class Clean(NamedTuple):
+    """What compaction has left of partitions lies in a volume: number, end and bytes of each."""
+
+    volume: int
+    parts: tuple[tuple[int, int, int], ...]
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        # Some may have been deleted meanwhile.
+        parts = tuple(part for part in self.parts if part[0] in state.partitions)
+        if parts:
+            frame.add_fact(facts.Cleaned(self.volume, parts))
+        return Decided(None, frame, Claim.ENDING)
+
+
 class Settling:
     def __init__(
         self,
@@ -88,17 +104,26 @@ class Settling:
         self._measured: dict[int, int] = {}
         """Rounds, by the volume that was looked at in them."""
         self._round = 0
+        self._there: set[int] = set()
+        """The volumes that are kept, or were before they were replaced."""
         self.is_leaving: Callable[[Sequence[Sealed]], bool] = lambda sealed: False
         """Whether these segments will die as a whole before long."""
 
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
-        there = self._store.numbers()
-        check_there(there, self._state.volumes)
-        known = set(self._state.volumes)
-        orphans = [number for number in there if number not in known]
+        self._there = set(self._store.numbers())
+        check_there(self._there, self._needed())
+        await self._sweep()
+
+    def _needed(self) -> set[int]:
+        return {*self._state.volumes, *self._state.cleaned_volumes}
+
+    async def _sweep(self) -> None:
+        """Remove the volumes that nothing names. Law: what the state says by now is durable."""
+        orphans = self._there - self._needed()
         if orphans:
             await self._store.delete(orphans)
+            self._there -= orphans
 
     async def round(self, warn: Warn) -> None:
         """All that there is to be done now. A failure loses nothing: it is tried again."""
@@ -221,6 +246,44 @@ class Settling:
             if len(each) > 1 or 2 * size < extents[each[0]].all_bytes
         ]
 
+    # Compaction
+
+    async def compact(self, compactions: Sequence[Compaction]) -> None:
+        """Leave the newest records of these partitions, which come by rising number.
+
+        Raises JournalFull, CorruptJournal, OSError.
+        """
+        settled_end = self._state.settled_end
+        sealed = [each.base for each in self._journal.sealed() if each.base >= settled_end]
+        plan = CompactionPlan(
+            self._state.next_volume,
+            self._temporary(),
+            (*map(volume_base, self._state.volumes), *sealed),
+            tuple(compactions),
+        )
+        made = await self._maker.compact(plan)
+        if made.data_bytes:
+            await self._create(plan.volume, plan.temporary)
+        parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
+        await self._say(Clean(plan.volume, parts))
+
+    async def sealed_end(self, partition: PartitionView) -> Offset:
+        """Up to where, exclusively, a partition can be compacted: it lies in volumes or in segments
+        that change no more, and nothing there is of an open transaction."""
+        sealed = self._journal.sealed()
+        end = sealed[-1].end if sealed else self._state.settled_end
+        active = await self._lane.log.offset_behind(partition, end)
+        stable = partition.last_stable_offset
+        return stable if active is None else min(stable, active)
+
+    def cleaned_base(self, number: int) -> int | None:
+        """Where the volume begins that holds what the last pass has left of a partition."""
+        part = self._state.cleaned.get(number)
+        return volume_base(part.volume) if part is not None and part.byte_count else None
+
+    def _temporary(self) -> str:
+        return f".{self._randomness.token_bytes(8).hex()}{TEMPORARY}"
+
     # Both
 
     async def _replace(
@@ -232,20 +295,25 @@ class Settling:
         if not made.data_bytes:
             await self._adopt((), replaced, end)
             return
-        await self._store.create(plan.volume, plan.temporary)
+        await self._create(plan.volume, plan.temporary)
         await self._adopt((plan.volume,), replaced, end)
+
+    async def _create(self, volume: int, temporary: str) -> None:
+        await self._store.create(volume, temporary)
+        self._there.add(volume)
 
     async def _adopt(
         self, added: tuple[int, ...], replaced: tuple[int, ...], end: Position
     ) -> None:
+        await self._say(Settle(added, replaced, end))
+
+    async def _say(self, command: "Settle | Clean") -> None:
         try:
-            self._lane.submit(Settle(added, replaced, end))
-        except JournalFull:
-            await self._store.delete(added)
-            raise
-        await self._lane.until_durable()
-        if self._lane.is_leading:
-            await self._store.delete(replaced)
+            self._lane.submit(command)
+        finally:
+            await self._lane.until_durable()
+            if self._lane.is_leading:
+                await self._sweep()
 
     async def _plan(self, sources: Sequence[int]) -> Plan:
         """With the partitions as they are now: what is deleted meanwhile goes the next time."""
@@ -254,14 +322,15 @@ class Settling:
         for count, number in enumerate(sorted(partitions), 1):
             partition = partitions.get(number)
             if partition is not None:
+                cleaned = self._state.cleaned.get(number)
+                start = partition.log_start_offset
                 numbers.append(number)
-                starts.append(partition.log_start_offset)
+                starts.append(start if cleaned is None else max(start, cleaned.end))
             if count % (16 * PARTITIONS_AT_ONCE) == 0:
                 await asyncio.sleep(0)
-        token = self._randomness.token_bytes(8).hex()
         return Plan(
             self._state.next_volume,
-            f".{token}{TEMPORARY}",
+            self._temporary(),
             tuple(sources),
             numbers.tobytes(),
             starts.tobytes(),

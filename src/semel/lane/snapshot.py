@@ -9,7 +9,7 @@ start.
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -99,6 +99,13 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     is_retention_enforced: bool = False
 
 
+class CleanedPiece(Stored, frozen=True, tag="cleaned"):
+    """What compaction has left of partitions: number, end, volume and bytes of each."""
+
+    parts: Sequence[tuple[int, int, int, int]]
+    volumes: dict[int, int]
+
+
 class TopicsPiece(Stored, frozen=True, tag="topics"):
     topics: list[TopicSnapshot]
 
@@ -120,7 +127,15 @@ class TransactionsPiece(Stored, frozen=True, tag="transactions"):
     transactions: TransactionsSnapshot
 
 
-Piece = LanePiece | TopicsPiece | PartitionsPiece | ProducersPiece | GroupsPiece | TransactionsPiece
+Piece = (
+    LanePiece
+    | CleanedPiece
+    | TopicsPiece
+    | PartitionsPiece
+    | ProducersPiece
+    | GroupsPiece
+    | TransactionsPiece
+)
 
 
 def _plain(thing: object) -> object:
@@ -211,6 +226,8 @@ class Capture:
         self._groups = Things(state.groups.lasting, captured_group)
         self._group_order = state.groups.order
         # Values need no capture.
+        self._cleaned = state.cleaned.copy()
+        self._cleaned_volumes = state.cleaned_volumes.copy()
         self._transactions = state.transactions.snapshot()
 
     def _topic(self, name: str) -> CapturedTopic:
@@ -237,6 +254,7 @@ class Capture:
     def pieces(self) -> Iterator[bytes]:
         try:
             yield bytes([FORMAT]) + _framed(self._lane)
+            yield from self._cleaned_pieces()
             yield from self._topic_pieces()
             yield from self._partition_pieces()
             yield from self._group_pieces()
@@ -244,6 +262,12 @@ class Capture:
         finally:
             self._state.capture = None
             self._state.groups.before_change(None)
+
+    def _cleaned_pieces(self) -> Iterator[bytes]:
+        all_parts = iter(self._cleaned.items())
+        while some := list(islice(all_parts, NUMBERS_PER_PIECE)):
+            parts = [(number, *part) for number, part in some]
+            yield _framed(CleanedPiece(parts, self._cleaned_volumes))
 
     def _topic_pieces(self) -> Iterator[bytes]:
         gathered: list[TopicSnapshot] = []

@@ -59,6 +59,15 @@ LANE_SHIFT: Final = 40
 ever give the same one."""
 
 
+class CleanedPart(NamedTuple):
+    """What compaction has left of a partition up to an offset, and where that lies."""
+
+    end: Offset
+    volume: int
+    byte_count: int
+    """If that is 0 there is nothing in the volume, which then need not be there."""
+
+
 class LaneState:
     def __init__(self, groups: Groups, transactions: Transactions, lane_number: int = 0) -> None:
         self.lane_number = lane_number
@@ -86,6 +95,11 @@ class LaneState:
         self.volumes: list[int] = []
         """What lives on of the journal before `settled_end`, in its order."""
         self.settled_end = Position(0)
+        self.cleaned: dict[int, CleanedPart] = {}
+        """By the number of the partition."""
+        self.cleaned_volumes: dict[int, int] = {}
+        """Those that hold what compaction has left, and the bytes that were left when each was
+        made."""
         self.next_volume = 0
         self.is_retention_enforced = False
         self._coordinated: dict[int, Callable[[BatchEntry, int], None]] = {}
@@ -119,12 +133,12 @@ class LaneState:
                     effects = Effects([], [])
                 effects.gone.extend(self._delete_topic(entry))
             else:
-                if isinstance(entry, facts.RecordsDeleted | facts.Settled):
+                if isinstance(entry, facts.RecordsDeleted | facts.Settled | facts.Cleaned):
                     effects = Effects(
                         [*effects.gone],
                         [*effects.aborted],
                         effects.moved_log_starts or isinstance(entry, facts.RecordsDeleted),
-                        effects.has_settled or isinstance(entry, facts.Settled),
+                        effects.has_settled or not isinstance(entry, facts.RecordsDeleted),
                     )
                 self._apply_fact(entry)
         if at is not self.last_moment:
@@ -233,6 +247,8 @@ class LaneState:
                 partition.forget_producers(fact.producer_ids)
             case facts.Settled():
                 self._settle(fact)
+            case facts.Cleaned():
+                self._clean(fact)
             case facts.RetentionEnforced():
                 self.is_retention_enforced = True
             case facts.TopicDeleted():
@@ -258,6 +274,15 @@ class LaneState:
         volumes[first:stop] = fact.added
         self.settled_end = Position(fact.end)
         self.next_volume = max(self.next_volume, *(number + 1 for number in fact.added), 0)
+
+    def _clean(self, fact: facts.Cleaned) -> None:
+        for number, end, byte_count in fact.parts:
+            self.cleaned[number] = CleanedPart(Offset(end), fact.volume, byte_count)
+        self.cleaned_volumes[fact.volume] = sum(byte_count for _, _, byte_count in fact.parts)
+        self.next_volume = max(self.next_volume, fact.volume + 1)
+        needed = {part.volume for part in self.cleaned.values() if part.byte_count}
+        for volume in self.cleaned_volumes.keys() - needed:
+            del self.cleaned_volumes[volume]
 
     # Partitions
 
@@ -295,7 +320,10 @@ class LaneState:
             for run in self.hosting.runs(fact.name):
                 for number in run.numbers:
                     del self._coordinated[number]
-        return self.hosting.drop(fact.name)
+        gone = self.hosting.drop(fact.name)
+        for partition in gone:
+            self.cleaned.pop(partition.number, None)
+        return gone
 
 
 def _wrong_offset(partition: Partition, batch: BatchEntry, end: Offset) -> CorruptJournal:

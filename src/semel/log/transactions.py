@@ -8,6 +8,7 @@ is not yet durable, so that no one reads what could still turn out otherwise.
 import heapq
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from semel.log.snapshot import PartitionTransactionsSnapshot
@@ -123,6 +124,10 @@ class AbortedIndex:
 
     def __len__(self) -> int:
         return len(self._marker_offsets)
+
+    def __iter__(self) -> Iterator[Aborted]:
+        for producer_id, first, marker, floor in zip(*self.columns(), strict=True):
+            yield Aborted(ProducerId(producer_id), Offset(first), Offset(marker), Offset(floor))
 
     def add(self, aborted: Aborted) -> None:
         self._producer_ids.append(aborted.producer_id)

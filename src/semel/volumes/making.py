@@ -17,7 +17,16 @@ import msgspec
 from semel.errors import CorruptJournal
 from semel.journal.file.device import Device, Job
 from semel.journal.file.disk import FileDevice
-from semel.volumes.writing import Extent, Made, Plan, measure, write
+from semel.volumes.writing import (
+    CompactionPlan,
+    Extent,
+    Made,
+    Plan,
+    Steps,
+    compact,
+    measure,
+    write,
+)
 from semel.world import SystemClock
 
 BYTES_PER_S_MIN: Final = 32 * 2**20
@@ -30,7 +39,8 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
 
     folder: str
     bytes_per_s: int
-    plan: Plan
+    plan: Plan | None = None
+    compaction: CompactionPlan | None = None
     is_to_measure: bool = False
 
 
@@ -57,12 +67,18 @@ class VolumeMaker(Protocol):
     async def make(self, plan: Plan) -> Made:
         """The volume, under its temporary names, durable. Raises CorruptJournal, OSError."""
 
+    async def compact(self, plan: CompactionPlan) -> Made:
+        """As `make`, of what compaction leaves."""
+
     async def measure(self, plan: Plan) -> list[Extent]:
         """What of its sources lives. Raises CorruptJournal, OSError."""
 
 
 class MakesNone:
     async def make(self, plan: Plan) -> Made:
+        raise OSError("nobody makes volumes here")
+
+    async def compact(self, plan: CompactionPlan) -> Made:
         raise OSError("nobody makes volumes here")
 
     async def measure(self, plan: Plan) -> list[Extent]:
@@ -76,11 +92,16 @@ class MakesHere:
         self._device = device
 
     async def make(self, plan: Plan) -> Made:
+        return await self._run(write(self._device, plan))
+
+    async def compact(self, plan: CompactionPlan) -> Made:
+        return await self._run(compact(self._device, plan))
+
+    async def _run(self, steps: Steps) -> Made:
         done: asyncio.Future[Made] = asyncio.get_running_loop().create_future()
         made: list[Made] = []
 
         def job() -> Job:
-            steps = write(self._device, plan)
             while True:
                 try:
                     next(steps)
@@ -112,7 +133,13 @@ class MakesApart:
         self.bytes_per_s = BYTES_PER_S_MIN
 
     async def make(self, plan: Plan) -> Made:
-        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
+        return await self._made(Order(self._folder, self.bytes_per_s, plan))
+
+    async def compact(self, plan: CompactionPlan) -> Made:
+        return await self._made(Order(self._folder, self.bytes_per_s, compaction=plan))
+
+    async def _made(self, order: Order) -> Made:
+        answer = await self._ask(order)
         assert isinstance(answer, Success)
         return answer.made
 
@@ -167,6 +194,7 @@ def work() -> None:
     answer: Answer
     try:
         if order.is_to_measure:
+            assert order.plan is not None
             answer = Measured(measure(FileDevice(Path(order.folder)), order.plan))
         else:
             answer = Success(_make(order))
@@ -179,7 +207,12 @@ def work() -> None:
 
 
 def _make(order: Order) -> Made:
-    steps = write(FileDevice(Path(order.folder)), order.plan)
+    device = FileDevice(Path(order.folder))
+    if order.compaction is not None:
+        steps = compact(device, order.compaction)
+    else:
+        assert order.plan is not None
+        steps = write(device, order.plan)
     clock = SystemClock()
     begun_ms = clock.monotonic_ms()
     byte_count = 0

@@ -6,11 +6,13 @@ files. Every batch is checked before it is taken: the files it came from are rem
 """
 
 from array import array
-from collections.abc import Generator, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from semel.compaction.cleaning import Cleaning
+from semel.compaction.keys import KeyMap
 from semel.errors import CorruptJournal, CorruptMessage
 from semel.journal import names, sealed
 from semel.journal.file.device import Device
@@ -18,9 +20,9 @@ from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
 from semel.journal.rows import Directory, Rows
 from semel.journal.sealed import NO_ENTRY, Stretch
-from semel.log.transactions import AbortedIndex
+from semel.log.transactions import AbortedIndex, AbortedTransaction
 from semel.records import batch as record_batch
-from semel.types import Buffer
+from semel.types import Buffer, Offset, ProducerId
 
 READ_SIZE_MAX: Final = 2**20
 """Bytes that are read at once, of batches that lie side by side."""
@@ -29,6 +31,8 @@ SYNC_SIZE: Final = 8 * 2**20
 """Bytes between two syncs: a disk that has much to write lets the journal's syncs wait."""
 INDEX_BYTES_HELD: Final = 128 * 2**20
 ROWS_AT_ONCE: Final = 4096
+
+Readable = TypeVar("Readable", bound=Buffer)
 
 
 class Portion(NamedTuple):
@@ -56,9 +60,43 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
         return map(Portion, numbers, starts)
 
 
+class Compaction(msgspec.Struct, frozen=True, array_like=True):
+    """What of a partition is to be compacted: all from its start up to `end`, or as far as the keys
+    of what is dirty can be held."""
+
+    number: int
+    start: int
+    cleaned: int | None
+    """The position of the volume that holds what the last pass has left, if it has left any."""
+    first_dirty_offset: int
+    end: int
+    aborted: tuple[tuple[int, int], ...]
+    """Producer and first offset of what was aborted there, also by markers behind `end`."""
+    now_ms: int
+    delete_retention_ms: int
+    buffer_size: int
+
+
+class CompactionPlan(msgspec.Struct, frozen=True, array_like=True):
+    volume: int
+    temporary: str
+    sources: tuple[int, ...]
+    """As of a `Plan`."""
+    compactions: tuple[Compaction, ...]
+    """By rising number of the partition."""
+
+
+class Compacted(msgspec.Struct, frozen=True, array_like=True):
+    number: int
+    end: int
+    """Up to where, exclusively, the volume has all that is left."""
+    byte_count: int
+
+
 class Made(msgspec.Struct, frozen=True, array_like=True):
     data_bytes: int
     index_bytes: int
+    compacted: tuple[Compacted, ...] = ()
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
@@ -104,6 +142,129 @@ def write(device: Device, plan: Plan) -> Steps:
     yield index.write()
     index.sync()
     return Made(data.size, index.size)
+
+
+def compact(device: Device, plan: CompactionPlan) -> Steps:
+    """As `write`, of partitions whose newest records alone stay."""
+    indexes = Pages(device.read, INDEX_BYTES_HELD)
+    sources = [open_index(indexes, names.index_at(base)) for base in plan.sources]
+    data = _File(device, names.volume(plan.volume) + plan.temporary)
+    yield 0
+    base = names.volume_base(plan.volume)
+    rows_by_partition: dict[int, Rows] = {}
+    compacted: list[Compacted] = []
+    for compaction in plan.compactions:
+        before = data.size
+        rows = Rows(None)
+        its_sources = sources
+        if compaction.cleaned is not None:
+            cleaned = open_index(indexes, names.index_at(compaction.cleaned))
+            its_sources = [cleaned, *sources]
+        keys = yield from _keys(device, sources, compaction)
+        cleaning = _cleaning(keys, compaction)
+        read = _range(device, its_sources, compaction, keys.end_offset)
+        for batch in _readable(cleaning.clean(read), compaction.number):
+            _add_row(rows, record_batch.read(batch), base + data.size)
+            data.add(batch)
+            if data.unwritten_bytes >= WRITE_SIZE:
+                yield data.write()
+        if rows.positions:
+            _add_aborted_left(rows, its_sources, compaction, keys.end_offset, cleaning)
+            rows_by_partition[compaction.number] = rows
+        compacted.append(Compacted(compaction.number, keys.end_offset, data.size - before))
+    yield data.write()
+    data.sync()
+    content = yield from _encoded(Directory(), rows_by_partition, base, base + data.size)
+    index = _File(device, names.volume_index(plan.volume) + plan.temporary)
+    index.add(content)
+    yield index.write()
+    index.sync()
+    return Made(data.size, index.size, tuple(compacted))
+
+
+def _keys(
+    device: Device, sources: Sequence[AnySealedIndex], compaction: Compaction
+) -> Generator[int, None, KeyMap]:
+    first_dirty_offset = Offset(compaction.first_dirty_offset)
+    keys = KeyMap(first_dirty_offset, _aborted(compaction), buffer_size=compaction.buffer_size)
+    dirty = _range(device, sources, compaction, compaction.end, first_dirty_offset)
+    for number, batch in enumerate(_readable(dirty, compaction.number)):
+        if not keys.add(batch):
+            break
+        if number % ROWS_AT_ONCE == 0:
+            yield 0
+    return keys
+
+
+def _aborted(compaction: Compaction) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(ProducerId(producer_id), Offset(first_offset))
+        for producer_id, first_offset in compaction.aborted
+    ]
+
+
+def _cleaning(keys: KeyMap, compaction: Compaction) -> Cleaning:
+    return Cleaning(
+        keys,
+        _aborted(compaction),
+        now_ms=compaction.now_ms,
+        delete_retention_ms=compaction.delete_retention_ms,
+        # The batch that ends here stays, though empty, whatever ends follow: a reader who stops
+        # before a gap would never come to its end.
+        high_watermark=Offset(compaction.end),
+        last_stable_offset=Offset(compaction.end),
+    )
+
+
+def _range(
+    device: Device,
+    sources: Sequence[AnySealedIndex],
+    compaction: Compaction,
+    end: int,
+    start: int | None = None,
+) -> Iterator[memoryview]:
+    """The batches of a partition up to `end`, each once: what a pass has left before lies in the
+    first source, and where it was written it does not count any more."""
+    for source in sources:
+        is_cleaned = source.base == compaction.cleaned
+        first = compaction.start if is_cleaned else compaction.first_dirty_offset
+        portion = Portion(compaction.number, max(first, compaction.start, start or 0))
+        for batches in _batches(device, source, portion):
+            for batch in batches:
+                if record_batch.read(batch).base_offset >= end:
+                    return
+                yield batch
+
+
+def _readable(batches: Iterator[Readable], partition: int) -> Iterator[Readable]:
+    try:
+        yield from batches
+    except CorruptMessage as error:
+        raise CorruptJournal(f"a batch of partition {partition} is damaged: {error}") from error
+
+
+def _add_aborted_left(
+    rows: Rows,
+    sources: Sequence[AnySealedIndex],
+    compaction: Compaction,
+    end: int,
+    cleaning: Cleaning,
+) -> None:
+    """Those whose markers lie here; of the others the segments of their markers tell."""
+    left = set(cleaning.aborted_left())
+    kept = AbortedIndex()
+    for source in sources:
+        entry = source.entry(compaction.number)
+        if entry == NO_ENTRY:
+            continue
+        is_cleaned = source.base == compaction.cleaned
+        start = compaction.start if is_cleaned else compaction.first_dirty_offset
+        for piece in source.aborted_from(entry, start):
+            for aborted in piece:
+                if aborted.marker_offset < end and aborted[:2] in left:
+                    kept.add(aborted)
+    if len(kept):
+        rows.aborted = kept
 
 
 def measure(device: Device, plan: Plan) -> list[Extent]:

@@ -1,0 +1,133 @@
+"""Which partitions are compacted, and when: those with most that newer records have replaced."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from semel.compaction.eligibility import Dirtiness
+from semel.lane.commands import SettlingSettings
+from semel.lane.settling import Settling
+from semel.lane.state import LaneState
+from semel.lane.view import PartitionView
+from semel.types import Offset
+from semel.volumes.writing import Compaction
+
+if TYPE_CHECKING:
+    from semel.lane.lane import Lane
+
+PARTITIONS_AT_ONCE: Final = 64
+"""Looked at before others have their turn."""
+
+NO_LAG_MS_MAX: Final = 2**63 - 1
+
+
+class CompactionSettings(NamedTuple):
+    """Of a topic, named after Kafka's."""
+
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+    buffer_size: int
+
+
+class _Candidate(NamedTuple):
+    partition: PartitionView
+    settings: CompactionSettings
+    first_dirty_offset: Offset
+    end: Offset
+    size: int
+    """Bytes of all that a pass reads."""
+    worth: float
+
+
+class Compacting:
+    def __init__(
+        self, lane: "Lane", state: LaneState, settling: Settling, settings: SettlingSettings
+    ) -> None:
+        self._lane = lane
+        self._state = state
+        self._settling = settling
+        self._settings = settings
+
+    async def round(self, wanted: Iterable[tuple[PartitionView, CompactionSettings]]) -> None:
+        """One pass over as many of them as fill a volume, those first that gain most.
+
+        Raises JournalFull, CorruptJournal, OSError.
+        """
+        mostly_gone = self._mostly_gone()
+        candidates: list[_Candidate] = []
+        for number, (partition, settings) in enumerate(wanted):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            candidate = await self._candidate(partition, settings, mostly_gone)
+            if candidate is not None:
+                candidates.append(candidate)
+        candidates.sort(key=lambda each: each.worth, reverse=True)
+        chosen: list[_Candidate] = []
+        size = 0
+        for candidate in candidates:
+            if chosen and size + candidate.size > self._settings.volume_bytes:
+                break
+            chosen.append(candidate)
+            size += candidate.size
+        if chosen and self._lane.is_leading:
+            chosen.sort(key=lambda each: each.partition.number)
+            await self._settling.compact([await self._compaction(each) for each in chosen])
+
+    def _mostly_gone(self) -> set[int]:
+        """Volumes of earlier passes of which little is needed: what is left of them is compacted
+        again, so that they can go."""
+        live_bytes = dict.fromkeys(self._state.cleaned_volumes, 0)
+        for part in self._state.cleaned.values():
+            if part.byte_count:
+                live_bytes[part.volume] += part.byte_count
+        return {
+            volume
+            for volume, byte_count in self._state.cleaned_volumes.items()
+            if 2 * live_bytes[volume] < byte_count
+        }
+
+    async def _candidate(
+        self, partition: PartitionView, settings: CompactionSettings, mostly_gone: set[int]
+    ) -> _Candidate | None:
+        log, start = self._lane.log, partition.log_start_offset
+        cleaned = self._state.cleaned.get(partition.number)
+        first_dirty = start if cleaned is None else max(start, cleaned.end)
+        now_ms = self._lane.view.steady_wall_ms()
+        end = await self._settling.sealed_end(partition)
+        if settings.min_compaction_lag_ms > 0:
+            old_ms = now_ms - settings.min_compaction_lag_ms
+            end = min(end, await log.first_kept(partition, old_ms, None))
+        end = max(end, first_dirty)
+        is_moved = cleaned is not None and cleaned.byte_count > 0 and cleaned.volume in mostly_gone
+        if end == first_dirty and not is_moved:
+            return None
+        clean_size = await log.bytes_between(partition, start, first_dirty)
+        dirty_size = await log.bytes_between(partition, first_dirty, end)
+        oldest_ms = None
+        if settings.max_compaction_lag_ms < NO_LAG_MS_MAX and dirty_size:
+            oldest_ms = await log.time_at(partition, first_dirty)
+        dirtiness = Dirtiness(clean_size, dirty_size, oldest_ms)
+        if not is_moved and not dirtiness.is_eligible(
+            now_ms, settings.min_cleanable_dirty_ratio, settings.max_compaction_lag_ms
+        ):
+            return None
+        size = clean_size + dirty_size
+        return _Candidate(partition, settings, first_dirty, end, size, dirtiness.ratio)
+
+    async def _compaction(self, candidate: _Candidate) -> Compaction:
+        partition, settings = candidate.partition, candidate.settings
+        start, end = partition.log_start_offset, candidate.end
+        aborted = await self._lane.log.aborted(partition, start, end)
+        return Compaction(
+            partition.number,
+            start,
+            self._settling.cleaned_base(partition.number),
+            candidate.first_dirty_offset,
+            end,
+            tuple((each.producer_id, each.first_offset) for each in aborted),
+            self._lane.view.steady_wall_ms(),
+            settings.delete_retention_ms,
+            settings.buffer_size,
+        )

@@ -1,0 +1,245 @@
+"""Compaction beside settling, deletions and crashes: the newest of each key is there, once."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from semel.broker.broker import volumes_on
+from semel.groups.settings import GroupSettings
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.settings import JournalSettings
+from semel.lane.commands import LaneSettings, SettlingSettings
+from semel.lane.compacting import CompactionSettings
+from semel.lane.lane import Lane
+from semel.lane.partition_log import Stored, Wanted
+from semel.lane.producing import Incoming, Produce, ProduceInTransaction
+from semel.lane.topics import CreateTopic, DeleteExpired, DeleteTopic
+from semel.lane.transactions import Transact
+from semel.records import batch as record_batch
+from semel.records.records import Record, decode_batch, encode_batch
+from semel.transactions.commands import End, InitProducer
+from semel.transactions.dialect import Dialect
+from semel.types import Offset, TransactionalId
+from support.handled import LoopClock, SeededRandomness
+from support.seeded_loop import run
+
+SEGMENT_BYTES = 64 * 1024
+SETTINGS = LaneSettings(
+    GroupSettings(),
+    settling=SettlingSettings(journal_bytes_min=2 * SEGMENT_BYTES, volume_bytes=6 * SEGMENT_BYTES),
+)
+DELETE_RETENTION_MS = 10_000
+COMPACTION = CompactionSettings(DELETE_RETENTION_MS, 0, 2**63 - 1, 0.3, 2**20)
+COMPACTED = ("c", "d")
+KEYS = 40
+
+
+class World:
+    def __init__(self, device: MemoryDevice, seed: int) -> None:
+        self.device = device
+        self.rng = Random(seed)
+        self.lane: Lane
+        self.written: dict[str, list[tuple[int, bytes, bytes | None]]] = {}
+        """By topic: offset, key and value of every committed record."""
+        self.transaction_count = 0
+
+    async def start(self) -> None:
+        journal = FileJournal.open(self.device, JournalSettings(segment_bytes=SEGMENT_BYTES))
+        self.lane = Lane(
+            journal,
+            SETTINGS,
+            LoopClock(),
+            SeededRandomness(self.rng),
+            volumes=volumes_on(self.device),
+        )
+
+        def fail(error: BaseException) -> None:
+            raise error
+
+        await self.lane.start(fail)
+
+    def records(self) -> list[Record]:
+        rng = self.rng
+        return [
+            Record(
+                b"key %d" % rng.randrange(KEYS),
+                None if rng.random() < 0.1 else rng.randbytes(rng.randrange(600)),
+                self.lane.view.wall_ms(),
+            )
+            for _ in range(rng.randint(1, 4))
+        ]
+
+    def incoming(self, topic: str, batch: bytes) -> Incoming:
+        view = memoryview(batch)
+        header = record_batch.read(view)
+        partition = self.lane.view.partition(topic, 0)
+        return Incoming(partition, header, record_batch.fingerprint(header, view), view)
+
+    def keep(self, topic: str, offset: object, records: list[Record]) -> None:
+        assert isinstance(offset, int)
+        self.written[topic] += [
+            (at, record.key or b"", record.value) for at, record in enumerate(records, offset)
+        ]
+
+    def produce(self, topic: str) -> None:
+        records = self.records()
+        produced = self.lane.submit(Produce([self.incoming(topic, encode_batch(records))]))
+        self.keep(topic, produced.results[0], records)
+
+    def transact(self, topic: str) -> None:
+        self.transaction_count += 1
+        name = TransactionalId(f"t{self.transaction_count % 5}")
+        given = self.lane.submit(Transact(name, InitProducer(name, 60_000)))
+        is_committed = self.rng.random() < 0.6
+        done = []
+        for sequence in range(self.rng.randint(1, 3)):
+            records = self.records()[:1]
+            batch = encode_batch(
+                records,
+                producer_id=given.producer_id,
+                producer_epoch=given.producer_epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+            produced = self.lane.submit(
+                ProduceInTransaction(name, Dialect.TV2, [self.incoming(topic, batch)])
+            )
+            done.append((produced.results[0], records))
+        end = End(given.producer_id, given.producer_epoch, is_committed, Dialect.TV2)
+        self.lane.submit(Transact(name, end))
+        if is_committed:
+            for offset, records in done:
+                self.keep(topic, offset, records)
+
+    async def change(self, count: int) -> None:
+        for number in range(count):
+            if number % 100 == 99:
+                await asyncio.sleep(0.2)
+            topic = self.rng.choice((*COMPACTED, "plain"))
+            if topic not in self.written:
+                self.lane.submit(CreateTopic(topic, 1, {}))
+                self.written[topic] = []
+            elif self.rng.random() < 0.003 and topic != "c":
+                self.lane.submit(DeleteTopic(topic))
+                del self.written[topic]
+            elif self.rng.random() < 0.2:
+                self.transact(topic)
+            else:
+                self.produce(topic)
+        await self.lane.until_durable()
+
+    async def tidy(self) -> None:
+        view = self.lane.view
+        wanted = [
+            (view.partition(topic, 0), COMPACTION) for topic in COMPACTED if view.hosts(topic)
+        ]
+        await self.lane.compacting.round(wanted)
+        if view.hosts("plain"):
+            plain = view.partition("plain", 0)
+            self.lane.submit(DeleteExpired(((plain.number, plain.last_stable_offset),)))
+        warnings: list[str] = []
+        await self.lane.settling.round(warnings.append)
+        assert warnings == []
+
+    async def committed(self, topic: str) -> list[tuple[int, bytes, bytes | None]]:
+        """As a read_committed reader finds it."""
+        partition = self.lane.view.partition(topic, 0)
+        log = self.lane.log
+        offset = partition.log_start_offset
+        found = []
+        while offset < partition.last_stable_offset:
+            wanted = Wanted(partition, offset, partition.last_stable_offset, 8_000)
+            (stored,) = await log.read(await log.find([wanted], 8_000), with_aborted=True)
+            assert isinstance(stored, Stored), stored
+            assert stored.batches
+            aborted = list(stored.aborted)
+            hidden: set[int] = set()
+            for batch in stored.batches:
+                header = record_batch.read(batch)
+                assert header.last_offset >= offset
+                while aborted and aborted[0].first_offset <= header.last_offset:
+                    hidden.add(aborted.pop(0).producer_id)
+                if header.is_control:
+                    hidden.discard(header.producer_id)
+                elif not (header.is_transactional and header.producer_id in hidden):
+                    found += [
+                        (record.offset, record.key or b"", record.value)
+                        for record in decode_batch(batch)
+                    ]
+                offset = Offset(header.last_offset + 1)
+        return found
+
+    async def check(self) -> None:
+        for topic in COMPACTED:
+            if topic not in self.written:
+                continue
+            written = self.written[topic]
+            found = await self.committed(topic)
+            assert found == sorted(found)
+            assert set(found) <= set(written), "what was never written, or not so"
+            newest = {key: (offset, value) for offset, key, value in written}
+            there = {key: (offset, value) for offset, key, value in found}
+            for key, (offset, value) in newest.items():
+                if value is not None:
+                    assert there[key] == (offset, value)
+                elif key in there:
+                    assert there[key][0] <= offset
+                    assert there[key] == (offset, None), "a deleted key is back"
+            last = self.lane.view.partition(topic, 0)
+            size = await self.lane.log.bytes_of(last)
+            assert (size > 0) == (last.log_end_offset > 0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_newest_of_each_key_is_there_whatever_was_compacted_settled_and_lost(
+    seed: int,
+) -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(seed))
+        world = World(device, seed)
+        await world.start()
+        for round_number in range(12):
+            await world.change(250)
+            await world.tidy()
+            await world.check()
+            if round_number % 3 == 2:
+                world.rng.choice((device.kill, device.power_loss))()
+                await world.start()
+                await world.check()
+                await asyncio.sleep(DELETE_RETENTION_MS / 500)
+        state = world.lane._state
+        assert state.cleaned
+        found = await world.committed("c")
+        assert len(found) < len(world.written["c"]) / 3
+        await world.lane.close()
+
+    run(Random(seed), live())
+
+
+@pytest.mark.parametrize("is_power_loss", [False, True])
+def test_a_crash_at_any_moment_of_a_pass_loses_nothing(is_power_loss: bool) -> None:
+    async def live(number: int) -> bool:
+        device = MemoryDevice(Random(number))
+        world = World(device, number)
+        await world.start()
+        await world.change(500)
+        tidying = asyncio.ensure_future(world.tidy())
+        await asyncio.sleep(number * 0.0007)
+        is_over = tidying.done()
+        tidying.cancel()
+        if is_power_loss:
+            device.power_loss()
+        else:
+            device.kill()
+        await world.start()
+        await world.check()
+        await world.tidy()
+        await world.check()
+        await world.lane.close()
+        return is_over
+
+    over = [run(Random(number), live(number)) for number in range(0, 100, 4)]
+    assert any(over)
+    assert over.count(False) > 5
