@@ -127,7 +127,9 @@ class GroupCommit:
             callback()
             return
         _queue(self._durable_waiters, Waiter(position, callback, reason))
-        self._consider_sync()
+        if position <= self.written:
+            # What is not written yet is considered when it is.
+            self._consider_sync()
 
     def flush(self) -> None:
         """Writes all that was added; what is added meanwhile follows."""
