@@ -5,8 +5,6 @@ frame, and what to answer, or it raises a refusal. Whoever appends the frame app
 live and at recovery alike; the newest value of a transactional id wins.
 """
 
-from itertools import pairwise
-
 from msgspec.structs import replace
 
 from semel.transactions import ending, initialising, joining
@@ -41,20 +39,24 @@ def complete_at_once(decision: Decision, context: Context) -> Decision:
         rest.append(decision.then)
     for each in rest:
         following = decide(decision.values[-1], each, context)
-        decision = decision._replace(
-            producer_id=following.producer_id,
-            producer_epoch=following.producer_epoch,
-            values=decision.values + following.values,
-            then=None,
+        decision = Decision(
+            following.producer_id,
+            following.producer_epoch,
+            decision.values + following.values,
+            decision.markers,
+            decision.taken_producer_id,
+            decision.refusal,
         )
     return decision
 
 
 def decide(current: Transaction | None, command: Command, context: Context) -> Decision:
     decision = _decide(current, command, context)
-    versions = decision.values if current is None else (current, *decision.values)
-    for before, after in pairwise(versions):
-        assert after.status in FOLLOWERS[before.status], (before, after)
+    before = current
+    for after in decision.values:
+        if before is not None:
+            assert after.status in FOLLOWERS[before.status], (before, after)
+        before = after
     return decision
 
 
@@ -62,30 +64,30 @@ def _decide(  # noqa: PLR0911, PLR0912  One case per command.
     current: Transaction | None, command: Command, context: Context
 ) -> Decision:
     match command:
-        case InitProducer():
-            return initialising.initialise(current, command, context)
+        case WriteRecords():
+            return joining.write(current, command, context)
+        case End():
+            return ending.end(current, command, context)
+        case Complete():
+            return ending.finish(current, context)
         case AddPartitions():
             return joining.add(current, command, context)
+        case InitProducer():
+            return initialising.initialise(current, command, context)
         case AddOffsets(producer_id, epoch, index, dialect, was_told):
             partitions = frozenset({offsets_partition(index)})
             added = AddPartitions(producer_id, epoch, partitions, dialect, was_told)
             return joining.add(current, added, context)
-        case WriteRecords():
-            return joining.write(current, command, context)
         case WriteOffsets(producer_id, epoch, index, dialect):
             partitions = frozenset({offsets_partition(index)})
             written = WriteRecords(producer_id, epoch, partitions, dialect)
             return joining.write(current, written, context)
-        case End():
-            return ending.end(current, command, context)
         case Doom():
             return ending.doom(current, command, context)
         case Abort():
             return ending.abort(current, context)
         case RaiseTerm():
             return ending.raise_term(current, context)
-        case Complete():
-            return ending.finish(current, context)
         case BeginAnew():
             return initialising.begin_anew(current, command, context)
         case ForgetTopic():

@@ -23,18 +23,14 @@ def changed(
     refusal: RequestError | None = None,
     then: BeginAnew | None = None,
 ) -> Decision:
-    taken = context.next_producer_id
-    # It was never given to anyone, so wherever it occurs it was taken now.
-    is_taken = any(taken in (value.producer_id, value.next_producer_id) for value in values)
+    taken = None
+    for value in values:
+        # It was never given to anyone, so wherever it occurs it was taken now.
+        if context.next_producer_id in (value.producer_id, value.next_producer_id):
+            taken = context.next_producer_id
     newest = values[-1]
     return Decision(
-        newest.producer_id,
-        newest.producer_epoch,
-        values,
-        markers,
-        taken if is_taken else None,
-        refusal,
-        then,
+        newest.producer_id, newest.producer_epoch, values, markers, taken, refusal, then
     )
 
 
