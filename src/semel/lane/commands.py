@@ -179,7 +179,9 @@ class InternalTopic:
         view = memoryview(batch)
         header = record_batch.read(view)
         number, end = self._next_of(index)
-        self._frame.add_batch(number, end, term, header, header.checksum, view, learned=learned)
+        frame = self._frame
+        base_offset = frame.next_offset(number, end)
+        frame.add_batch(number, base_offset, term, header, header.checksum, view, learned=learned)
 
     def _next_of(self, index: int) -> tuple[int, Offset]:
         if self._creation is not None:

@@ -106,26 +106,22 @@ class Frame:
         """Those among the entries."""
         self.size = HEAD_SIZE
         """Bytes of the payload."""
-        self._ends: dict[int, int] = {}
-        """Of the partitions that the first `_counted` batches belong to: most frames have one."""
+        self._ends: dict[int, int] | None = None
+        """Of the partitions that the first `_counted` batches belong to, once someone asks."""
         self._counted = 0
 
     def add_batch(
         self,
         number: int,
-        end: Offset,
+        base_offset: Offset,
         term: Term,
         header: BatchHeader,
         fingerprint: int,
         body: memoryview,
-        *,
         marker: Marker | None = None,
         learned: Learned | None = None,
-    ) -> Offset:
-        """The partition's next, where it ended at `end` before this frame; gives its offset."""
-        base_offset = end
-        if self.batches:
-            base_offset = self._next_offset(number, end)
+    ) -> None:
+        """The partition's next. Who may add several of one partition asks for `next_offset`."""
         at = self.size + ENTRY_SIZE
         batch = BatchEntry(
             number, base_offset, term, header, fingerprint, body, at, marker, learned
@@ -133,10 +129,13 @@ class Frame:
         self.entries.append(batch)
         self.batches.append(batch)
         self.size = at + len(body)
-        return base_offset
 
-    def _next_offset(self, number: int, end: Offset) -> Offset:
-        """Behind what this frame has for the partition already."""
+    def next_offset(self, number: int, end: Offset) -> Offset:
+        """Of a partition that ended at `end` before this frame: behind what it has here already."""
+        if not self.batches:
+            return end
+        if self._ends is None:
+            self._ends = {}
         ends = self._ends
         for batch in self.batches[self._counted :]:
             ends[batch.number] = batch.base_offset + batch.header.last_offset_delta + 1

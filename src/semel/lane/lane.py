@@ -20,7 +20,7 @@ from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.compacting import Compacting
 from semel.lane.duties import Duties
-from semel.lane.frame import Frame
+from semel.lane.frame import Batch, Frame
 from semel.lane.opening import BeginTerm, index_frame, rebuild
 from semel.lane.partition_log import PartitionLog
 from semel.lane.settling import NO_VOLUMES, Settling, Volumes
@@ -69,8 +69,8 @@ class Lane:
         self._environment = Environment(settings, randomness, journal.limits, lane_count)
         self._log_starts_moved_at = Position(0)
         """Behind the last frame that has moved the start of a partition's log."""
-        self._growing: deque[tuple[Position, Partition, Offset]] = deque()
-        """Ends of partitions that become readable when the journal is durable up to a position."""
+        self._unread: deque[tuple[Position, list[Batch]]] = deque()
+        """Batches that become readable when the journal is durable up to a position."""
         state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
         rebuild(state, journal)
         self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
@@ -185,11 +185,7 @@ class Lane:
                 self._clock.in_frame(at)
             index_frame(journal, state, frame, start, effects)
             end = journal.end
-            partitions = state.partitions
-            for batch in frame.batches:
-                partition = partitions.get(batch.number)
-                if partition is not None:
-                    self._growing.append((end, partition, partition.log_end_offset))
+            self._unread.append((end, frame.batches))
             if effects is not NO_EFFECTS:
                 if effects.moved_log_starts:
                     self._log_starts_moved_at = end
@@ -289,13 +285,18 @@ class Lane:
 
     def _on_durable(self, position: Position) -> None:
         """Move the readable end of every partition together, before any reply is released."""
-        growing = self._growing
+        unread = self._unread
+        partitions = self._state.partitions
         grown: dict[Partition, None] = {}
-        while growing and growing[0][0] <= position:
-            _, partition, end = growing.popleft()
-            partition.advance_high_watermark(end)
-            if partition.watchers:
-                grown[partition] = None
+        while unread and unread[0][0] <= position:
+            for batch in unread.popleft()[1]:
+                partition = partitions.get(batch.number)
+                if partition is None:
+                    continue  # It was deleted meanwhile.
+                end = batch.base_offset + batch.header.last_offset_delta + 1
+                partition.advance_high_watermark(Offset(end))
+                if partition.watchers:
+                    grown[partition] = None
         for partition in grown:
             for tell in tuple(partition.watchers):
                 tell()

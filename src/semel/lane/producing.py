@@ -40,9 +40,9 @@ class Incoming:
         self.fingerprint = fingerprint
         self.batch = batch
 
-    def add_to(self, frame: Frame, partition: Partition, term: Term) -> Offset:
-        """As the partition's next; gives the offset of its first record."""
-        return frame.add_batch(
+    def add_to(self, frame: Frame, partition: Partition, term: Term) -> None:
+        """As the partition's next, and its only one in this frame."""
+        frame.add_batch(
             partition.number,
             partition.log_end_offset,
             term,
@@ -61,9 +61,9 @@ class StampedIncoming(Incoming):
     def __init__(self, partition: PartitionView, header: BatchHeader, batch: memoryview) -> None:
         super().__init__(partition, header, record_batch.fingerprint_of_records(batch), batch)
 
-    def add_to(self, frame: Frame, partition: Partition, term: Term) -> Offset:
+    def add_to(self, frame: Frame, partition: Partition, term: Term) -> None:
         stamped = memoryview(record_batch.with_log_append_time(self.batch, frame.at.wall_ms))
-        return frame.add_batch(
+        frame.add_batch(
             partition.number,
             partition.log_end_offset,
             term,
@@ -116,20 +116,16 @@ class Produce:
                 produced.duplicates.add(len(produced.results))
                 produced.results.append(original)
                 continue
-            produced.byte_count += len(incoming.batch)
+            base_offset = partition.log_end_offset
+            produced.results.append(base_offset)
+            batch = incoming.batch
+            produced.byte_count += len(batch)
             if incoming.is_stamped:
-                produced.results.append(incoming.add_to(frame, partition, term))
-                continue
-            # As `add_to` does, where every call counts.
-            offset = frame.add_batch(
-                partition.number,
-                partition.log_end_offset,
-                term,
-                header,
-                incoming.fingerprint,
-                incoming.batch,
-            )
-            produced.results.append(offset)
+                incoming.add_to(frame, partition, term)
+            else:
+                # As `add_to` does, where every call counts.
+                fingerprint = incoming.fingerprint
+                frame.add_batch(partition.number, base_offset, term, header, fingerprint, batch)
         return Decided(produced, frame)
 
 
@@ -151,7 +147,7 @@ class ProduceInTransaction:
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Produced]:
         first = self._incoming[0].header
         producer = ProducerId(first.producer_id), ProducerEpoch(first.producer_epoch)
-        for incoming in self._incoming:
+        for incoming in self._incoming[1:]:
             if (incoming.header.producer_id, incoming.header.producer_epoch) != producer:
                 raise InvalidProducerIdMapping("batches of several producers in one request")
         current = state.transactions.get(self._transactional_id)
@@ -161,16 +157,12 @@ class ProduceInTransaction:
         writing = WriteRecords(*producer, frozenset(keys), self._dialect)
         _, owed_change = add_transaction(state, environment, frame, current, writing)
         results = self._admit(state)
-        if any(isinstance(result, SequenceReused) for result in results):
-            return self._doomed(state, at, environment, results)
-        fresh = [
-            incoming
-            for incoming, result in zip(self._incoming, results, strict=True)
-            if result is None
-        ]
-        if len(fresh) < len(keys):
+        if results.count(None) < len(keys):
+            if any(isinstance(result, SequenceReused) for result in results):
+                return self._doomed(state, at, environment, results)
             frame = Frame(at)
-            joining = frozenset(incoming.partition.topic_partition for incoming in fresh)
+            fresh = zip(keys, results, strict=True)
+            joining = frozenset(key for key, result in fresh if result is None)
             writing = WriteRecords(*producer, joining, self._dialect)
             _, owed_change = add_transaction(state, environment, frame, current, writing)
         produced = Produced(at.wall_ms)
@@ -182,21 +174,19 @@ class ProduceInTransaction:
                 continue
             produced.byte_count += len(incoming.batch)
             partition = state.partitions[incoming.partition.number]
-            produced.results.append(incoming.add_to(frame, partition, state.term))
+            produced.results.append(partition.log_end_offset)
+            incoming.add_to(frame, partition, state.term)
         return Decided(produced, frame, owed_change=owed_change)
 
     def _admit(self, state: LaneState) -> list[Offset | RequestError | None]:
         """Tell retries and refusals from new batches, partition by partition."""
         results: list[Offset | RequestError | None] = []
+        is_tv2 = self._dialect is Dialect.TV2
         for incoming in self._incoming:
+            partition = state.partitions[incoming.partition.number]
             try:
-                partition = state.partitions[incoming.partition.number]
                 results.append(
-                    partition.admit(
-                        incoming.header,
-                        incoming.fingerprint,
-                        begins_at_zero=self._dialect is Dialect.TV2,
-                    )
+                    partition.admit(incoming.header, incoming.fingerprint, begins_at_zero=is_tv2)
                 )
             except RequestError as error:
                 results.append(error)

@@ -123,7 +123,10 @@ class LaneState:
         effects = NO_EFFECTS
         for entry in frame.entries:
             if isinstance(entry, BatchEntry):
-                aborted = self._apply_batch(entry, now_ms)
+                if not entry.header.attributes & CONTROL:
+                    self._apply_batch(entry, now_ms)
+                    continue
+                aborted = self._apply_marker(entry, now_ms)
                 if aborted is not None:
                     if effects is NO_EFFECTS:
                         effects = Effects([], [])
@@ -151,24 +154,24 @@ class LaneState:
             self.wall_ahead_ms = at.wall_ms - at.now_ms
         self.last_moment = at
 
-    def _apply_batch(self, batch: BatchEntry, now_ms: int) -> Aborted | None:
-        partition = self.partitions.get(batch.number)
+    def _apply_batch(self, batch: BatchEntry, now_ms: int) -> None:
+        number = batch.number
+        partition = self.partitions.get(number)
         if partition is None:
             partition = self._numbered(batch.number)
         if self.capture is not None:
             self.capture.before_partition(partition)
-        header = batch.header
-        if header.attributes & CONTROL:
-            return self._apply_marker(partition, batch, now_ms)
-        base_offset = partition.append(header, batch.fingerprint, batch.term, now_ms)
+        base_offset = partition.append(batch.header, batch.fingerprint, batch.term, now_ms)
         if base_offset != batch.base_offset:
             raise _wrong_offset(partition, batch, base_offset)
-        learn = self._coordinated.get(batch.number)
-        if learn is not None:
-            learn(batch, now_ms)
-        return None
+        if number in self._coordinated:
+            self._coordinated[number](batch, now_ms)
 
-    def _apply_marker(self, partition: Partition, batch: BatchEntry, now_ms: int) -> Aborted | None:
+    def _apply_marker(self, batch: BatchEntry, now_ms: int) -> Aborted | None:
+        partition = self.partitions.get(batch.number)
+        if partition is None:
+            partition = self._numbered(batch.number)
+        self._before_partition(partition)
         marker = batch.marker
         if marker is None:
             raise CorruptJournal(

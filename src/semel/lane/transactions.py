@@ -104,12 +104,13 @@ def add_transaction(
         frame.at.wall_ms, its_term, state.next_producer_id, environment.settings.transactions
     )
     decision = decide(current, command, context)
-    if _is_prepared_here(state, decision):
-        # Prepare and complete are one frame then, and one sync.
-        decision = complete_at_once(decision, context)
     if not decision.values:
         return Added(decision)
     newest = decision.values[-1]
+    if newest.is_prepared and _is_here(state, newest):
+        # Prepare and complete are one frame then, and one sync.
+        decision = complete_at_once(decision, context)
+        newest = decision.values[-1]
     owed_size = ending_size(newest) if newest.is_open else 0
     owed_change = owed_size - state.transactions.owed_by(newest.transactional_id)
     if owed_change > 0:
@@ -126,11 +127,9 @@ def add_transaction(
     return Added(decision, owed_change)
 
 
-def _is_prepared_here(state: LaneState, decision: Decision) -> bool:
-    """Whether it prepares an end, and all who take part lie in this lane."""
-    if not decision.values or not decision.values[-1].is_prepared:
-        return False
-    return all(state.partition(*each) is not None for each in decision.values[-1].partitions)
+def _is_here(state: LaneState, value: Transaction) -> bool:
+    """Whether all who take part lie in this lane."""
+    return all(state.partition(topic, index) is not None for topic, index in value.partitions)
 
 
 def _check_width(value: Transaction, owed_size: int, environment: Environment) -> None:
@@ -161,15 +160,9 @@ def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) ->
     for topic, index in markers.partitions:
         partition = state.partition(topic, index)
         assert partition is not None, f"a marker for {topic}-{index}, which is not there"
-        frame.add_batch(
-            partition.number,
-            partition.log_end_offset,
-            term,
-            header,
-            header.checksum,
-            batch,
-            marker=marker,
-        )
+        number = partition.number
+        base_offset = frame.next_offset(number, partition.log_end_offset)
+        frame.add_batch(number, base_offset, term, header, header.checksum, batch, marker)
 
 
 class Transact(NamedTuple):
