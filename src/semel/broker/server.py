@@ -44,6 +44,7 @@ class Server:
         self._closings = Closings()
         self._to_write: list[Connection] = []
         self._held_bytes = 0
+        self._unsent_bytes_max = 2 * broker.config.queued_max_response_bytes
         self.unsent_bytes = 0
         """Of all replies that are encoded and not yet taken by the kernel, as far as is known."""
 
@@ -92,7 +93,7 @@ class Server:
         Up to the limit it never comes to that, since fetches are then answered shorter.
         """
         self.unsent_bytes += more_bytes
-        if self.unsent_bytes > 2 * self._broker.config.queued_max_response_bytes:
+        if self.unsent_bytes > self._unsent_bytes_max:
             largest = max(self._connections, key=lambda connection: connection.unread_bytes)
             largest.close("unread replies hold too much memory")
 

@@ -24,7 +24,7 @@ from semel.lane.lane import Lane
 from semel.lane.transactions import Transact
 from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
 from semel.transactions.dialect import Dialect, as_version, dialect_of
-from semel.types import ProducerEpoch, ProducerId, TransactionalId
+from semel.types import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -129,7 +129,7 @@ def refuse_if_late(
         )
 
 
-def check_lane(lane: Lane, number: int, what: str) -> None:
+def check_lane(lane: Lane, number: int, what: TopicPartition | str) -> None:
     """What takes part in a transaction must lie in the lane of its coordinator, which alone can
     end it."""
     if number != lane.number:

@@ -57,6 +57,18 @@ def produce_in_transaction(
 class _Writing:
     """One request: what came in, and what became of it by partition."""
 
+    __slots__ = (
+        "_appended_at_ms",
+        "_broker",
+        "_call",
+        "_incoming",
+        "_lane",
+        "_results",
+        "_transactional_id",
+        "missed",
+        "refusal",
+    )
+
     def __init__(self, broker: "Broker", transactional_id: TransactionalId, call: Call) -> None:
         self._broker = broker
         self._transactional_id = transactional_id
@@ -70,14 +82,15 @@ class _Writing:
 
     def look_at(self, topic: str, data: PartitionProduceData) -> None:
         try:
-            self._lane = self._broker.lane_of_transactional_id(self._transactional_id)
+            if self._lane is None:
+                self._lane = self._broker.lane_of_transactional_id(self._transactional_id)
             lane, incoming = look_at(self._broker, topic, data)
             key = incoming.partition.topic_partition
             if key in self._incoming or key in self._results:
                 raise InvalidRequest(f"{key} is named more than once in one request")
             if not incoming.header.is_transactional:
                 raise InvalidTransactionState("a plain batch came with a transactional id")
-            check_lane(self._lane, lane.number, str(key))
+            check_lane(self._lane, lane.number, key)
             self._incoming[key] = incoming
         except RequestError as error:
             key = TopicPartition(topic, data.index)

@@ -20,7 +20,7 @@ from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.compacting import Compacting
 from semel.lane.duties import Duties
-from semel.lane.frame import Batch, Frame
+from semel.lane.frame import BatchEntry, Frame
 from semel.lane.opening import BeginTerm, index_frame, rebuild
 from semel.lane.partition_log import PartitionLog
 from semel.lane.settling import NO_VOLUMES, Settling, Volumes
@@ -69,7 +69,7 @@ class Lane:
         self._environment = Environment(settings, randomness, journal.limits, lane_count)
         self._log_starts_moved_at = Position(0)
         """Behind the last frame that has moved the start of a partition's log."""
-        self._unread: deque[tuple[Position, list[Batch]]] = deque()
+        self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
         """Batches that become readable when the journal is durable up to a position."""
         state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
         rebuild(state, journal)

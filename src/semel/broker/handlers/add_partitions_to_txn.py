@@ -70,7 +70,7 @@ def _refusal(
             raise UnknownTopicOrPartition(f"there is no partition {partition}")
         if topic.is_internal:
             raise InvalidTopic(f"clients may not write to {topic.name!r}")
-        check_lane(lane, topic.lane_of(partition.partition), str(partition))
+        check_lane(lane, topic.lane_of(partition.partition), partition)
     except RequestError as error:
         return error
     return None

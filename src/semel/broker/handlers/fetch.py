@@ -27,7 +27,7 @@ from semel.errors import (
     StorageError,
     UnknownTopicId,
 )
-from semel.lane.lane import Lane
+from semel.lane.lane import Lane, Mark
 from semel.lane.partition_log import Damage, Found, Stored, Wanted
 from semel.lane.view import PartitionView, TopicView
 from semel.types import Offset, Term
@@ -162,16 +162,18 @@ class _Look:
         except RequestError as error:
             self._is_refused = True
             return PartitionData(wanted.partition, error.code, -1, records=b"")
+        high_watermark = partition.high_watermark
+        last_stable_offset = partition.last_stable_offset
         data = PartitionData(
             wanted.partition,
             NONE,
-            partition.high_watermark,
-            partition.last_stable_offset,
+            high_watermark,
+            last_stable_offset,
             partition.log_start_offset,
             aborted_transactions=[] if self._is_committed else None,
             records=b"",
         )
-        bound = partition.last_stable_offset if self._is_committed else partition.high_watermark
+        bound = last_stable_offset if self._is_committed else high_watermark
         if wanted.fetch_offset < bound:
             share = self._shares.get(lane)
             if share is None:
@@ -236,10 +238,10 @@ class _Look:
         # Records come from the durable state. A refusal may come from what is not yet durable,
         # such as the deletion of a topic, and then waits for that; so does a log that now begins
         # later.
-        is_durable = not self._is_refused and all(
-            lane.are_log_starts_durable for lane in self._broker.led_lanes
-        )
-        marks = NO_MARKS if is_durable else None
+        marks: tuple[Mark, ...] | None = None if self._is_refused else NO_MARKS
+        for lane in self._broker.led_lanes:
+            if not lane.are_log_starts_durable:
+                marks = None
         response = FetchResponse(responses=self._responses, node_endpoints=self._endpoints)
         return Answer(response, marks)
 

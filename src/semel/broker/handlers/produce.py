@@ -29,6 +29,7 @@ from semel.errors import (
 from semel.lane.lane import Lane
 from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, Produce
 from semel.lane.view import PartitionView
+from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset
 from semel.wire.messages.produce import (
     PartitionProduceData,
@@ -156,7 +157,7 @@ class _Writing:
         self._waiting: list[Incoming] = []
         """What goes to that lane next."""
         self._partitions: set[PartitionView] = set()
-        """Of the first of those that wait, as far as anyone has asked."""
+        """Of those that wait."""
         self._responses: list[PartitionProduceResponse] = []
         """Of those that wait: what becomes of them is written here."""
         self.refusal: RequestError | None = None
@@ -177,32 +178,30 @@ class _Writing:
         except RequestError as error:
             self._count(error)
             return refused(data, error)
-        size = ENTRY_SIZE + len(incoming.batch)
-        if self._waiting and not self._goes_with(lane, incoming, size):
+        partition = incoming.partition
+        size = self._size + ENTRY_SIZE + len(incoming.batch)
+        if self._waiting and (
+            lane is not self._lane
+            or partition in self._partitions
+            or size > self._broker.frame_size_max
+        ):
             self._submit()
+            size = ENTRY_SIZE + len(incoming.batch)
         self._lane = lane
-        self._size += size
+        self._size = size
+        self._partitions.add(partition)
         self._waiting.append(incoming)
-        response = accepted(incoming, NO_OFFSET)
+        response = PartitionProduceResponse(
+            data.index, 0, NO_OFFSET, NO_TIMESTAMP_MS, partition.log_start_offset
+        )
         self._responses.append(response)
         return response
-
-    def _goes_with(self, lane: Lane, incoming: Incoming, size: int) -> bool:
-        """Whether it may stand in one frame with those that wait."""
-        partitions = self._partitions
-        for waiting in self._waiting[len(partitions) :]:
-            partitions.add(waiting.partition)
-        return (
-            lane is self._lane
-            and self._size + size <= self._broker.frame_size_max
-            and incoming.partition not in partitions
-        )
 
     def _submit(self) -> None:
         waiting, self._waiting = self._waiting, []
         responses, self._responses = self._responses, []
         self._size = 0
-        self._partitions = set()
+        self._partitions.clear()
         assert self._lane is not None
         try:
             produced = self._lane.submit(Produce(waiting))
@@ -215,15 +214,16 @@ class _Writing:
         metrics.bytes_in += produced.byte_count
         metrics.batches_duplicate += len(produced.duplicates)
         for number, result in enumerate(produced.results):
+            response = responses[number]
             if not isinstance(result, RequestError):
-                responses[number].base_offset = result
+                response.base_offset = result
                 # When the original of a retry was appended is not remembered.
                 if waiting[number].is_stamped and number not in produced.duplicates:
-                    responses[number].log_append_time_ms = produced.appended_at_ms
+                    response.log_append_time_ms = produced.appended_at_ms
                 continue
-            self._refuse(responses[number], result)
+            self._refuse(response, result)
             if isinstance(result, NotRemembered):
-                self.missed.append((responses[number], waiting[number], result))
+                self.missed.append((response, waiting[number], result))
 
     def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
         response.error_code = error.code
