@@ -1,8 +1,12 @@
 """Compaction: records per second of one core over both of its passes, without disk."""
 
+import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from bench.figures import Figure, Plan
 from semel.compaction.cleaning import Cleaning
@@ -23,7 +27,20 @@ def compaction(plan: Plan) -> Iterator[Figure]:
     """Of records of 100 bytes that are not compressed, half of which are superseded."""
     rates = {name: _rate(_log(count), plan) for name, count in KEY_COUNTS.items()}
     rates["half_lz4"] = _rate(_log(COUNT, Compression.LZ4), plan)
+    rates["half_plain_python"] = _rate_of_source(plan)
     yield Figure("compaction: records/s of one core, both passes", rates["half"], ">= 500e3", rates)
+
+
+def _rate_of_source(plan: Plan) -> float:
+    """As the modules are that nobody has compiled."""
+    source = Path(__file__).parent.parent / "src"
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, str(plan.repeats)],
+        env={**os.environ, "PYTHONPATH": str(source)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return float(done.stdout)
 
 
 def _log(key_count: int, compression: int = Compression.NONE) -> list[bytes]:
@@ -63,3 +80,7 @@ def _compact(log: list[bytes]) -> None:
     for _ in cleaning.clean(log):
         pass
     assert cleaning.counts.records == len(log) * RECORDS_PER_BATCH
+
+
+if __name__ == "__main__":
+    print(_rate(_log(COUNT), Plan(seconds=0, repeats=int(sys.argv[1]))))
