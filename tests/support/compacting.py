@@ -140,7 +140,7 @@ class Partition:
         range_end = read(cleanable[-1]).last_offset + 1 if cleanable else 0
         keys = KeyMap(
             Offset(self.first_dirty_offset),
-            self._overlapping(self.first_dirty_offset, range_end),
+            self.overlapping(self.first_dirty_offset, range_end),
             buffer_size=buffer_size,
         )
         for batch in cleanable:
@@ -155,7 +155,7 @@ class Partition:
         self._replace(cleanable, keys, range_end)
 
     def _replace(self, cleanable: list[bytes], keys: KeyMap, range_end: int) -> None:
-        given = self._overlapping(0, range_end)
+        given = self.overlapping(0, range_end)
         cleaning = Cleaning(
             keys,
             given,
@@ -171,7 +171,7 @@ class Partition:
         self.aborted = [each for each in self.aborted if (each[0], each[1]) not in taken]
         self._account(keys.end_offset, range_end, before)
 
-    def _overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
+    def overlapping(self, start: int, end: int) -> list[AbortedTransaction]:
         return [
             AbortedTransaction(ProducerId(each.producer_id), Offset(each.first_offset))
             for each in self.aborted
@@ -294,7 +294,7 @@ class Partition:
 
     def _read_committed(self, start: int) -> list[Record]:
         """As a consumer does that is told what was aborted from `start` on."""
-        ahead = sorted(self._overlapping(start, self.end_offset), key=lambda each: each[1])
+        ahead = sorted(self.overlapping(start, self.end_offset), key=lambda each: each[1])
         aborting: set[int] = set()
         found: list[Record] = []
         for batch in self.batches:
