@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from semel.broker.config import BrokerConfig, about_settings
-from semel.broker.main import address
-from semel.broker.topic_config import TOPIC_SETTINGS, ConfigSource, check, shown
+from semel.broker.config import BrokerConfig, about_settings, address
+from semel.broker.config_resources import ConfigSource
+from semel.broker.layered_config import LayeredConfig
+from semel.broker.topic_config import TOPIC_SETTINGS, check, shown
 from semel.errors import ConfigError, InvalidConfig
 
 
@@ -48,6 +49,8 @@ def test_a_file_may_nest_or_quote_and_the_command_line_wins(tmp_path: Path) -> N
         ("num.partitions=", "whole number"),
         ("num.partitions=-1", "between 1 and"),
         ("delete.topic.enable=yes", "true or false"),
+        ("advertised.listeners=here", "HOST:PORT"),
+        ("advertised.listeners=SSL://here:1,PLAINTEXT://there:2", "HOST:PORT"),
         ("message.max.bytes=50000000", "at least four times"),
         ("no equals sign", "NAME=VALUE"),
     ],
@@ -86,12 +89,16 @@ def test_a_list_may_have_any_of_its_choices_or_none(value: str) -> None:
 
 
 def test_a_topics_value_wins_over_the_brokers_and_that_over_the_default() -> None:
-    broker = BrokerConfig(message_max_bytes=5_000)
-    by_name = {name: (value, source) for name, value, source in shown({}, broker)}
+    broker = LayeredConfig(BrokerConfig(message_max_bytes=5_000))
+    by_name = {each.name: (each.value, each.source) for each in shown({}, broker)}
     assert by_name["max.message.bytes"] == ("5000", ConfigSource.STATIC_BROKER)
     assert by_name["retention.ms"] == ("604800000", ConfigSource.DEFAULT)
-    own = {name: (value, source) for name, value, source in shown({"retention.ms": "5"}, broker)}
-    assert own["retention.ms"] == ("5", ConfigSource.TOPIC)
+    own = {each.name: each for each in shown({"max.message.bytes": "5"}, broker)}
+    assert [(each.name, each.value, each.source) for each in own["max.message.bytes"].synonyms] == [
+        ("max.message.bytes", "5", ConfigSource.TOPIC),
+        ("message.max.bytes", "5000", ConfigSource.STATIC_BROKER),
+        ("message.max.bytes", "1048588", ConfigSource.DEFAULT),
+    ]
 
 
 @pytest.mark.parametrize(

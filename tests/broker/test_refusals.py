@@ -276,14 +276,14 @@ def test_settings() -> None:
             return int(answer.responses[0].error_code)
 
         assert await altered("retention.ms", 0, "1", topic="none") == UNKNOWN_TOPIC
-        assert await altered("retention.ms", 0, "1", kind=BROKER, topic="1") == INVALID_REQUEST
+        assert await altered("retention.ms", 0, "1", kind=BROKER, topic="1") == INVALID_CONFIG
         assert await altered("retention.ms", 0, None) == INVALID_REQUEST
         assert await altered("retention.ms", 0, "x") == INVALID_CONFIG
         assert await altered("retention.ms", 2, "1") == INVALID_CONFIG
         assert await altered("retention.ms", 9, "1") in (INVALID_CONFIG, INVALID_REQUEST)
         assert await altered("cleanup.policy", 9, "compact") == INVALID_REQUEST
         assert await altered("none", 0, "1") == INVALID_CONFIG
-        replaced = AlterConfigsRequest([ReplacedResource(BROKER, "1")])
+        replaced = AlterConfigsRequest([ReplacedResource(BROKER, "7")])
         answer = await ask("alter_configs", 2, replaced)
         assert answer.responses[0].error_code == INVALID_REQUEST
 

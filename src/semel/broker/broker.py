@@ -2,20 +2,22 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.answer import Call
-from semel.broker.config import BrokerConfig
+from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
 from semel.broker.housekeeping import Housekeeping
+from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
 from semel.broker.transactional import LateRequests
 from semel.errors import (
+    ConfigError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     JournalFull,
@@ -41,6 +43,7 @@ from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane, Mark
 from semel.lane.settling import Volumes
 from semel.lane.topics import (
+    ConfigureBroker,
     CreateInternalTopic,
     CreateTopic,
     DeleteTopic,
@@ -81,13 +84,15 @@ class Broker:
         storage: Storage,
         clock: Clock,
         randomness: Randomness,
-        advertised: tuple[str, int] | None = None,
     ) -> None:
         """Opens a lane on each device and replays it. Raises NewerFormat, CorruptJournal or
         FolderInUse."""
+        self._static_config = config
+        self.layers = LayeredConfig(config)
         self.config = config
+        """Its settings as they are now: what is set while it runs counts at once."""
         self.metrics = Metrics()
-        self._advertised = advertised
+        self._advertised = config.advertised_address
         self._storage = storage
         self._clock = clock
         self._randomness = randomness
@@ -110,6 +115,7 @@ class Broker:
         for number, device in enumerate(devices):
             self._lead(self._open(number, device))
         self.catalogue: CatalogueView = self.lanes[CONTROLLER].view.catalogue
+        self._recall_config()
         payload_bytes_max = self._journal_settings.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
@@ -214,6 +220,7 @@ class Broker:
         self._lead(lane)
         if number == CONTROLLER:
             self.catalogue = lane.view.catalogue
+            self._recall_config()
 
     @property
     def leads_catalogue(self) -> bool:
@@ -423,6 +430,37 @@ class Broker:
                     raise
                 self._behind.add(topic.name)
 
+    # Settings
+
+    def reconfigure(self, name: str, config: dict[str, str], only_check: bool) -> None:
+        """Give this broker, or all of them, other settings while it runs.
+
+        Raises JournalFull, and refusals.
+        """
+        layers = self.layers.with_layer(name, config)
+        self.controller.submit(ConfigureBroker(name, config, only_check))
+        if not only_check:
+            self._adopt(layers)
+
+    def _recall_config(self) -> None:
+        """What was set while an earlier process ran. It may not go with what this one was started
+        with, which then counts alone: a broker that does not start can be told nothing."""
+        view = self.controller.view
+        names = (ALL_BROKERS, str(self._static_config.node_id))
+        for_all, for_this = (_known(view.broker_config(name)) for name in names)
+        try:
+            self._adopt(LayeredConfig(self._static_config, for_all, for_this))
+        except ConfigError as error:
+            log.warning("what was set while the broker ran is left out", reason=str(error))
+            self._adopt(LayeredConfig(self._static_config))
+
+    def _adopt(self, layers: LayeredConfig) -> None:
+        self.layers = layers
+        self.config = layers.effective
+        self._lane_settings = lane_settings(self.config)
+        for lane in self.led_lanes:
+            lane.configure(self._lane_settings)
+
     # What handlers ask
 
     @property
@@ -487,6 +525,14 @@ def volumes_on(device: Device) -> Volumes:
     if isinstance(device, FileDevice):
         maker = MakesApart(str(device.folder))
     return Volumes(DeviceVolumes(device), maker)
+
+
+def _known(config: Mapping[str, str]) -> dict[str, str]:
+    """Without what this version has no such setting for."""
+    about = about_settings()
+    return {
+        name: value for name, value in config.items() if name in about and not about[name].is_fixed
+    }
 
 
 def lane_settings(config: BrokerConfig) -> LaneSettings:

@@ -20,7 +20,6 @@ _OPTIONS = {
     "listen": "--listen HOST:PORT",
     "listeners": "--listen HOST:PORT",
     "advertise": "--advertise HOST:PORT",
-    "advertised.listeners": "--advertise HOST:PORT",
     "data": "--data DIR",
     "log.dir": "--data DIR",
     "log.dirs": "--data DIR",
@@ -28,6 +27,8 @@ _OPTIONS = {
     "metrics": "--metrics HOST:PORT",
 }
 
+PROTOCOL = "PLAINTEXT://"
+PORT_MAX = 65535
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
@@ -39,14 +40,21 @@ def _setting(
     *,
     least: int = 0,
     most: int = INT64_MAX,
+    is_fixed: bool = False,
 ) -> Any:
-    metadata = {"about": about, "least": least, "most": most}
+    """A fixed one holds as long as the broker runs; all others count as soon as they are set."""
+    metadata = {"about": about, "least": least, "most": most, "is_fixed": is_fixed}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    node_id: int = _setting(1, "The broker's number in Metadata.", most=INT32_MAX)
+    node_id: int = _setting(1, "The broker's number in Metadata.", most=INT32_MAX, is_fixed=True)
+    advertised_listeners: str = _setting(
+        "",
+        "HOST:PORT under which clients find the broker; empty: the address that each came to.",
+        is_fixed=True,
+    )
     num_partitions: int = _setting(
         1, "Partitions of a topic whose creator names no number.", least=1, most=100_000
     )
@@ -55,7 +63,7 @@ class BrokerConfig:
     )
     delete_topic_enable: bool = _setting(default=True, about="Let clients delete topics.")
     default_replication_factor: int = _setting(
-        1, "Shown for Kafka's sake; the journal is the only copy.", least=1, most=1
+        1, "Shown for Kafka's sake; the journal is the only copy.", least=1, most=1, is_fixed=True
     )
     message_max_bytes: int = _setting(
         1_048_588, "The largest record batch of a topic that sets no other.", least=1024, most=2**30
@@ -65,6 +73,7 @@ class BrokerConfig:
         "A longer request closes the connection before it is buffered.",
         least=1024,
         most=2**30,
+        is_fixed=True,
     )
     queued_max_request_bytes: int = _setting(
         256 * 2**20,
@@ -89,7 +98,11 @@ class BrokerConfig:
         60_000, "A fetch that asks to wait longer is answered at this limit.", most=600_000
     )
     log_flush_interval_ms: int = _setting(
-        5, "With no one waiting, unsynced bytes are synced after this time.", least=1, most=60_000
+        5,
+        "With no one waiting, unsynced bytes are synced after this time.",
+        least=1,
+        most=60_000,
+        is_fixed=True,
     )
     log_cleanup_policy: str = _setting(
         "delete", "cleanup.policy of topics that set none: delete, compact, or both."
@@ -141,15 +154,19 @@ class BrokerConfig:
         "transaction may be, which takes about 90 bytes for each partition to be ended.",
         least=1_500_000,
         most=2**32,
+        is_fixed=True,
     )
     journal_tail_bytes: int = _setting(
         8 * 2**20,
         "Memory for the newest records, which are read without touching a file.",
         least=0,
         most=2**32,
+        is_fixed=True,
     )
     journal_group_commit: bool = _setting(
-        default=True, about="One sync for all who wait; off only to measure what that is worth."
+        default=True,
+        about="One sync for all who wait; off only to measure what that is worth.",
+        is_fixed=True,
     )
     producer_id_expiration_ms: int = _setting(
         86_400_000, "A partition forgets a producer that has been silent this long.", least=1
@@ -171,10 +188,18 @@ class BrokerConfig:
         3_600_000, "How often idle transactional ids are looked for.", least=1
     )
     transaction_state_log_num_partitions: int = _setting(
-        50, "Partitions of __transaction_state, fixed when it is created.", least=1, most=10_000
+        50,
+        "Partitions of __transaction_state, fixed when it is created.",
+        least=1,
+        most=10_000,
+        is_fixed=True,
     )
     offsets_topic_num_partitions: int = _setting(
-        50, "Partitions of __consumer_offsets, fixed when it is created.", least=1, most=10_000
+        50,
+        "Partitions of __consumer_offsets, fixed when it is created.",
+        least=1,
+        most=10_000,
+        is_fixed=True,
     )
     offsets_retention_minutes: int = _setting(
         10_080, "Offsets of a group expire after it has been empty this long.", least=1
@@ -230,12 +255,42 @@ class BrokerConfig:
             chosen[known[name].name] = _parse(known[name], value)
         return cls(**chosen)
 
+    @property
+    def advertised_address(self) -> tuple[str, int] | None:
+        """None: the address that each client came to."""
+        return address(self.advertised_listeners) if self.advertised_listeners else None
+
     def shown(self) -> dict[str, str]:
         """Every setting by its Kafka name, as DescribeConfigs shows it."""
         return {
             setting_name(field): text_of(getattr(self, field.name))
             for field in dataclasses.fields(self)
         }
+
+
+def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
+    """With other values for these settings. Raises ConfigError."""
+    if not values:
+        return config
+    known = {setting_name(field): field for field in dataclasses.fields(config)}
+    chosen: dict[str, Any] = {
+        known[name].name: _parse(known[name], value) for name, value in values.items()
+    }
+    return dataclasses.replace(config, **chosen)
+
+
+def address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, with an IPv6 host in brackets; as Kafka has it, with `PLAINTEXT://` before."""
+    host, colon, port = text.removeprefix(PROTOCOL).rpartition(":")
+    is_port = port.isdecimal() and int(port) <= PORT_MAX
+    if not colon or not is_port or "/" in host or "," in host:
+        raise ConfigError(f"{text!r} is not of the form HOST:PORT")
+    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
+
+
+def listener(host: str, port: int) -> str:
+    """As Kafka writes an address in its settings."""
+    return f"{PROTOCOL}[{host}]:{port}" if ":" in host else f"{PROTOCOL}{host}:{port}"
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
@@ -248,17 +303,29 @@ class SettingDescription(NamedTuple):
     default: str
     kind: str
     about: str
+    is_fixed: bool
+    """Whether it holds as long as the broker runs."""
 
 
 def about_settings() -> dict[str, SettingDescription]:
     return {
         setting_name(field): SettingDescription(
             text_of(field.default),
-            "boolean" if isinstance(field.default, bool) else "long",
+            _kind(field),
             field.metadata["about"],
+            field.metadata["is_fixed"],
         )
         for field in dataclasses.fields(BrokerConfig)
     }
+
+
+def _kind(field: "dataclasses.Field[Any]") -> str:
+    """As DescribeConfigs names it."""
+    if isinstance(field.default, bool):
+        return "boolean"
+    if isinstance(field.default, str):
+        return "string"
+    return "int" if field.metadata["most"] <= INT32_MAX else "long"
 
 
 def setting_name(field: "dataclasses.Field[Any]") -> str:
@@ -291,6 +358,8 @@ def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
     name = setting_name(field)
     if isinstance(field.default, bool):
         return parse_bool(name, value)
+    if field.name == "advertised_listeners":
+        return listener(*address(str(value))) if value else ""
     if isinstance(field.default, str):
         return _parse_policy(name, value)
     return parse_int(name, value, field.metadata["least"], field.metadata["most"])

@@ -1,6 +1,7 @@
-"""The kinds of things that have settings, as requests number them."""
+"""What has settings, and where a value comes from, as requests number them."""
 
 from enum import Enum
+from typing import NamedTuple
 
 
 class ResourceType(Enum):
@@ -9,3 +10,22 @@ class ResourceType(Enum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+class ConfigSource(Enum):
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    """Set for this broker while it runs."""
+    DYNAMIC_DEFAULT_BROKER = 3
+    """Set for all brokers while they run."""
+    STATIC_BROKER = 4
+    """Given when the broker was started."""
+    DEFAULT = 5
+
+
+class ConfigSynonym(NamedTuple):
+    """One of the values that a setting could have, under the name that it has there."""
+
+    name: str
+    value: str
+    source: ConfigSource

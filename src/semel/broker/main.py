@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 from semel.broker import log
 from semel.broker.broker import Broker, Storage
-from semel.broker.config import BrokerConfig
-from semel.errors import CannotListen, ConfigError
+from semel.broker.config import BrokerConfig, address, listener
+from semel.errors import CannotListen
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.segments import FULL
 from semel.world import SystemClock, SystemRandomness
@@ -49,7 +49,8 @@ def serve(options: ServeOptions) -> None:
     if options.ephemeral and config.journal_segment_bytes == BrokerConfig.journal_segment_bytes:
         # A temporary folder is often memory, and two segments are allocated at once.
         config = replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
-    advertised = address(options.advertise) if options.advertise else None
+    if options.advertise:
+        config = replace(config, advertised_listeners=listener(*address(options.advertise)))
     with _data_folder(options) as folder:
         broker = Broker(
             config,
@@ -57,7 +58,6 @@ def serve(options: ServeOptions) -> None:
             Storage(str(folder.resolve()), lambda: _disk_bytes(folder)),
             SystemClock(),
             SystemRandomness(),
-            advertised,
         )
         # What has been made so far lives as long as the process; the collector need not look
         # at it again and again.
@@ -69,14 +69,6 @@ def serve(options: ServeOptions) -> None:
                 runner.run(_serve(broker, replace(options, data=folder)))
             except BaseExceptionGroup as group:
                 raise _first(group) from None
-
-
-def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`, with an IPv6 host in brackets."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{text!r} is not of the form HOST:PORT")
-    return host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port)
 
 
 async def _serve(broker: Broker, options: ServeOptions) -> None:

@@ -1,34 +1,19 @@
 """The settings of a topic: Kafka's names and defaults, which are enforced, which only kept."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from semel.broker.config import (
-    INT32_MAX,
-    INT64_MAX,
-    BrokerConfig,
-    parse_bool,
-    parse_int,
-)
+from semel.broker.config import INT32_MAX, INT64_MAX, BrokerConfig, parse_bool, parse_int
+from semel.broker.config_resources import ConfigSource, ConfigSynonym
+from semel.broker.layered_config import LayeredConfig
 from semel.errors import (
-    NONE,
     ConfigError,
     InvalidConfig,
-    InvalidRequest,
-    JournalFull,
-    RequestError,
-    StorageError,
 )
 from semel.lane.compacting import CompactionSettings
-from semel.lane.topics import ConfigureTopic
 from semel.spelling import SHOWN_MAX, unknown_name
 
-if TYPE_CHECKING:
-    from semel.broker.broker import Broker
-
-TOPIC_RESOURCE = 2
 LOG_APPEND_TIME = "LogAppendTime"
 _RATIO = re.compile(r"0(\.[0-9]{1,17})?|1(\.0{1,17})?")
 
@@ -215,58 +200,28 @@ def _parts(value: str) -> list[str]:
     return [part.strip() for part in value.split(",")] if value.strip() else []
 
 
-class ConfigSource(Enum):
-    """Where a value comes from, with the numbers of DescribeConfigs."""
+class Shown(NamedTuple):
+    """A setting of a topic."""
 
-    TOPIC = 1
-    STATIC_BROKER = 4
-    DEFAULT = 5
+    name: str
+    synonyms: list[ConfigSynonym]
+    """Every value that it has somewhere; the first one counts."""
+
+    @property
+    def value(self) -> str:
+        return self.synonyms[0].value
+
+    @property
+    def source(self) -> ConfigSource:
+        return self.synonyms[0].source
 
 
-def shown(
-    config: Mapping[str, str], broker: BrokerConfig
-) -> Iterator[tuple[str, str, ConfigSource]]:
+def shown(config: Mapping[str, str], broker: LayeredConfig) -> Iterator[Shown]:
     """Every setting of a topic with its value and where that comes from."""
-    by_broker = broker.shown()
     for name, setting in TOPIC_SETTINGS.items():
-        if name in config:
-            yield name, config[name], ConfigSource.TOPIC
-        elif setting.broker_setting and by_broker[setting.broker_setting] != setting.default:
-            yield name, by_broker[setting.broker_setting], ConfigSource.STATIC_BROKER
+        synonyms = [ConfigSynonym(name, config[name], ConfigSource.TOPIC)] if name in config else []
+        if setting.broker_setting is not None:
+            synonyms += broker.synonyms(setting.broker_setting)
         else:
-            yield name, setting.default, ConfigSource.DEFAULT
-
-
-def alter_topic(
-    broker: "Broker",
-    resource_type: int,
-    name: str,
-    change: Callable[[dict[str, str]], dict[str, str]],
-    only_check: bool,
-) -> tuple[int, str | None]:
-    """Give a topic the settings that `change` makes of its present ones.
-
-    The error code and its message, 0 and None if it is done.
-    """
-    try:
-        _alter_topic(broker, resource_type, name, change, only_check)
-    except RequestError as error:
-        return error.code, str(error) or None
-    except JournalFull as error:
-        return StorageError.code, str(error)
-    return NONE, None
-
-
-def _alter_topic(
-    broker: "Broker",
-    resource_type: int,
-    name: str,
-    change: Callable[[dict[str, str]], dict[str, str]],
-    only_check: bool,
-) -> None:
-    if resource_type != TOPIC_RESOURCE:
-        raise InvalidRequest("only the settings of topics can be changed while the broker runs")
-    topic = broker.controller.view.catalogue.named(name)
-    config = change(dict(topic.config))
-    check(config, broker.batch_size_most)
-    broker.controller.submit(ConfigureTopic(name, config, only_check))
+            synonyms.append(ConfigSynonym(name, setting.default, ConfigSource.DEFAULT))
+        yield Shown(name, synonyms)

@@ -61,6 +61,11 @@ class Groups:
         self._lasting = LastingGroups()
         self._volatile = self._nobody()
 
+    def configure(self, settings: GroupSettings) -> None:
+        """Decide by these from here on; who is a member already stays one."""
+        self._settings = settings
+        self._volatile.retention_check_interval_ms = settings.retention_check_interval_ms
+
     def _nobody(self) -> VolatileGroups:
         return VolatileGroups(self._lasting, self._settings.retention_check_interval_ms)
 

@@ -93,7 +93,7 @@ class VolatileGroups:
         """When the ages of offsets are looked at next; None before the first start."""
         self.retention: RetentionCursor | None = None
         """Where that goes on; None if it has to begin anew."""
-        self._retention_check_interval_ms = retention_check_interval_ms
+        self.retention_check_interval_ms = retention_check_interval_ms
         self._deadlines = Deadlines[GroupId]()
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class VolatileGroups:
         return self._deadlines.next_ms()
 
     def start(self, now_ms: int) -> None:
-        self.retention_check_ms = now_ms + self._retention_check_interval_ms
+        self.retention_check_ms = now_ms + self.retention_check_interval_ms
 
     def adopt(self, decided: GroupDecision) -> None:
         for change in decided.volatile:

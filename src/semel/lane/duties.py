@@ -54,6 +54,9 @@ class Duties:
         """As above, for transactional ids."""
         self.transactions_timed_out = 0
 
+    def configure(self, settings: ExpirySettings) -> None:
+        self._settings = settings
+
     def look(self) -> int:
         """Now; and time is watched from here on."""
         return self._clock.look()

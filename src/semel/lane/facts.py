@@ -71,6 +71,13 @@ class TopicConfigured(Fact, frozen=True):
     config: dict[str, str]
 
 
+class BrokerConfigured(Fact, frozen=True):
+    """What is set for a broker while it runs, by its number; for all of them, by an empty name."""
+
+    name: str
+    config: dict[str, str]
+
+
 class RecordsDeleted(Fact, frozen=True):
     """The partition is shown from `log_start_offset` on."""
 
@@ -130,6 +137,7 @@ AnyFact = (
     | PartitionsHosted
     | TopicDeleted
     | TopicConfigured
+    | BrokerConfigured
     | RecordsDeleted
     | ProducerIdTaken
     | ProducersExpired

@@ -83,6 +83,12 @@ class Lane:
         self.settling = Settling(self, state, journal, volumes, randomness, settings.settling)
         self.compacting = Compacting(self, state, self.settling, settings.settling)
 
+    def configure(self, settings: LaneSettings) -> None:
+        """Decide by these from here on."""
+        self._environment = self._environment._replace(settings=settings)
+        self._state.groups.configure(settings.groups)
+        self.duties.configure(settings.expiry)
+
     async def start(
         self,
         on_failure: Callable[[BaseException], None],

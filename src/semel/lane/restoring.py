@@ -12,6 +12,7 @@ from semel.lane.catalogue import Topic
 from semel.lane.snapshot import (
     FORMAT,
     SIZE,
+    BrokerConfigsPiece,
     CleanedPiece,
     GroupsPiece,
     LanePiece,
@@ -69,6 +70,8 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
     _restore_topics([piece for piece in pieces if isinstance(piece, TopicsPiece)], state)
     state.hosting.next_number = pieces[0].next_partition_number
     for piece in pieces:
+        if isinstance(piece, BrokerConfigsPiece):
+            state.broker_configs = piece.configs
         if isinstance(piece, PartitionsPiece):
             for partition in piece.partitions:
                 if partition.log_end_offset > 0:

@@ -127,6 +127,12 @@ class TransactionsPiece(Stored, frozen=True, tag="transactions"):
     transactions: TransactionsSnapshot
 
 
+class BrokerConfigsPiece(Stored, frozen=True, tag="broker configs"):
+    """Only there if something was set."""
+
+    configs: dict[str, dict[str, str]]
+
+
 Piece = (
     LanePiece
     | CleanedPiece
@@ -135,6 +141,7 @@ Piece = (
     | ProducersPiece
     | GroupsPiece
     | TransactionsPiece
+    | BrokerConfigsPiece
 )
 
 
@@ -229,6 +236,7 @@ class Capture:
         self._cleaned = state.cleaned.copy()
         self._cleaned_volumes = state.cleaned_volumes.copy()
         self._transactions = state.transactions.snapshot()
+        self._broker_configs = state.broker_configs.copy()
 
     def _topic(self, name: str) -> CapturedTopic:
         state = self._state
@@ -259,6 +267,8 @@ class Capture:
             yield from self._partition_pieces()
             yield from self._group_pieces()
             yield from self._transaction_pieces()
+            if self._broker_configs:
+                yield _framed(BrokerConfigsPiece(self._broker_configs))
         finally:
             self._state.capture = None
             self._state.groups.before_change(None)

@@ -86,6 +86,9 @@ class LaneState:
         """Of the topics that have partitions here, or offsets of theirs; with those elsewhere."""
         self.topic_ids: dict[str, bytes] = {}
         """Of the same; empty where an older snapshot does not say it."""
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        """What was set while brokers ran, by the names that facts have. Empty but in lane 0; a
+        value is replaced, never changed."""
         self.partitions = self.hosting.made
         """Those of which there may be anything to say, by the number that stands before their
         batches in a frame."""
@@ -234,6 +237,8 @@ class LaneState:
             case facts.TopicConfigured():
                 self._before_topic(fact.name)
                 self.catalogue.apply(fact)
+            case facts.BrokerConfigured():
+                self.broker_configs[fact.name] = fact.config
             case facts.RecordsDeleted():
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)

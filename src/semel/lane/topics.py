@@ -1,4 +1,4 @@
-"""Commands about topics and their records."""
+"""Commands about topics, their records, and settings."""
 
 import re
 from collections.abc import Sequence
@@ -167,6 +167,21 @@ class ConfigureTopic(NamedTuple):
         frame = Frame(at)
         if not self.only_check:
             frame.add_fact(facts.TopicConfigured(self.name, self.config))
+        return Decided(None, frame)
+
+
+class ConfigureBroker(NamedTuple):
+    """While it runs; the empty name stands for all brokers."""
+
+    name: str
+    config: dict[str, str]
+    only_check: bool = False
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        check_config_size(self.config)
+        frame = Frame(at)
+        if not self.only_check and state.broker_configs.get(self.name, {}) != self.config:
+            frame.add_fact(facts.BrokerConfigured(self.name, self.config))
         return Decided(None, frame)
 
 

@@ -121,6 +121,10 @@ class LaneView:
     def cluster_id(self) -> bytes:
         return self._state.cluster_id
 
+    def broker_config(self, name: str) -> Mapping[str, str]:
+        """What was set for a broker while it ran; for all of them, by an empty name."""
+        return self._state.broker_configs.get(name, {})
+
     def now_ms(self) -> int:
         """The lane's own time."""
         return self._clock.now_ms()

@@ -2,13 +2,14 @@
 
 v2  flexible encoding
 
-Replaces all settings of a topic: what is not named falls back to its default.
+Replaces all that was set for a topic, or for a broker while it runs: what is not named falls back
+to its default, or to what the broker was started with.
 """
 
 from typing import TYPE_CHECKING
 
+from semel.broker.altering import alter
 from semel.broker.answer import Answer, Call
-from semel.broker.topic_config import alter_topic
 from semel.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -30,5 +31,5 @@ def _alter(
 ) -> AlterConfigsResourceResponse:
     config = {entry.name: entry.value for entry in resource.configs if entry.value is not None}
     subject = resource.resource_type, resource.resource_name
-    outcome = alter_topic(broker, *subject, lambda _: config, only_check)
+    outcome = alter(broker, *subject, lambda _: config, only_check)
     return AlterConfigsResourceResponse(*outcome, *subject)

@@ -95,6 +95,6 @@ def _partition_count(broker: "Broker", wanted: CreatableTopic) -> int:
 
 def _shown(broker: "Broker", config: dict[str, str]) -> list[CreatableTopicConfigs]:
     return [
-        CreatableTopicConfigs(name, value, False, source.value)
-        for name, value, source in topic_config.shown(config, broker.config)
+        CreatableTopicConfigs(each.name, each.value, False, each.source.value)
+        for each in topic_config.shown(config, broker.layers)
     ]

@@ -1,14 +1,21 @@
 """DescribeConfigs (api key 32), versions 1-4.
 
 v1  where a value comes from; v3  documentation and type; v4  flexible encoding
+
+A broker is asked for by its number; by an empty name, for what was set for all while they run.
+Besides its settings it shows what tools look for: where it listens and keeps its data, and a
+release of Kafka whose features it has.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from semel.broker import topic_config
+from semel.broker.altering import check_broker_name
 from semel.broker.answer import Answer, Call
-from semel.broker.config import about_settings
-from semel.broker.topic_config import ConfigSource
+from semel.broker.config import about_settings, listener
+from semel.broker.config_resources import ConfigSource, ConfigSynonym, ResourceType
+from semel.broker.layered_config import ALL_BROKERS
 from semel.errors import InvalidRequest, RequestError
 from semel.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -22,34 +29,51 @@ from semel.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-TOPIC, BROKER = 2, 4
-KINDS = {"boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7}
+KINDS: Final = {"boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7}
+
+PROTOCOL_VERSION: Final = "3.8-IV0"
+"""Tools that know no other way to tell a release look for it, and take a broker without it for one
+of 2017."""
 
 
 def describe_configs(broker: "Broker", request: DescribeConfigsRequest, call: Call) -> Answer:
-    results = [_describe(broker, resource, request) for resource in request.resources]
+    results = [_describe(broker, resource, request, call) for resource in request.resources]
     return Answer(DescribeConfigsResponse(results=results))
 
 
 def _describe(
-    broker: "Broker", resource: DescribeConfigsResource, request: DescribeConfigsRequest
+    broker: "Broker",
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    call: Call,
 ) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
-        if kind == TOPIC:
-            configs = _topic(broker, name, request)
-        elif kind == BROKER:
-            if name not in ("", str(broker.config.node_id)):
-                raise InvalidRequest(f"the only broker is {broker.config.node_id}, not {name!r}")
-            configs = _broker(broker, request)
-        else:
-            raise InvalidRequest(f"resources of type {kind} have no settings here")
+        configs = _configs(broker, kind, name, request, call)
     except RequestError as error:
         return DescribeConfigsResult(error.code, str(error) or None, kind, name)
-    if resource.configuration_keys is not None:
+    if resource.configuration_keys:
         wanted = set(resource.configuration_keys)
         configs = [config for config in configs if config.name in wanted]
     return DescribeConfigsResult(0, None, kind, name, configs)
+
+
+def _configs(
+    broker: "Broker", kind: int, name: str, request: DescribeConfigsRequest, call: Call
+) -> list[DescribeConfigsResourceResult]:
+    if kind == ResourceType.TOPIC.value:
+        return _topic(broker, name, request)
+    if kind == ResourceType.BROKER.value:
+        check_broker_name(broker, name)
+        if name == ALL_BROKERS:
+            return _all_brokers(broker, request)
+        return [*_broker(broker, request), *_surroundings(broker, request, call)]
+    if kind in (ResourceType.GROUP.value, ResourceType.CLIENT_METRICS.value):
+        if not name:
+            raise InvalidRequest("a group, or a subscription of metrics, has a name")
+        # Those that Kafka has are of protocols that are not spoken here.
+        return []
+    raise InvalidRequest(f"resources of type {kind} have no settings here")
 
 
 def _topic(
@@ -57,20 +81,10 @@ def _topic(
 ) -> list[DescribeConfigsResourceResult]:
     topic = broker.catalogue.named(name)
     described = []
-    for key, value, source in topic_config.shown(topic.config, broker.config):
-        setting = topic_config.TOPIC_SETTINGS[key]
-        synonyms = [DescribeConfigsSynonym(key, value, source.value)]
+    for each in topic_config.shown(topic.config, broker.layers):
+        setting = topic_config.TOPIC_SETTINGS[each.name]
         described.append(
-            DescribeConfigsResourceResult(
-                key,
-                value,
-                False,
-                source.value,
-                False,
-                synonyms if request.include_synonyms else [],
-                KINDS[setting.kind],
-                setting.about if request.include_documentation else None,
-            )
+            _result(each.name, each.synonyms, request, setting.kind, setting.about, False)
         )
     return described
 
@@ -78,18 +92,71 @@ def _topic(
 def _broker(
     broker: "Broker", request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
-    default = ConfigSource.DEFAULT.value
-    about = about_settings()
     return [
-        DescribeConfigsResourceResult(
-            name,
-            value,
-            True,
-            default if value == about[name].default else ConfigSource.STATIC_BROKER.value,
-            False,
-            [],
-            KINDS[about[name].kind],
-            about[name].about if request.include_documentation else None,
+        _result(
+            name, broker.layers.synonyms(name), request, about.kind, about.about, about.is_fixed
         )
-        for name, value in broker.config.shown().items()
+        for name, about in about_settings().items()
+        if name != "advertised.listeners"
     ]
+
+
+def _all_brokers(
+    broker: "Broker", request: DescribeConfigsRequest
+) -> list[DescribeConfigsResourceResult]:
+    described = []
+    about = about_settings()
+    for name, value in broker.layers.for_all.items():
+        synonyms = [ConfigSynonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+        described.append(
+            _result(name, synonyms, request, about[name].kind, about[name].about, False)
+        )
+    return described
+
+
+def _surroundings(
+    broker: "Broker", request: DescribeConfigsRequest, call: Call
+) -> list[DescribeConfigsResourceResult]:
+    """What is no setting of its own, under the names by which tools look for it."""
+    shown = {
+        "advertised.listeners": listener(*broker.address_for(call)),
+        "broker.id": str(broker.config.node_id),
+        "inter.broker.protocol.version": PROTOCOL_VERSION,
+        "listeners": listener(*call.peer.listener),
+        "log.dirs": broker.data_folder,
+        "process.roles": "broker,controller",
+    }
+    return [
+        _result(
+            name,
+            [ConfigSynonym(name, value, ConfigSource.STATIC_BROKER)],
+            request,
+            "string",
+            "Shown for the sake of tools.",
+            True,
+        )
+        for name, value in shown.items()
+    ]
+
+
+def _result(
+    name: str,
+    synonyms: Sequence[ConfigSynonym],
+    request: DescribeConfigsRequest,
+    kind: str,
+    about: str,
+    is_fixed: bool,
+) -> DescribeConfigsResourceResult:
+    described = [
+        DescribeConfigsSynonym(each.name, each.value, each.source.value) for each in synonyms
+    ]
+    return DescribeConfigsResourceResult(
+        name,
+        synonyms[0].value,
+        is_fixed,
+        synonyms[0].source.value,
+        False,
+        described if request.include_synonyms else [],
+        KINDS[kind],
+        about if request.include_documentation else None,
+    )

@@ -2,13 +2,16 @@
 
 v1  flexible encoding
 
-Each entry sets or deletes one setting of a topic, or appends to or subtracts from a list.
+Each entry sets or deletes one setting of a topic, or of a broker while it runs, or appends to or
+subtracts from a list.
 """
 
 from typing import TYPE_CHECKING
 
+from semel.broker.altering import alter
 from semel.broker.answer import Answer, Call
-from semel.broker.topic_config import TOPIC_SETTINGS, alter_topic
+from semel.broker.config_resources import ResourceType
+from semel.broker.topic_config import TOPIC_SETTINGS
 from semel.errors import InvalidConfig, InvalidRequest
 from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -36,16 +39,17 @@ def _alter(
 ) -> AlterConfigsResourceResponse:
     def changed(current: dict[str, str]) -> dict[str, str]:
         config = dict(current)
+        is_topic = resource.resource_type == ResourceType.TOPIC.value
         for entry in resource.configs:
-            _change(config, entry)
+            _change(config, entry, is_topic)
         return config
 
     subject = resource.resource_type, resource.resource_name
-    outcome = alter_topic(broker, *subject, changed, only_check)
+    outcome = alter(broker, *subject, changed, only_check)
     return AlterConfigsResourceResponse(*outcome, *subject)
 
 
-def _change(config: dict[str, str], entry: AlterableConfig) -> None:
+def _change(config: dict[str, str], entry: AlterableConfig, is_topic: bool) -> None:
     operation = entry.config_operation
     if operation == DELETE:
         config.pop(entry.name, None)
@@ -55,7 +59,7 @@ def _change(config: dict[str, str], entry: AlterableConfig) -> None:
     if operation == SET:
         config[entry.name] = entry.value
         return
-    setting = TOPIC_SETTINGS.get(entry.name)
+    setting = TOPIC_SETTINGS.get(entry.name) if is_topic else None
     if setting is None or setting.kind != "list":
         raise InvalidConfig(f"{entry.name} is not a list")
     items = [item for item in config.get(entry.name, setting.default).split(",") if item]
