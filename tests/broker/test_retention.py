@@ -9,7 +9,7 @@ import pytest
 from semel.broker import log
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
-from semel.errors import OffsetOutOfRange
+from semel.errors import InvalidRecord, OffsetOutOfRange
 from semel.journal.file.memory import MemoryDevice
 from semel.lane import facts
 from semel.lane.topics import DeleteExpired
@@ -278,3 +278,23 @@ def test_retention_takes_nothing_of_an_open_transaction() -> None:
 def test_facts_of_retention_are_read_again() -> None:
     for fact in (facts.RetentionEnforced(), facts.Settled((1,), (2, 3), 4)):
         assert facts.decode(facts.encode(fact)) == fact
+
+
+def test_a_policy_of_the_broker_holds_for_topics_without_one() -> None:
+    async def scenario() -> None:
+        config = BrokerConfig(
+            message_max_bytes=20_000,
+            journal_segment_bytes=CONFIG.journal_segment_bytes,
+            log_cleanup_policy="compact",
+        )
+        async with started(live(config=config)) as broker:
+            await create(broker, "compacted", {})
+            await create(broker, "deleted", {"cleanup.policy": "delete"})
+            batch = encode_batch([Record(None, b"without a key")])
+            codes = []
+            for topic in ("compacted", "deleted"):
+                answer = await call(broker, "produce", 9, produce_request(topic, batch))
+                codes.append(answer.responses[0].partition_responses[0].error_code)
+            assert codes == [InvalidRecord.code, 0]
+
+    run(Random(1), scenario())

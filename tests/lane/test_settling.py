@@ -175,7 +175,7 @@ def test_a_crash_at_any_moment_while_it_settles_loses_nothing(is_power_loss: boo
         await world.some_changes(900)
         await world.lane.until_durable()
         settling = asyncio.ensure_future(world.settle())
-        await asyncio.sleep(number * 0.0007)
+        await asyncio.sleep(number * 0.0004)
         is_over = settling.done()
         settling.cancel()
         if is_power_loss:

@@ -29,6 +29,9 @@ _OPTIONS = {
 
 PROTOCOL = "PLAINTEXT://"
 PORT_MAX = 65535
+DELETE = "delete"
+"""The cleanup policy that keeps records for a time, or so many bytes of them."""
+
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,30}")
@@ -105,7 +108,7 @@ class BrokerConfig:
         is_fixed=True,
     )
     log_cleanup_policy: str = _setting(
-        "delete", "cleanup.policy of topics that set none: delete, compact, or both."
+        DELETE, "cleanup.policy of topics that set none: delete, compact, or both."
     )
     log_retention_ms: int = _setting(
         604_800_000, "retention.ms of topics that set none; -1: for ever.", least=-1

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from semel.broker.config import DELETE
 from semel.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -46,7 +47,10 @@ def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> tu
     if len(batch) > limit:
         raise MessageTooLarge(f"the batch has {len(batch)} bytes, more than {limit}")
     header = record_batch.admit(batch)
-    if topic.is_compacted:
+    is_compacted = topic.is_compacted
+    if is_compacted is None:
+        is_compacted = broker.config.log_cleanup_policy != DELETE
+    if is_compacted:
         _check_keys(topic_name, header, batch)
     if topic.is_log_append_time:
         return lane, StampedIncoming(partition, header, batch)

@@ -6,6 +6,7 @@ enough keeps all behind it. Nothing at or behind the last stable offset goes.
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker import log
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 PARTITIONS_AT_ONCE: Final = 64
 """Looked at before others have their turn."""
+
+PARTITIONS_LEFT_MAX: Final = 16
+"""In segments that are left as they are until all of it goes: one of few partitions is read without
+many gaps."""
 
 DELETIONS_AT_ONCE: Final = 500
 """In one frame."""
@@ -55,6 +60,7 @@ class Retention:
             except JournalFull:
                 # What is deleted already gives its room back all the same.
                 pass
+            lane.settling.will_die = partial(self._will_die, lane)
             await lane.settling.round(self._broker.warn)
 
     async def _delete_expired(self, lane: Lane) -> None:
@@ -104,6 +110,29 @@ class Retention:
             return None
         before = min(before, partition.last_stable_offset)
         return Expired(partition, before) if before > partition.log_start_offset else None
+
+    async def _will_die(self, lane: Lane, start: int, end: int) -> bool:
+        """Whether most of what lies there lives, and is kept for one time, in few partitions: to
+        settle it would only be to write it twice."""
+        keepings = set()
+        partitions = []
+        for partition, position in lane.settling.first_positions.items():
+            topic = self._broker.catalogue.get(partition.topic)
+            if position < end and topic is not None:
+                keepings.add(keeping_of(topic.config, self._broker.config))
+                partitions.append(partition)
+        if len(keepings) != 1 or len(partitions) > PARTITIONS_LEFT_MAX:
+            return False
+        (keeping,) = keepings
+        if keeping.is_compacted or keeping.retention_ms is None or keeping.retention_bytes:
+            return False
+        live_bytes = 0
+        for partition in partitions:
+            view = lane.view.partition(*partition)
+            first_behind = await lane.log.offset_behind(view, end)
+            stop = view.log_end_offset if first_behind is None else first_behind
+            live_bytes += await lane.log.bytes_between(view, view.log_start_offset, stop)
+        return 2 * live_bytes > end - start
 
     async def _ask(self, lane: Lane) -> None:
         byte_counts: dict[str, int] = {}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from semel.broker.config import INT32_MAX, INT64_MAX, BrokerConfig, parse_bool, parse_int
+from semel.broker.config import DELETE, INT32_MAX, INT64_MAX, BrokerConfig, parse_bool, parse_int
 from semel.broker.config_resources import ConfigSource, ConfigSynonym
 from semel.broker.layered_config import LayeredConfig
 from semel.errors import (
@@ -122,13 +122,14 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
 }
 
 COMPACT = "compact"
-DELETE = "delete"
 
 
 class Keeping(NamedTuple):
     """What a topic keeps of its records."""
 
     is_compacted: bool
+    is_deleted: bool
+    """Whether the oldest go at all."""
     retention_ms: int | None
     """None: for ever."""
     retention_bytes: int | None
@@ -147,6 +148,7 @@ def keeping_of(config: Mapping[str, str], broker: BrokerConfig) -> Keeping:
         retention_bytes = int(config.get("retention.bytes", broker.log_retention_bytes))
     return Keeping(
         COMPACT in policies,
+        DELETE in policies,
         None if retention_ms == -1 else retention_ms,
         None if retention_bytes == -1 else retention_bytes,
     )

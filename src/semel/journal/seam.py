@@ -36,7 +36,6 @@ class Sealed(NamedTuple):
 
     base: int
     end: int
-    index_bytes: int
 
 
 class Journal(Protocol):

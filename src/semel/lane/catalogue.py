@@ -25,7 +25,6 @@ CatalogueFact = (
 class Topic:
     __slots__ = (
         "batch_size_max",
-        "cleanup_policy",
         "config",
         "first_lane",
         "is_compacted",
@@ -60,9 +59,9 @@ class Topic:
         limit = config.get("max.message.bytes")
         self.batch_size_max = None if limit is None else int(limit)
         self.is_log_append_time = config.get("message.timestamp.type") == "LogAppendTime"
-        policies = config.get("cleanup.policy", "delete").split(",")
-        self.cleanup_policy = frozenset([policy.strip() for policy in policies])
-        self.is_compacted = "compact" in self.cleanup_policy
+        policy = config.get("cleanup.policy")
+        self.is_compacted = None if policy is None else "compact" in policy
+        """None: as the broker's default says."""
 
     def lane_of(self, index: int) -> int:
         """The number of the lane that partition `index` lies in. Nobody else knows the rule."""

@@ -56,11 +56,12 @@ class Compacting:
         Raises JournalFull, CorruptJournal, OSError.
         """
         mostly_gone = self._mostly_gone()
+        sealed_end = self._settling.sealed_end()
         candidates: list[_Candidate] = []
         for number, (partition, settings) in enumerate(wanted):
             if number % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            candidate = await self._candidate(partition, settings, mostly_gone)
+            candidate = await self._candidate(partition, settings, sealed_end, mostly_gone)
             if candidate is not None:
                 candidates.append(candidate)
         candidates.sort(key=lambda each: each.worth, reverse=True)
@@ -89,13 +90,21 @@ class Compacting:
         }
 
     async def _candidate(
-        self, partition: PartitionView, settings: CompactionSettings, mostly_gone: set[int]
+        self,
+        partition: PartitionView,
+        settings: CompactionSettings,
+        sealed_end: int,
+        mostly_gone: set[int],
     ) -> _Candidate | None:
         log, start = self._lane.log, partition.log_start_offset
         cleaned = self._state.cleaned.get(partition.number)
         first_dirty = start if cleaned is None else max(start, cleaned.end)
         now_ms = self._lane.view.steady_wall_ms()
-        end = await self._settling.sealed_end(partition)
+        # Nothing is touched that is written to, or whose transaction is open.
+        active = await log.offset_behind(partition, sealed_end)
+        end = partition.last_stable_offset
+        if active is not None:
+            end = min(end, active)
         if settings.min_compaction_lag_ms > 0:
             old_ms = now_ms - settings.min_compaction_lag_ms
             end = min(end, await log.first_kept(partition, old_ms, None))

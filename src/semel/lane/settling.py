@@ -7,7 +7,7 @@ needed: it is deleted there, or lies in a volume that is there to stay.
 
 import asyncio
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -18,9 +18,8 @@ from semel.lane import facts
 from semel.lane.commands import Claim, Decided, Environment, SettlingSettings
 from semel.lane.frame import Frame
 from semel.lane.state import LaneState
-from semel.lane.view import PartitionView
-from semel.types import Offset, Position
-from semel.volumes.making import MakesNone, VolumeMaker
+from semel.types import Position, TopicPartition
+from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
 from semel.volumes.store import NoVolumes, VolumeStore, check_there
 from semel.volumes.writing import Compaction, CompactionPlan, Extent, Made, Plan
 from semel.world import Moment, Randomness
@@ -83,6 +82,10 @@ class Clean(NamedTuple):
         return Decided(None, frame, Claim.ENDING)
 
 
+async def _stays(start: Position, end: Position) -> bool:
+    return False
+
+
 class Settling:
     def __init__(
         self,
@@ -104,10 +107,14 @@ class Settling:
         self._measured: dict[int, int] = {}
         """Rounds, by the volume that was looked at in them."""
         self._round = 0
+        self._looked_ms = lane.view.now_ms()
+        self._looked_byte_count = journal.bytes_appended
         self._there: set[int] = set()
         """The volumes that are kept, or were before they were replaced."""
-        self.is_leaving: Callable[[Sequence[Sealed]], bool] = lambda sealed: False
-        """Whether these segments will die as a whole before long."""
+        self.first_positions: dict[TopicPartition, int] = {}
+        """Where the first batches that are shown lie in the journal, if not in volumes alone."""
+        self.will_die: Callable[[Position, Position], Awaitable[bool]] = _stays
+        """Whether all that lies in the journal between two positions will go at about one time."""
 
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
@@ -128,6 +135,7 @@ class Settling:
     async def round(self, warn: Warn) -> None:
         """All that there is to be done now. A failure loses nothing: it is tried again."""
         self._round += 1
+        self._keep_pace()
         try:
             await self._release()
             while self._lane.is_leading and await self._settle():
@@ -140,17 +148,28 @@ class Settling:
             self._sources_max = max(1, self._sources_max // 2)
             warn(f"old data is not settled, which is tried again: {error}")
 
+    def _keep_pace(self) -> None:
+        """More comes in than is settled, unless that is faster."""
+        now_ms, byte_count = self._lane.view.now_ms(), self._journal.bytes_appended
+        passed_ms = now_ms - self._looked_ms
+        if passed_ms > 0:
+            intake = (byte_count - self._looked_byte_count) * 1000 // passed_ms
+            self._maker.bytes_per_s = max(BYTES_PER_S_MIN, 2 * intake)
+        self._looked_ms, self._looked_byte_count = now_ms, byte_count
+
     # Segments
 
     async def _release(self) -> None:
         """Let the journal forget the segments before the first batch that is still shown."""
         position = self._journal.end
+        self.first_positions = {}
         for number, partition in enumerate(self._lane.view.partitions()):
             if number % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if partition.log_start_offset < partition.log_end_offset:
                 found = await self._lane.log.position_in_journal(partition)
                 if found is not None:
+                    self.first_positions[partition.topic_partition] = found
                     position = min(position, Position(found))
         # What was judged gone may only just have been deleted.
         await self._lane.until_durable()
@@ -172,7 +191,7 @@ class Settling:
             if chosen and each.end - chosen[0].base > self._settings.volume_bytes:
                 break
             chosen.append(each)
-        if self.is_leaving(chosen):
+        if await self.will_die(Position(chosen[0].base), Position(chosen[-1].end)):
             return False
         await self._replace([each.base for each in chosen], (), Position(chosen[-1].end))
         self._sources_max = min(SOURCES_MAX, 2 * self._sources_max)
@@ -267,14 +286,10 @@ class Settling:
         parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
         await self._say(Clean(plan.volume, parts))
 
-    async def sealed_end(self, partition: PartitionView) -> Offset:
-        """Up to where, exclusively, a partition can be compacted: it lies in volumes or in segments
-        that change no more, and nothing there is of an open transaction."""
+    def sealed_end(self) -> int:
+        """Where what is written to, or may be replayed, begins in the journal."""
         sealed = self._journal.sealed()
-        end = sealed[-1].end if sealed else self._state.settled_end
-        active = await self._lane.log.offset_behind(partition, end)
-        stable = partition.last_stable_offset
-        return stable if active is None else min(stable, active)
+        return sealed[-1].end if sealed else self._state.settled_end
 
     def cleaned_base(self, number: int) -> int | None:
         """Where the volume begins that holds what the last pass has left of a partition."""

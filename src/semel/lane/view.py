@@ -36,9 +36,8 @@ class TopicView(Protocol):
     @property
     def is_log_append_time(self) -> bool: ...
     @property
-    def cleanup_policy(self) -> frozenset[str]: ...
-    @property
-    def is_compacted(self) -> bool: ...
+    def is_compacted(self) -> bool | None:
+        """None: as the broker's default says."""
 
     def lane_of(self, index: int) -> int:
         """The number of the lane that partition `index` lies in."""

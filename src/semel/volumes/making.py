@@ -64,6 +64,9 @@ _encode = msgspec.msgpack.encode
 
 
 class VolumeMaker(Protocol):
+    bytes_per_s: int
+    """That it writes at most, so that others have the disk too."""
+
     async def make(self, plan: Plan) -> Made:
         """The volume, under its temporary names, durable. Raises CorruptJournal, OSError."""
 
@@ -75,6 +78,8 @@ class VolumeMaker(Protocol):
 
 
 class MakesNone:
+    bytes_per_s = BYTES_PER_S_MIN
+
     async def make(self, plan: Plan) -> Made:
         raise OSError("nobody makes volumes here")
 
@@ -90,6 +95,7 @@ class MakesHere:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self.bytes_per_s = BYTES_PER_S_MIN
 
     async def make(self, plan: Plan) -> Made:
         return await self._run(write(self._device, plan))

@@ -9,6 +9,7 @@ that is compacted and nothing else refuses: tombstones delete from it.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.broker.topic_config import keeping_of
 from semel.errors import InvalidTopic, JournalFull, PolicyViolation, RequestError, StorageError
 from semel.lane.topics import DeleteRecords
 from semel.types import INTERNAL_TOPICS, TopicPartition
@@ -42,8 +43,8 @@ def _delete(
         lane = broker.lane_of(partition)
         if topic in INTERNAL_TOPICS:
             raise InvalidTopic(f"topic {topic!r} belongs to the broker")
-        policy = broker.catalogue.named(topic).cleanup_policy
-        if "compact" in policy and "delete" not in policy:
+        keeping = keeping_of(broker.catalogue.named(topic).config, broker.config)
+        if keeping.is_compacted and not keeping.is_deleted:
             raise PolicyViolation(f"topic {topic!r} keeps the newest record of each key")
         log_start_offset = lane.submit(DeleteRecords(partition, wanted.offset))
     except RequestError as error:

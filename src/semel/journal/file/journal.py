@@ -352,10 +352,7 @@ class FileJournal:
         """Those behind both checkpoints."""
         bases = self.segments.bases
         count = bisect_right(bases, self._background.oldest_checkpoint) - 1
-        return [
-            Sealed(base, end, self._device.size(names.index(base)))
-            for base, end in pairwise(bases[: max(0, count) + 1])
-        ]
+        return [Sealed(base, end) for base, end in pairwise(bases[: max(0, count) + 1])]
 
     def release_before(self, position: Position) -> bool:
         """Unlinks the sealed segments before it that lie behind both checkpoints."""
