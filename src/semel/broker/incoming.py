@@ -66,8 +66,8 @@ def _check_keys(topic_name: str, header: BatchHeader, batch: memoryview) -> None
         )
     try:
         is_keyless = has_keyless_record(header, batch, OPENED_SIZE_MAX)
-    except UnpacksTooLarge as error:
-        raise MessageTooLarge(f"topic {topic_name!r} is compacted: {error}") from error
+    except UnpacksTooLarge as excess:  # Compiled, one name would be of one type in both cases.
+        raise MessageTooLarge(f"topic {topic_name!r} is compacted: {excess}") from excess
     except CorruptMessage as error:
         raise InvalidRecord(f"the records of the batch cannot be read: {error}") from error
     if is_keyless:
