@@ -111,28 +111,21 @@ class Retention:
         before = min(before, partition.last_stable_offset)
         return Expired(partition, before) if before > partition.log_start_offset else None
 
-    async def _will_die(self, lane: Lane, start: int, end: int) -> bool:
-        """Whether most of what lies there lives, and is kept for one time, in few partitions: to
-        settle it would only be to write it twice."""
+    def _will_die(self, lane: Lane, end: int) -> bool:
+        """Whether what lives in the journal before `end` is kept for one time, in few partitions:
+        to settle it would only be to write it twice."""
         keepings = set()
-        partitions = []
+        count = 0
         for partition, position in lane.settling.first_positions.items():
             topic = self._broker.catalogue.get(partition.topic)
             if position < end and topic is not None:
                 keepings.add(keeping_of(topic.config, self._broker.config))
-                partitions.append(partition)
-        if len(keepings) != 1 or len(partitions) > PARTITIONS_LEFT_MAX:
+                count += 1
+        if len(keepings) != 1 or count > PARTITIONS_LEFT_MAX:
             return False
         (keeping,) = keepings
-        if keeping.is_compacted or keeping.retention_ms is None or keeping.retention_bytes:
-            return False
-        live_bytes = 0
-        for partition in partitions:
-            view = lane.view.partition(*partition)
-            first_behind = await lane.log.offset_behind(view, end)
-            stop = view.log_end_offset if first_behind is None else first_behind
-            live_bytes += await lane.log.bytes_between(view, view.log_start_offset, stop)
-        return 2 * live_bytes > end - start
+        is_by_time = keeping.retention_ms is not None and keeping.retention_bytes is None
+        return is_by_time and not keeping.is_compacted
 
     async def _ask(self, lane: Lane) -> None:
         byte_counts: dict[str, int] = {}

@@ -308,6 +308,15 @@ class BatchIndex:
 
     def position_in_journal(self, partition: int, offset: int) -> int | None:
         """Of the first batch that ends at or behind this offset and lies in no volume."""
+        offset = self._offset_in_journal(partition, offset)
+        for span in self.spans(partition, offset):
+            position = span.positions[span.first]
+            if position < names.VOLUMES_FROM:
+                return position
+        return None
+
+    def _offset_in_journal(self, partition: int, offset: int) -> int:
+        """This one, or the first behind all that lies in volumes."""
         cleaned = self._cleaned.get(partition)
         if cleaned is not None:
             offset = max(offset, cleaned.end)
@@ -316,11 +325,14 @@ class BatchIndex:
             entry = index.entry(partition)
             if entry != NO_ENTRY:
                 offset = max(offset, index.last_offset(entry) + 1)
-        for span in self.spans(partition, offset):
-            position = span.positions[span.first]
-            if position < names.VOLUMES_FROM:
-                return position
-        return None
+        return offset
+
+    def bytes_in_journal(self, partition: int, offset: int, position: int) -> int:
+        """Of batches that reach this offset and lie in no volume, before the position."""
+        first = self._offset_in_journal(partition, offset)
+        behind = self.offset_behind(partition, position)
+        size = self.bytes_from(partition, first)
+        return size if behind is None else size - self.bytes_from(partition, max(first, behind))
 
     def offset_behind(self, partition: int, position: int) -> int | None:
         """The base offset of its first batch at or behind this position of the journal."""

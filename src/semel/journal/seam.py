@@ -135,7 +135,7 @@ class Journal(Protocol):
         """It may have come back where it was short, and nobody may be writing."""
 
     def sealed(self) -> list[Sealed]:
-        """What can be settled, the oldest first: no start needs it to be replayed."""
+        """What can be settled, the oldest first: it is durable, and lies before a checkpoint."""
 
     def release_before(self, position: Position) -> bool:
         """What lies before is never read again, and may be forgotten where no checkpoint needs it.

@@ -260,6 +260,11 @@ class PartitionLog:
             )
         )
 
+    async def bytes_in_journal(self, partition: PartitionView, end: int) -> int:
+        """Of the batches that are shown and lie in no volume, before this position."""
+        number, start = partition.number, partition.log_start_offset
+        return await self._batches.look_up(lambda: self._index.bytes_in_journal(number, start, end))
+
     async def time_at(self, partition: PartitionView, offset: Offset) -> int | None:
         """When the first batch that reaches this offset was begun."""
         found = await self._batches.look_up(lambda: self._index.find(partition.number, offset))

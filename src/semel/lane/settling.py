@@ -7,7 +7,7 @@ needed: it is deleted there, or lies in a volume that is there to stay.
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -82,8 +82,8 @@ class Clean(NamedTuple):
         return Decided(None, frame, Claim.ENDING)
 
 
-async def _stays(start: Position, end: Position) -> bool:
-    return False
+def _size(sealed: Sequence[Sealed]) -> int:
+    return sealed[-1].end - sealed[0].base if sealed else 0
 
 
 class Settling:
@@ -113,8 +113,8 @@ class Settling:
         """The volumes that are kept, or were before they were replaced."""
         self.first_positions: dict[TopicPartition, int] = {}
         """Where the first batches that are shown lie in the journal, if not in volumes alone."""
-        self.will_die: Callable[[Position, Position], Awaitable[bool]] = _stays
-        """Whether all that lies in the journal between two positions will go at about one time."""
+        self.will_die: Callable[[Position], bool] = lambda end: False
+        """Whether all that lives in the journal before a position will go at about one time."""
 
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
@@ -181,21 +181,39 @@ class Settling:
             await self._journal.checkpoint_now()
 
     async def _settle(self) -> bool:
-        """The oldest segments, if there are many; whether there may be more to do."""
-        end = self._state.settled_end
-        sealed = [each for each in self._journal.sealed() if each.base >= end]
-        if sum(each.end - each.base for each in sealed) < self._settings.journal_bytes_min:
-            return False
-        chosen: list[Sealed] = []
-        for each in sealed[: self._sources_max]:
-            if chosen and each.end - chosen[0].base > self._settings.volume_bytes:
-                break
-            chosen.append(each)
-        if await self.will_die(Position(chosen[0].base), Position(chosen[-1].end)):
+        """The oldest segments, if that is worth it; whether there may be more to do."""
+        chosen = await self._chosen()
+        if not chosen:
             return False
         await self._replace([each.base for each in chosen], (), Position(chosen[-1].end))
         self._sources_max = min(SOURCES_MAX, 2 * self._sources_max)
         return True
+
+    async def _chosen(self) -> Sequence[Sealed]:
+        """Those in which little lives, or if there are many, unless they go by themselves."""
+        settled_end = self._state.settled_end
+        sealed = [each for each in self._journal.sealed() if each.base >= settled_end]
+        oldest = sealed[: self._sources_max]
+        while len(oldest) > 1 and _size(oldest) > self._settings.volume_bytes:
+            oldest.pop()
+        some = oldest
+        while some:
+            if 2 * await self._live_bytes(some[-1].end) < _size(some):
+                return some
+            some = some[: len(some) // 2]
+        is_much = _size(sealed) >= self._settings.journal_bytes_min
+        return oldest if is_much and not self.will_die(Position(oldest[-1].end)) else []
+
+    async def _live_bytes(self, end: int) -> int:
+        """Of batches in the journal before this position."""
+        view, log = self._lane.view, self._lane.log
+        live_bytes = 0
+        for count, (partition, position) in enumerate(self.first_positions.items(), 1):
+            if count % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if position < end and view.hosts_partition(*partition):
+                live_bytes += await log.bytes_in_journal(view.partition(*partition), end)
+        return live_bytes
 
     # Volumes
 

@@ -50,6 +50,11 @@ class BackgroundJobs:
             self._start(publication)
 
     @property
+    def newest_checkpoint(self) -> int:
+        """Its position; 0 if there is none. All segments before it have their index files."""
+        return self._positions[-1] if self._positions else 0
+
+    @property
     def oldest_checkpoint(self) -> int:
         """Its position, if there is another behind it to fall back to; else 0."""
         return self._positions[0] if len(self._positions) >= KEPT_COUNT else 0

@@ -349,9 +349,9 @@ class FileJournal:
         await self._wait(self._background.when_idle)
 
     def sealed(self) -> list[Sealed]:
-        """Those behind both checkpoints."""
+        """Those that the newest checkpoint has behind it."""
         bases = self.segments.bases
-        count = bisect_right(bases, self._background.oldest_checkpoint) - 1
+        count = bisect_right(bases, self._background.newest_checkpoint) - 1
         return [Sealed(base, end) for base, end in pairwise(bases[: max(0, count) + 1])]
 
     def release_before(self, position: Position) -> bool:
