@@ -128,14 +128,17 @@ class Compacting:
     async def _compaction(self, candidate: _Candidate) -> Compaction:
         partition, settings = candidate.partition, candidate.settings
         start, end = partition.log_start_offset, candidate.end
+        first_dirty = candidate.first_dirty_offset
         aborted = await self._lane.log.aborted(partition, start, end)
+        dirty_aborted = await self._lane.log.aborted(partition, first_dirty, end)
         return Compaction(
             partition.number,
             start,
             self._settling.cleaned_base(partition.number),
-            candidate.first_dirty_offset,
+            first_dirty,
             end,
             tuple((each.producer_id, each.first_offset) for each in aborted),
+            tuple((each.producer_id, each.first_offset) for each in dirty_aborted),
             self._lane.view.steady_wall_ms(),
             settings.delete_retention_ms,
             settings.buffer_size,

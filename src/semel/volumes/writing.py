@@ -72,6 +72,9 @@ class Compaction(msgspec.Struct, frozen=True, array_like=True):
     end: int
     aborted: tuple[tuple[int, int], ...]
     """Producer and first offset of what was aborted there, also by markers behind `end`."""
+    dirty_aborted: tuple[tuple[int, int], ...]
+    """Those of them with a batch or marker in what is dirty. The others are over by then: what
+    their producers have written since is not aborted."""
     now_ms: int
     delete_retention_ms: int
     buffer_size: int
@@ -186,7 +189,8 @@ def _keys(
     device: Device, sources: Sequence[AnySealedIndex], compaction: Compaction
 ) -> Generator[int, None, KeyMap]:
     first_dirty_offset = Offset(compaction.first_dirty_offset)
-    keys = KeyMap(first_dirty_offset, _aborted(compaction), buffer_size=compaction.buffer_size)
+    aborted = _transactions(compaction.dirty_aborted)
+    keys = KeyMap(first_dirty_offset, aborted, buffer_size=compaction.buffer_size)
     dirty = _range(device, sources, compaction, compaction.end, first_dirty_offset)
     for number, batch in enumerate(_readable(dirty, compaction.number)):
         if not keys.add(batch):
@@ -196,17 +200,17 @@ def _keys(
     return keys
 
 
-def _aborted(compaction: Compaction) -> list[AbortedTransaction]:
+def _transactions(aborted: Sequence[tuple[int, int]]) -> list[AbortedTransaction]:
     return [
         AbortedTransaction(ProducerId(producer_id), Offset(first_offset))
-        for producer_id, first_offset in compaction.aborted
+        for producer_id, first_offset in aborted
     ]
 
 
 def _cleaning(keys: KeyMap, compaction: Compaction) -> Cleaning:
     return Cleaning(
         keys,
-        _aborted(compaction),
+        _transactions(compaction.aborted),
         now_ms=compaction.now_ms,
         delete_retention_ms=compaction.delete_retention_ms,
         # The batch that ends here stays, though empty, whatever ends follow: a reader who stops
