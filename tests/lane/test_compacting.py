@@ -297,3 +297,54 @@ def test_what_an_id_commits_counts_though_it_aborted_something_before() -> None:
         await world.lane.close()
 
     run(Random(0), live())
+
+
+async def compacted(world: World) -> None:
+    """A topic of which compaction has left something in a volume of its own."""
+    await world.start()
+    world.lane.submit(CreateTopic("c", 1, {}))
+    world.written["c"] = []
+    for _ in range(4):
+        for _ in range(200):
+            world.produce("c")
+        await asyncio.sleep(0.2)
+    await world.tidy()
+    assert volumes_in(world.device)
+
+
+def volumes_in(device: MemoryDevice) -> list[str]:
+    return [name for name in device.names() if "volume" in name]
+
+
+def test_the_volume_goes_with_the_topic_that_was_compacted_in_it() -> None:
+    async def live() -> None:
+        world = World(MemoryDevice(Random(0)), 0)
+        await compacted(world)
+        world.lane.submit(DeleteTopic("c"))
+        del world.written["c"]
+        await world.tidy()
+        assert volumes_in(world.device) == []
+        await world.lane.close()
+
+    run(Random(0), live())
+
+
+def test_the_volume_goes_when_all_that_was_left_in_it_is_deleted() -> None:
+    async def live() -> None:
+        world = World(MemoryDevice(Random(0)), 0)
+        await compacted(world)
+        partition = world.lane.view.partition("c", 0)
+        end = world.lane._state.cleaned[partition.number].end
+        world.lane.submit(DeleteExpired(((partition.number, end),)))
+        await world.lane.settling.round(pytest.fail)
+        assert volumes_in(world.device) == []
+        assert partition.log_start_offset == end
+        written = [each for each in world.written["c"] if each[0] >= end]
+        assert await world.committed("c") == written
+        assert await world.lane.log.find_time(partition, 0, partition.high_watermark) is not None
+        world.device.kill()
+        await world.start()
+        assert await world.committed("c") == written
+        await world.lane.close()
+
+    run(Random(0), live())

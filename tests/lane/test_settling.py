@@ -13,6 +13,7 @@ from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
+from semel.journal.names import TEMPORARY
 from semel.lane.commands import LaneSettings, SettlingSettings
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Stored, Wanted
@@ -212,3 +213,23 @@ def test_a_process_of_its_own_makes_the_volumes_of_a_folder(tmp_path: Path) -> N
         await world.lane.close()
 
     asyncio.run(live())
+
+
+def test_a_volume_that_could_not_be_made_leaves_nothing_behind() -> None:
+    """Half a volume on a full disk would keep it full, and each attempt would add another."""
+
+    async def live() -> None:
+        device = MemoryDevice(Random(0))
+        world = World(device, 0)
+        world.lane = await start(device, world.rng)
+        await world.some_changes(900)
+        await world.lane.until_durable()
+        warnings: list[str] = []
+        device.capacity_bytes = bytes_in(device) + SEGMENT_BYTES
+        await world.lane.settling.round(warnings.append)
+        assert warnings
+        assert [name for name in device.names() if name.endswith(TEMPORARY)] == []
+        await world.check()
+        await world.lane.close()
+
+    run(Random(0), live())

@@ -7,7 +7,7 @@ needed: it is deleted there, or lies in a volume that is there to stay.
 
 import asyncio
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -76,7 +76,7 @@ class Clean(NamedTuple):
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
         # Some may have been deleted meanwhile.
-        parts = tuple(part for part in self.parts if part[0] in state.partitions)
+        parts = tuple(part for part in self.parts if _is_needed(part, state))
         if parts:
             frame.add_fact(facts.Cleaned(self.volume, parts))
         return Decided(None, frame, Claim.ENDING)
@@ -84,6 +84,12 @@ class Clean(NamedTuple):
 
 def _size(sealed: Sequence[Sealed]) -> int:
     return sealed[-1].end - sealed[0].base if sealed else 0
+
+
+def _is_needed(part: tuple[int, int, int], state: LaneState) -> bool:
+    number, end, _ = part
+    partition = state.partitions.get(number)
+    return partition is not None and partition.log_start_offset < end
 
 
 class Settling:
@@ -120,23 +126,32 @@ class Settling:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
         self._there = set(self._store.numbers())
         check_there(self._there, self._needed())
-        await self._sweep()
+        await self._delete(self._there - self._needed())
 
     def _needed(self) -> set[int]:
-        return {*self._state.volumes, *self._state.cleaned_volumes}
+        cleaned = self._state.cleaned.values()
+        return {*self._state.volumes, *(part.volume for part in cleaned if part.byte_count)}
 
     async def _sweep(self) -> None:
-        """Remove the volumes that nothing names. Law: what the state says by now is durable."""
+        """Remove the volumes that nothing names."""
         orphans = self._there - self._needed()
         if orphans:
-            await self._store.delete(orphans)
-            self._there -= orphans
+            # What they were needed for may only just have been deleted.
+            await self._lane.until_durable()
+            if self._lane.is_leading:
+                await self._delete(orphans)
+
+    async def _delete(self, volumes: set[int]) -> None:
+        if volumes:
+            await self._store.delete(volumes)
+            self._there -= volumes
 
     async def round(self, warn: Warn) -> None:
         """All that there is to be done now. A failure loses nothing: it is tried again."""
         self._round += 1
         self._keep_pace()
         try:
+            await self._sweep()
             await self._release()
             while self._lane.is_leading and await self._settle():
                 await self._release()
@@ -298,9 +313,7 @@ class Settling:
             (*map(volume_base, self._state.volumes), *sealed),
             tuple(compactions),
         )
-        made = await self._maker.compact(plan)
-        if made.data_bytes:
-            await self._create(plan.volume, plan.temporary)
+        made = await self._made(plan, self._maker.compact(plan))
         parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
         await self._say(Clean(plan.volume, parts))
 
@@ -324,16 +337,23 @@ class Settling:
     ) -> None:
         """What lives in these sources becomes a volume, if anything does."""
         plan = await self._plan(sources)
-        made: Made = await self._maker.make(plan)
-        if not made.data_bytes:
-            await self._adopt((), replaced, end)
-            return
-        await self._create(plan.volume, plan.temporary)
-        await self._adopt((plan.volume,), replaced, end)
+        made = await self._made(plan, self._maker.make(plan))
+        await self._adopt((plan.volume,) if made.data_bytes else (), replaced, end)
 
-    async def _create(self, volume: int, temporary: str) -> None:
-        await self._store.create(volume, temporary)
-        self._there.add(volume)
+    async def _made(self, plan: Plan | CompactionPlan, making: Awaitable[Made]) -> Made:
+        """The volume is there to stay, unless there would be nothing in it."""
+        try:
+            made = await making
+            if made.data_bytes:
+                await self._store.create(plan.volume, plan.temporary)
+                self._there.add(plan.volume)
+                return made
+        except (CorruptJournal, OSError):
+            # Where the disk is full, half a volume would keep it so.
+            await self._store.discard(plan.volume, plan.temporary)
+            raise
+        await self._store.discard(plan.volume, plan.temporary)
+        return made
 
     async def _adopt(
         self, added: tuple[int, ...], replaced: tuple[int, ...], end: Position

@@ -139,14 +139,18 @@ class LaneState:
                     effects = Effects([], [])
                 effects.gone.extend(self._delete_topic(entry))
             else:
+                cleaned_count = len(self.cleaned)
+                self._apply_fact(entry)
                 if isinstance(entry, facts.RecordsDeleted | facts.Settled | facts.Cleaned):
+                    is_deletion = isinstance(entry, facts.RecordsDeleted)
                     effects = Effects(
                         [*effects.gone],
                         [*effects.aborted],
-                        effects.moved_log_starts or isinstance(entry, facts.RecordsDeleted),
-                        effects.has_settled or not isinstance(entry, facts.RecordsDeleted),
+                        effects.moved_log_starts or is_deletion,
+                        effects.has_settled
+                        or not is_deletion
+                        or len(self.cleaned) != cleaned_count,
                     )
-                self._apply_fact(entry)
         if at is not self.last_moment:
             self.passed(at)
         return effects
@@ -243,6 +247,9 @@ class LaneState:
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)
                 partition.delete_before(Offset(fact.log_start_offset))
+                part = self.cleaned.get(partition.number)
+                if part is not None and partition.log_start_offset >= part.end:
+                    del self.cleaned[partition.number]
             case facts.ProducerIdTaken():
                 self.next_producer_id = ProducerId(fact.producer_id + 1)
             case facts.ProducersExpired():

@@ -164,10 +164,12 @@ class MakesApart:
         )
         try:
             return await self._converse(worker, order)
-        finally:
+        except BaseException:
             # Whoever is cancelled here leaves nobody behind.
             with contextlib.suppress(ProcessLookupError):
                 worker.kill()
+            raise
+        finally:
             await worker.wait()
 
     async def _converse(self, worker: asyncio.subprocess.Process, order: Order) -> Answer:
@@ -208,8 +210,9 @@ def work() -> None:
         answer = Refusal(str(error), is_damage=True)
     except OSError as error:
         answer = Refusal(str(error), is_damage=False)
-    sys.stdout.buffer.write(_encode(answer))
-    sys.stdout.buffer.flush()
+    with contextlib.suppress(BrokenPipeError):  # Nobody is there to hear it.
+        sys.stdout.buffer.write(_encode(answer))
+        sys.stdout.buffer.flush()
 
 
 def _make(order: Order) -> Made:

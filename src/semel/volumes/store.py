@@ -22,6 +22,9 @@ class VolumeStore(Protocol):
     async def create(self, number: int, temporary: str) -> None:
         """Let a volume that was made under temporary names be there to stay. Raises OSError."""
 
+    async def discard(self, number: int, temporary: str) -> None:
+        """Remove what there is under these temporary names. Raises OSError."""
+
     async def delete(self, numbers: Iterable[int]) -> None:
         """Those that are there. Raises OSError."""
 
@@ -49,6 +52,9 @@ class DeviceVolumes:
 
     async def create(self, number: int, temporary: str) -> None:
         await self._run(_create(self._device, number, temporary))
+
+    async def discard(self, number: int, temporary: str) -> None:
+        await self._run(_discard(self._device, number, temporary))
 
     async def delete(self, numbers: Iterable[int]) -> None:
         await self._run(_delete(self._device, list(numbers)))
@@ -121,6 +127,12 @@ def _create(device: Device, number: int, temporary: str) -> Job:
     device.sync_folder()
 
 
+def _discard(device: Device, number: int, temporary: str) -> Job:
+    for name in (names.volume(number), names.volume_index(number)):
+        device.remove(name + temporary)
+        yield
+
+
 def _delete(device: Device, numbers: list[int]) -> Job:
     for number in numbers:
         device.remove(names.volume_index(number))
@@ -144,6 +156,8 @@ class NoVolumes:
 
     async def create(self, number: int, temporary: str) -> None:
         raise OSError("there is nowhere to keep a volume")
+
+    async def discard(self, number: int, temporary: str) -> None: ...
 
     async def delete(self, numbers: Iterable[int]) -> None: ...
 
