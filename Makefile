@@ -52,10 +52,11 @@ chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about 
 	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal \
 	    tests/spark/test_kills.py tests/spark/test_narrowest_window.py
 
-peers: $(READY)  ## Clients from Maven, Go and Debian on Semel, and ours on Apache Kafka
+peers: $(READY)  ## Clients and tools from Maven, Go and Debian on Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers
 	$(BIN)/python -m pytest -q -o timeout=900 -p no:semel -p peers.kafka_in_place \
-	    tests/cli tests/client/test_with_broker.py tests/client/consuming tests/app \
+	    tests/cli tests/client/test_with_broker.py tests/client/test_remade_topics.py \
+	    tests/client/consuming tests/app \
 	    $(addprefix tests/spark/test_,$(addsuffix .py,committing pipelines volume stream_reader batch_reader \
 	    narrowest_window))
 
