@@ -24,7 +24,8 @@ from semel.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from support.raw_client import RawClient, produce
 
 TOPIC, BROKER, GROUP, CLIENT_METRICS = 2, 4, 32, 16
-SET, DELETE, APPEND = 0, 1, 2
+SET, DELETE, APPEND, SUBTRACT = range(4)
+LIST = 7
 DYNAMIC, DYNAMIC_DEFAULT, STATIC, DEFAULT = 2, 3, 4, 5
 NONE, MESSAGE_TOO_LARGE, INVALID_SESSION_TIMEOUT = 0, 10, 26
 INVALID_CONFIG, INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT = 40, 42, 50
@@ -151,6 +152,19 @@ def test_what_is_set_counts_at_once(client: RawClient) -> None:
     assert initialised() == NONE
     assert changed(client, "transaction.max.timeout.ms", "40000") == NONE
     assert initialised() == INVALID_TRANSACTION_TIMEOUT
+
+
+def test_a_list_is_added_to_and_taken_from(client: RawClient) -> None:
+    setting = "log.cleanup.policy"
+    assert described(client)[setting].config_type == LIST
+    assert changed(client, setting, "compact", operation=APPEND) == NONE
+    assert source_and_value(client, setting) == (DYNAMIC, "delete,compact")
+    client.create_topic("list")
+    shown = described(client, "list", TOPIC)["cleanup.policy"]
+    assert (shown.value, shown.config_source) == ("delete,compact", DYNAMIC)
+    assert changed(client, setting, "delete", operation=SUBTRACT) == NONE
+    assert source_and_value(client, setting) == (DYNAMIC, "compact")
+    assert changed(client, setting, "shred", operation=APPEND) == INVALID_CONFIG
 
 
 def test_what_was_set_outlives_the_broker(tmp_path: Path) -> None:

@@ -298,3 +298,44 @@ def test_a_policy_of_the_broker_holds_for_topics_without_one() -> None:
             assert codes == [InvalidRecord.code, 0]
 
     run(Random(1), scenario())
+
+
+async def configure_brokers(broker: Broker, name: str, setting: str, value: str) -> None:
+    resource = AlterConfigsResource(4, name, [AlterableConfig(setting, 0, value)])
+    request = IncrementalAlterConfigsRequest([resource])
+    (answer,) = (await call(broker, "incremental_alter_configs", 1, request)).responses
+    assert answer.error_code == 0, answer.error_message
+
+
+def test_what_all_topics_keep_may_be_changed_while_the_broker_runs() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {})
+            await create(broker, "own", {"retention.ms": str(5 * HOUR_MS)})
+            for topic in ("t", "own"):
+                await produce(broker, topic, clock.wall_ms() - 2 * HOUR_MS)
+                await produce(broker, topic, clock.wall_ms())
+            await pass_check()
+            assert log_start(broker, "t") == 0
+            await configure_brokers(broker, "", "log.retention.ms", str(HOUR_MS))
+            await pass_check()
+            assert (log_start(broker, "t"), log_start(broker, "own")) == (1, 0)
+
+    run(Random(1), scenario())
+
+
+def test_a_shorter_pause_between_two_looks_counts_at_once() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await configure_brokers(broker, "1", "log.retention.check.interval.ms", str(HOUR_MS))
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
+            await pass_check()
+            assert log_start(broker, "t") == 0
+            await configure_brokers(broker, "1", "log.retention.check.interval.ms", str(CHECK_MS))
+            await pass_check()
+            assert log_start(broker, "t") == 1
+
+    run(Random(1), scenario())

@@ -139,17 +139,20 @@ class BrokerConfig:
         default=False,
         about="Let topics delete what they keep no longer, also in a folder that was written "
         "before this was enforced. It is remembered: new folders need it not.",
+        is_fixed=True,
     )
     journal_settle_bytes: int = _setting(
         2**30,
         "Full journal files, from which on what lives in the oldest is settled in a volume.",
         least=2**20,
+        is_fixed=True,
     )
     journal_volume_bytes: int = _setting(
         2**30,
         "Journal files that one volume is made of.",
         least=2**20,
         most=2**34,
+        is_fixed=True,
     )
     journal_segment_bytes: int = _setting(
         64 * 2**20,
@@ -327,7 +330,7 @@ def _kind(field: "dataclasses.Field[Any]") -> str:
     if isinstance(field.default, bool):
         return "boolean"
     if isinstance(field.default, str):
-        return "string"
+        return "string" if field.name == "advertised_listeners" else "list"
     return "int" if field.metadata["most"] <= INT32_MAX else "long"
 
 

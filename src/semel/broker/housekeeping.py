@@ -29,12 +29,8 @@ class Housekeeping:
         self._next_round_s = server.loop.time()
         self._waits_for_room = False
         self._retention = Retention(broker)
-        self._next_retention_s = server.loop.time() + self._retention_pause_s
+        self._retention_looked_s = server.loop.time()
         self._is_deleting = False
-
-    @property
-    def _retention_pause_s(self) -> float:
-        return self._broker.config.log_retention_check_interval_ms / 1000
 
     async def run(self) -> None:
         self._server.start_task(self._retention.ask())
@@ -115,8 +111,10 @@ class Housekeeping:
         return is_done
 
     def _delete_expired(self) -> None:
-        now_s = self._server.loop.time()
-        if now_s >= self._next_retention_s and not self._is_deleting:
+        # The pause may have been set anew since it began.
+        pause_s = self._broker.config.log_retention_check_interval_ms / 1000
+        passed_s = self._server.loop.time() - self._retention_looked_s
+        if passed_s >= pause_s and not self._is_deleting:
             self._is_deleting = True
             self._server.start_task(self._retention_round())
 
@@ -127,7 +125,7 @@ class Housekeeping:
             self._broker.complain("old records could not be deleted", error)
         finally:
             self._is_deleting = False
-            self._next_retention_s = self._server.loop.time() + self._retention_pause_s
+            self._retention_looked_s = self._server.loop.time()
 
     def _take_checkpoint(self, lane: Lane) -> None:
         if lane.is_leading and lane.duties.is_checkpoint_due:

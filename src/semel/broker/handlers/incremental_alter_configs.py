@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.altering import alter
 from semel.broker.answer import Answer, Call
+from semel.broker.config import about_settings
 from semel.broker.config_resources import ResourceType
 from semel.broker.topic_config import TOPIC_SETTINGS
 from semel.errors import InvalidConfig, InvalidRequest
@@ -59,7 +60,7 @@ def _change(config: dict[str, str], entry: AlterableConfig, is_topic: bool) -> N
     if operation == SET:
         config[entry.name] = entry.value
         return
-    setting = TOPIC_SETTINGS.get(entry.name) if is_topic else None
+    setting = (TOPIC_SETTINGS if is_topic else about_settings()).get(entry.name)
     if setting is None or setting.kind != "list":
         raise InvalidConfig(f"{entry.name} is not a list")
     items = [item for item in config.get(entry.name, setting.default).split(",") if item]
