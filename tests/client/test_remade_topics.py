@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from semel import AsyncConsumer, AsyncProducer, Record
 from semel.client.cluster.cluster import Cluster
+from semel.client.cluster.group_offsets import group_offsets
 from semel.client.cluster.metadata import TopicRemade
 from semel.client.columns.ranges import RecordsLost, fetch_regions
 from semel.client.connecting.address import parse_bootstrap_servers
+from semel.client.consuming.settings import ConsumerOptions
 from semel.client.outcome import MustAbort
 from semel.errors import OffsetOutOfRange
 from semel.testing import Broker
@@ -144,3 +147,23 @@ def test_a_plain_producer_goes_on_in_the_new_topic(servers: str, topic: str) -> 
 
     run(work())
     assert [one.value for one in topics.committed(servers, topic)] == [b"new 0", b"new 1", b"new 2"]
+
+
+def test_what_was_read_of_the_old_topic_is_not_committed_for_the_new_one(
+    servers: str, topic: str
+) -> None:
+    async def work() -> None:
+        topics.fill(servers, topic, [b"old"] * 3)
+        options: ConsumerOptions = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+        async with AsyncConsumer(servers, group=topic, **options) as consumer:
+            await consumer.subscribe([topic])
+            await read(consumer, 3)
+            make_anew(servers, topic)
+            # It may have heard of the new topic meanwhile, and have nothing to commit yet.
+            with suppress(TopicRemade):
+                await consumer.commit()
+        async with Cluster(parse_bootstrap_servers(servers)) as cluster:
+            offsets = await group_offsets(cluster, topic)
+        assert {position.offset for position in offsets.values()} <= {0}
+
+    run(work())

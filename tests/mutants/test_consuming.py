@@ -1,6 +1,6 @@
 """Rules of the consumer's core are left out one by one; a named test must find each absence."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -112,6 +112,20 @@ def a_new_leader_is_trusted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Positions, "_check", lambda positions, partition: None)
 
 
+def a_position_outlives_its_topic(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Positions, "learn_topics", lambda positions, topic_ids: [])
+
+
+def a_topic_that_was_replaced_comes_back(patch: pytest.MonkeyPatch) -> None:
+    learn_topics = Positions.learn_topics
+
+    def forgetful(positions: Positions, topic_ids: Mapping[str, bytes]) -> list[Spot]:
+        positions._replaced_ids.clear()
+        return learn_topics(positions, topic_ids)
+
+    patch.setattr(Positions, "learn_topics", forgetful)
+
+
 def in_disorder(assignor: str) -> Kill:
     test = test_membership.test_a_group_in_any_disorder_never_has_two_owners_and_comes_to_rest
 
@@ -174,6 +188,13 @@ PLANTED: list[tuple[Plant, Kill]] = [
     (
         a_new_leader_is_trusted,
         test_positions.test_a_new_leader_is_asked_whether_it_has_what_was_read,
+    ),
+    *(
+        (
+            plant,
+            test_positions.test_a_position_is_one_of_the_topic_that_was_read_and_not_of_another_of_its_name,
+        )
+        for plant in (a_position_outlives_its_topic, a_topic_that_was_replaced_comes_back)
     ),
 ]
 

@@ -16,6 +16,7 @@ from semel.types import TopicPartition
 from semel.wire.messages.fetch import AbortedTransaction
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+OLD, NEW = b"1" * 16, b"2" * 16
 
 
 def batch(begin: int, end: int, epoch: int = 0, producer_id: int = -1) -> bytes:
@@ -238,6 +239,37 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
     assert taken(made) == [(0, 2), (0, 3)]
     made.learn_leaders({ONE: (2, 5)})
     assert made.wanted() == []
+
+
+def test_a_position_is_one_of_the_topic_that_was_read_and_not_of_another_of_its_name() -> None:
+    made = positions(ONE, OTHER)
+    assert made.learn_topics({"t": OLD}) == []
+    put(made, ONE, 0, 4)
+    made.was_read(spot_of(made, ONE))
+    assert taken(made, 2) == [(0, 0), (0, 1)]
+    all_lost = made.learn_topics({"t": NEW, "another": b"3" * 16})
+    assert len(all_lost) == 1
+    lost = all_lost[0]
+    # What was fetched ahead is of the old topic, and goes; of the other partition nothing was read.
+    assert (lost.partition, lost.offset, lost.epoch, lost.topic_id) == (ONE, 2, -1, NEW)
+    assert made.is_current(lost)
+    assert taken(made) == []
+    assert spot_of(made, OTHER).topic_id == NEW
+    # Nothing is lost twice, and who has not heard of the new topic changes nothing.
+    assert made.learn_topics({"t": NEW}) == made.learn_topics({"t": OLD}) == []
+    assert made.learn_topics({"t": bytes(16)}) == made.learn_topics({}) == []
+    assert spot_of(made, ONE) == lost
+
+
+def test_an_answer_for_the_old_topic_does_not_count_in_the_new_one() -> None:
+    made = positions(ONE)
+    made.learn_topics({"t": OLD})
+    before = spot_of(made, ONE)
+    made.learn_topics({"t": NEW})
+    made.put(before, CompletedFetch(ONE, batch(0, 4), (), 0))
+    made.was_read(before)
+    assert taken(made) == []
+    assert made.learn_topics({"t": b"3" * 16}) == []
 
 
 def test_records_that_are_handed_back_come_again() -> None:
