@@ -313,7 +313,7 @@ class Settling:
             (*map(volume_base, self._state.volumes), *sealed),
             tuple(compactions),
         )
-        made = await self._made(plan, self._maker.compact(plan))
+        made = await self._create(plan, self._maker.compact(plan))
         parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
         await self._say(Clean(plan.volume, parts))
 
@@ -337,11 +337,12 @@ class Settling:
     ) -> None:
         """What lives in these sources becomes a volume, if anything does."""
         plan = await self._plan(sources)
-        made = await self._made(plan, self._maker.make(plan))
+        made = await self._create(plan, self._maker.make(plan))
         await self._adopt((plan.volume,) if made.data_bytes else (), replaced, end)
 
-    async def _made(self, plan: Plan | CompactionPlan, making: Awaitable[Made]) -> Made:
-        """The volume is there to stay, unless there would be nothing in it."""
+    async def _create(self, plan: Plan | CompactionPlan, making: Awaitable[Made]) -> Made:
+        """Let what is made be there, if there is anything in it. The room of what is not wanted is
+        given back at once: it may be the last that there is."""
         try:
             made = await making
             if made.data_bytes:
@@ -349,7 +350,6 @@ class Settling:
                 self._there.add(plan.volume)
                 return made
         except (CorruptJournal, OSError):
-            # Where the disk is full, half a volume would keep it so.
             await self._store.discard(plan.volume, plan.temporary)
             raise
         await self._store.discard(plan.volume, plan.temporary)

@@ -23,7 +23,7 @@ class VolumeStore(Protocol):
         """Let a volume that was made under temporary names be there to stay. Raises OSError."""
 
     async def discard(self, number: int, temporary: str) -> None:
-        """Remove what there is under these temporary names. Raises OSError."""
+        """What there is of a volume that was not created. Raises OSError."""
 
     async def delete(self, numbers: Iterable[int]) -> None:
         """Those that are there. Raises OSError."""
