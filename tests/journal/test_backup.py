@@ -22,6 +22,19 @@ from support.journal_world import SETTINGS, Remembering, payload_of
 SEEDS = 30
 
 
+class NoVolumes:
+    """Payloads that nobody knows name none."""
+
+    def snapshot(self, stored: bytes) -> None:
+        pass
+
+    def frame(self, payload: memoryview, position: int) -> None:
+        pass
+
+    def numbers(self) -> set[int]:
+        return set()
+
+
 class Load:
     """A journal that is written to between any two steps of a copy."""
 
@@ -83,7 +96,7 @@ def test_a_backup_under_load_is_whole_and_has_all_that_was_durable_when_it_was_b
     grown = 0
     for seed in range(SEEDS):
         load = Load(seed, releases=releases)
-        load.run(Backup(load.device, load.target).make())
+        load.run(Backup(load.device, load.target, NoVolumes).make())
         assert checked(load.target) == []
         copy = reopen(load.target)
         assert is_prefix(copy.payloads, load)
@@ -96,7 +109,7 @@ def test_a_backup_under_load_is_whole_and_has_all_that_was_durable_when_it_was_b
 def test_segments_that_are_given_up_meanwhile_are_left_out() -> None:
     """All of them but the last, when the first is copied."""
     load = Load(5, releases=False, count=300)
-    backup = Backup(load.device, load.target)
+    backup = Backup(load.device, load.target, NoVolumes)
 
     def steps() -> Iterator[None]:
         for number, _ in enumerate(backup.make()):
@@ -117,7 +130,7 @@ def test_a_backup_of_a_stopped_folder_goes_on_as_the_folder_would() -> None:
     source, target = device_of(), device_of(2)
     live(source, 300, durable=True, close=True)
     before = files_of(source)
-    for _ in Backup(source, target).make():
+    for _ in Backup(source, target, NoVolumes).make():
         pass
     assert files_of(source) == before
     live(target, 10, durable=True, close=True)
@@ -132,7 +145,7 @@ def test_damage_is_not_backed_up(place: int) -> None:
     base = names.positions(source.names(), names.SEGMENT)[place]
     source.flip_bit(names.segment(base), 200)
     with pytest.raises(CorruptJournal, match=rf"{names.segment(base)}, byte .* no backup"):
-        for _ in Backup(source, target).make():
+        for _ in Backup(source, target, NoVolumes).make():
             pass
 
 
@@ -141,7 +154,7 @@ def test_an_unfinished_write_is_left_out() -> None:
     live(source, 3, durable=True)
     live(source, 1, durable=False)
     source.flip_bit(names.segment(0), 3 * 132 + 40)
-    for _ in Backup(source, target).make():
+    for _ in Backup(source, target, NoVolumes).make():
         pass
     assert reopen(target).payloads == [PAYLOAD] * 3
 
@@ -152,14 +165,14 @@ def test_a_target_that_is_there_and_a_folder_of_a_newer_version_are_refused(
     source = tmp_path / "data"
     source.mkdir()
     with pytest.raises(ConfigError, match="is no data folder"):
-        back_up(source, tmp_path / "copy", lambda done: None)
+        back_up(source, tmp_path / "copy", NoVolumes, lambda done: None)
     (source / names.FORMAT).write_text("format 99\n")
     with pytest.raises(NewerFormat):
-        back_up(source, tmp_path / "copy", lambda done: None)
+        back_up(source, tmp_path / "copy", NoVolumes, lambda done: None)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     (tmp_path / "copy").mkdir()
     with pytest.raises(ConfigError, match="copy is there already"):
-        back_up(source, tmp_path / "copy", lambda done: None)
+        back_up(source, tmp_path / "copy", NoVolumes, lambda done: None)
 
 
 # What a plain copy does not
@@ -211,7 +224,7 @@ def test_a_backup_is_a_folder_of_its_own_on_a_real_disk(tmp_path: Path) -> None:
         lane.start()
         for _ in range(300):
             await lane.durable(lane.append(PAYLOAD))
-        made = back_up(tmp_path / "data", tmp_path / "copy", lambda done: None)
+        made = back_up(tmp_path / "data", tmp_path / "copy", NoVolumes, lambda done: None)
         assert made.end == lane.journal.end
         await lane.journal.close()
 

@@ -12,6 +12,7 @@ from semel.errors import CorruptJournal, NewerFormat
 from semel.journal import names
 from semel.journal.file.check import REFUSED, Finding, Folder, check
 from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.volume_files import VolumeBatch
 from semel.journal.file.walk import StoredFrame
 from semel.journal.frames import HEADER_SIZE
 
@@ -26,11 +27,20 @@ Files = dict[str, bytes]
 class Anything:
     """Payloads that nobody knows."""
 
-    def snapshot(self, stored: bytes) -> None:
+    def snapshot(self, stored: bytes, position: int) -> None:
         pass
 
     def frame(self, frame: StoredFrame) -> Iterator[str]:
         return iter(())
+
+    def volumes(self) -> set[int] | None:
+        return set()
+
+    def volume_batch(self, batch: VolumeBatch) -> None:
+        raise AssertionError("there are no volumes")
+
+    def batch_in_words(self, partition: int, base_offset: int) -> str:
+        raise AssertionError("there are no volumes")
 
     def missing(self) -> Iterator[str]:
         return iter(())

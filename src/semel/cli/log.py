@@ -110,9 +110,10 @@ def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
     can be served as it is, or copied to where it is needed; a broker takes it for another disk.
     """
     from semel.journal.file.backup import back_up
+    from semel.lane.named_volumes import NamedVolumes
 
     show = _progress("copied")
-    made = back_up(folder, target, lambda done: show(done, None))
+    made = back_up(folder, target, NamedVolumes, lambda done: show(done, None))
     if as_json:
         say_json({"target": str(target), "end": made.end, "bytes": made.byte_count})
     else:

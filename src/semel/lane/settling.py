@@ -20,7 +20,7 @@ from semel.lane.frame import Frame
 from semel.lane.state import LaneState
 from semel.types import Position, TopicPartition
 from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
-from semel.volumes.store import NoVolumes, VolumeStore, check_there
+from semel.volumes.store import NoVolumes, VolumeStore
 from semel.volumes.writing import Compaction, CompactionPlan, Extent, Made, Plan
 from semel.world import Moment, Randomness
 
@@ -125,7 +125,7 @@ class Settling:
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
         self._there = set(self._store.numbers())
-        check_there(self._there, self._needed())
+        self._store.check_there(self._needed())
         await self._delete(self._there - self._needed())
 
     def _needed(self) -> set[int]:

@@ -282,7 +282,8 @@ class LaneState:
 
     def _settle(self, fact: facts.Settled) -> None:
         volumes = self.volumes
-        first = volumes.index(fact.replaced[0]) if fact.replaced else len(volumes)
+        is_there = bool(fact.replaced) and fact.replaced[0] in volumes
+        first = volumes.index(fact.replaced[0]) if is_there else len(volumes)
         stop = first + len(fact.replaced)
         if tuple(volumes[first:stop]) != fact.replaced:
             raise CorruptJournal(f"volumes {fact.replaced} are replaced that are not there")

@@ -6,7 +6,7 @@ made elsewhere, under temporary names, and then created here: when that returns 
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 from semel.errors import CorruptJournal
 from semel.journal import names
@@ -14,10 +14,15 @@ from semel.journal.file.device import Device, Job
 from semel.journal.runs import Run, gather
 from semel.types import Buffer
 
+RESTORE: Final = "restore the file, or the folder, from a backup"
+
 
 class VolumeStore(Protocol):
     def numbers(self) -> list[int]:
         """Of the volumes that are there, whole or not. Blocking."""
+
+    def check_there(self, numbers: Iterable[int]) -> None:
+        """Raises CorruptJournal if something is missing of these. Blocking."""
 
     async def create(self, number: int, temporary: str) -> None:
         """Let a volume that was made under temporary names be there to stay. Raises OSError."""
@@ -49,6 +54,17 @@ class DeviceVolumes:
         found = self._device.names()
         data = names.positions(found, names.VOLUME)
         return sorted({*data, *names.positions(found, names.VOLUME_INDEX)})
+
+    def check_there(self, numbers: Iterable[int]) -> None:
+        there = set(self._device.names())
+        for number in numbers:
+            if names.volume(number) not in there:
+                raise CorruptJournal(f"{names.volume(number)} is missing: {RESTORE}")
+            if names.volume_index(number) not in there:
+                raise CorruptJournal(
+                    f"{names.volume_index(number)} is missing, which alone says whose batches "
+                    f"{names.volume(number)} has: {RESTORE}"
+                )
 
     async def create(self, number: int, temporary: str) -> None:
         await self._run(_create(self._device, number, temporary))
@@ -140,19 +156,15 @@ def _delete(device: Device, numbers: list[int]) -> Job:
         yield
 
 
-def check_there(numbers: Iterable[int], wanted: Iterable[int]) -> None:
-    """Raises CorruptJournal if a volume that the journal names is not there."""
-    there = set(numbers)
-    for number in wanted:
-        if number not in there:
-            raise CorruptJournal(f"{names.volume(number)} is missing")
-
-
 class NoVolumes:
     """Nothing is ever settled: for journals that have no folder."""
 
     def numbers(self) -> list[int]:
         return []
+
+    def check_there(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            raise CorruptJournal(f"volume {number} is missing, and there is nowhere to keep one")
 
     async def create(self, number: int, temporary: str) -> None:
         raise OSError("there is nowhere to keep a volume")

@@ -2,8 +2,10 @@
 
 Law: what says how far the journal reaches is read before the journal: the note, then a checkpoint,
 then the end of the last whole frame behind that. All before this end is there by then, and no byte
-of it changes any more. Segments can only vanish meanwhile, because they were given up; then it is
-begun anew, with what was copied already.
+of it changes any more. So are the volumes that the state at this end names: they were there to stay
+before it was written that they are, and are removed only behind a frame that names them no longer.
+Segments and volumes can only vanish meanwhile, because they were given up; then it is begun anew,
+with what was copied already.
 
 The copy has a note of its own, which names no disk: who opens it raises the term, as after a power
 loss.
@@ -12,7 +14,7 @@ loss.
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from semel.errors import ConfigError, CorruptJournal
 from semel.journal import names
@@ -21,14 +23,31 @@ from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice, require_data_folder
 from semel.journal.file.note import Note
+from semel.journal.file.volume_files import Damage, examine
 from semel.journal.file.walk import BLOCK_SIZE, SegmentReader, Walk, frame_at, search_behind
+from semel.journal.frames import HEADER_SIZE
 from semel.types import Buffer
 
 ATTEMPTS_MAX: Final = 20
-"""So often segments may vanish; each time more is copied already."""
+"""So often files may vanish; each time more is copied already."""
 
 
-def back_up(folder: Path, target: Path, on_progress: Callable[[int], None]) -> "Backup":
+class Named(Protocol):
+    """Follows the state of who keeps volumes, as far as it says which are needed."""
+
+    def snapshot(self, stored: bytes) -> None:
+        """Of the checkpoint at which the frames begin; there may be none. Raises CorruptJournal."""
+
+    def frame(self, payload: memoryview, position: int) -> None:
+        """The next; its payload begins there. Raises CorruptJournal."""
+
+    def numbers(self) -> set[int]:
+        """Of the volumes, behind the last frame."""
+
+
+def back_up(
+    folder: Path, target: Path, named: Callable[[], Named], on_progress: Callable[[int], None]
+) -> "Backup":
     """A folder of this name, which is not there before all of it is. Raises as `Backup.make`."""
     partial = target.with_name(f"{target.name}.partial")
     for path in (target, partial):
@@ -38,7 +57,7 @@ def back_up(folder: Path, target: Path, on_progress: Callable[[int], None]) -> "
     require_data_folder(source)
     partial.mkdir(parents=True)
     device = FileDevice(partial)
-    backup = Backup(source, device)
+    backup = Backup(source, device, named)
     try:
         for _ in backup.make():
             on_progress(backup.byte_count)
@@ -61,6 +80,8 @@ class Plan(NamedTuple):
     """Of the segments before the end."""
     end: int
     incarnation: int
+    volumes: set[int]
+    """Those that are needed at the end."""
 
 
 class Copied(NamedTuple):
@@ -72,15 +93,18 @@ class Copied(NamedTuple):
 
 
 class Backup:
-    def __init__(self, source: Device, target: Device) -> None:
+    def __init__(self, source: Device, target: Device, named: Callable[[], Named]) -> None:
         self.end = 0
         """Of the copy, when it is made."""
         self.byte_count = 0
-        """Of frames, so far."""
+        """Of frames and volumes, so far."""
         self._source = source
         self._target = target
         self._copied: dict[int, Copied] = {}
         self._indexes: set[int] = set()
+        self._named = named
+        self._volumes: dict[int, bool] = {}
+        """Those that were begun, and whether all of each is copied."""
 
     def make(self) -> Iterator[None]:
         """Copies into an empty folder, in small steps; lasting when it ends.
@@ -91,7 +115,7 @@ class Backup:
         formats.carry_over(self._target, 0)
         for attempt in range(ATTEMPTS_MAX):
             try:
-                plan = _plan(self._source)
+                plan = _plan(self._source, self._named())
                 yield from self._copy(plan)
             except FileNotFoundError:
                 if attempt + 1 == ATTEMPTS_MAX:
@@ -117,6 +141,27 @@ class Backup:
                 name = names.index(base)
                 yield from self._copy_file(name, self._source.size(name))
                 self._indexes.add(base)
+        for number in sorted(plan.volumes):
+            if not self._volumes.get(number):
+                yield from self._copy_volume(number)
+
+    def _copy_volume(self, number: int) -> Iterator[None]:
+        source = self._source
+        self._volumes[number] = False
+        unseen = 0
+        for found in examine(source, number):
+            if isinstance(found, Damage):
+                place = found.file if found.byte is None else f"{found.file}, byte {found.byte}"
+                raise CorruptJournal(f"{place}: {found.what}; a copy of it would be no backup")
+            unseen += found.header.size
+            if unseen > BLOCK_SIZE:
+                unseen = 0
+                yield
+        for name in (names.volume(number), names.volume_index(number)):
+            size = source.size(name)
+            yield from self._copy_file(name, size)
+            self.byte_count += size
+        self._volumes[number] = True
 
     def _copy_file(self, name: str, size: int) -> Iterator[None]:
         self._target.create(name)
@@ -133,6 +178,9 @@ class Backup:
             target.remove(names.segment(base))
         for base in self._indexes - set(plan.bases):
             target.remove(names.index(base))
+        for number in self._volumes.keys() - plan.volumes:
+            target.remove(names.volume(number))
+            target.remove(names.volume_index(number))
         for each in plan.checkpoints:
             parts: list[Buffer] = checkpoints.encode(each)
             for _ in checkpoints.write_whole(target, names.checkpoint(each.position), parts):
@@ -143,7 +191,7 @@ class Backup:
         note.write(target, noted)
 
 
-def _plan(source: Device) -> Plan:
+def _plan(source: Device, named: Named) -> Plan:
     """Raises FileNotFoundError if a file has gone meanwhile."""
     last = note.read(source)
     noted = Note(0, 0) if last is None else last.note
@@ -157,8 +205,10 @@ def _plan(source: Device) -> Plan:
     start, checksum = (found[0].position, found[0].checksum) if found else (bases[0], 0)
     walk = Walk(source, bases, start, checksum)
     walk.incarnation = found[0].incarnation if found else 0
-    for _ in walk:
-        pass
+    if found:
+        named.snapshot(found[0].state[0])
+    for position, payload in walk:
+        named.frame(payload, position + HEADER_SIZE)
     durable = max(walk.durable, noted.durable, start)
     if walk.end < durable or _is_cut_short(source, bases, walk):
         base = bases[walk.segment]
@@ -168,7 +218,7 @@ def _plan(source: Device) -> Plan:
         )
     before = [base for base in bases if base < walk.end]
     incarnation = max(walk.incarnation, noted.incarnation)
-    return Plan(noted, found, before, walk.end, incarnation)
+    return Plan(noted, found, before, walk.end, incarnation, named.numbers())
 
 
 def _is_cut_short(source: Device, bases: Sequence[int], walk: Walk) -> bool:

@@ -15,12 +15,19 @@ from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
 from semel.journal.file.note import LastNote
 from semel.journal.file.survey import Gap, survey
+from semel.journal.file.volume_files import Damage, VolumeBatch, examine
 from semel.journal.file.walk import StoredFrame
 from semel.journal.index_files import read_index
 
 REFUSED: Final = "a start is refused: restore the folder from a backup"
 KNOWN_NAMES: Final = frozenset({names.LOCK, names.NOTE, names.FORMAT, names.PREALLOCATED})
-SUFFIXES: Final = (names.SEGMENT, names.INDEX, names.CHECKPOINT)
+SUFFIXES: Final = (
+    names.SEGMENT,
+    names.INDEX,
+    names.CHECKPOINT,
+    names.VOLUME,
+    names.VOLUME_INDEX,
+)
 
 
 class Finding(NamedTuple):
@@ -36,14 +43,22 @@ class Finding(NamedTuple):
 class Examiner(Protocol):
     """Knows what the journal keeps for others."""
 
-    def snapshot(self, stored: bytes) -> None:
+    def snapshot(self, stored: bytes, position: int) -> None:
         """Of the newest checkpoint that a start can use. Raises CorruptJournal."""
 
     def frame(self, frame: StoredFrame) -> Iterator[str]:
         """What is wrong with its payload. Frames come in order."""
 
+    def volumes(self) -> set[int] | None:
+        """Those that are named, behind the last frame; None if too much is damaged to tell."""
+
+    def volume_batch(self, batch: VolumeBatch) -> None:
+        """Of a volume that is named."""
+
+    def batch_in_words(self, partition: int, base_offset: int) -> str: ...
+
     def missing(self) -> Iterator[str]:
-        """What was not in the frames, though it should have been; behind the last of them."""
+        """What was neither in the frames nor in volumes, though it should have been."""
 
 
 class Folder:
@@ -62,6 +77,7 @@ class Folder:
         """Where the segment begins that was open then."""
         self.durable = 0
         """All before this was durable, by the note and the checkpoints."""
+        self.has_lost_frames = False
         self.counts: Counter[str] = Counter()
         self._on_progress = on_progress
         self._done = 0
@@ -145,7 +161,7 @@ def _check_checkpoints(folder: Folder) -> Iterator[Finding]:
         if folder.start is None and checkpoints.has_indexes(found, index_bases):
             folder.start, folder.open_base = found, opened.base
             try:
-                folder.examiner.snapshot(found.state[0])
+                folder.examiner.snapshot(found.state[0], position)
             except CorruptJournal as error:
                 unreadable = Finding(names.checkpoint(position), None, str(error), REFUSED)
     if unreadable is not None:
@@ -200,9 +216,7 @@ def _check_segments(folder: Folder) -> Iterator[Finding]:
             "nobody was told that it is durable, and the next start cuts it",
             is_damage=False,
         )
-    if lasting:
-        for what in folder.examiner.missing():
-            yield Finding("", None, what, "the records are lost unless a backup has them")
+    folder.has_lost_frames = bool(lasting)
 
 
 def _missing_segments(folder: Folder) -> list[int]:
@@ -273,6 +287,56 @@ def _without_index(folder: Folder) -> str:
     return "the next start replays the journal from its start and builds it again"
 
 
+def _check_volumes(folder: Folder) -> Iterator[Finding]:
+    named = folder.examiner.volumes()
+    there = set(folder.positions(names.VOLUME))
+    indexes = set(folder.positions(names.VOLUME_INDEX))
+    for number in sorted(there | indexes | (named or set())):
+        if named is not None and number not in named:
+            name = names.volume(number) if number in there else names.volume_index(number)
+            meaning = "the next start removes it"
+            yield Finding(name, None, "nothing names this volume", meaning, is_damage=False)
+            continue
+        if number not in there:
+            yield Finding(names.volume(number), None, "it is missing", REFUSED)
+        if number not in indexes:
+            yield Finding(names.volume_index(number), None, "it is missing", REFUSED)
+        if number in there & indexes:
+            yield from _check_volume(folder, number)
+
+
+def _check_volume(folder: Folder, number: int) -> Iterator[Finding]:
+    folder.counts["volumes"] += 1
+    for found in examine(folder.device, number):
+        if isinstance(found, VolumeBatch):
+            folder.counts["batches in volumes"] += 1
+            folder.passed(found.header.size)
+            folder.examiner.volume_batch(found)
+        else:
+            yield _volume_damage(folder, found)
+    folder.passed(folder.device.size(names.volume_index(number)))
+
+
+def _volume_damage(folder: Folder, found: Damage) -> Finding:
+    if found.partition is not None and found.base_offset is not None:
+        batch = folder.examiner.batch_in_words(found.partition, found.base_offset)
+        meaning = f"whoever reads {batch} gets an error; it is lost unless a backup has it"
+    elif found.file.endswith(names.VOLUME):
+        meaning = "nobody reads these bytes, or whoever does gets an error"
+    else:
+        meaning = (
+            "searches there get an error: restore the file from a backup, since it cannot be "
+            "built again"
+        )
+    return Finding(found.file, found.byte, found.what, meaning)
+
+
+def _check_missing(folder: Folder) -> Iterator[Finding]:
+    if folder.has_lost_frames:
+        for what in folder.examiner.missing():
+            yield Finding("", None, what, "the records are lost unless a backup has them")
+
+
 def _check_others(folder: Folder) -> Iterator[Finding]:
     for name in folder.names:
         if name.endswith(names.TEMPORARY):
@@ -290,6 +354,8 @@ CHECKS: Sequence[Callable[[Folder], Iterator[Finding]]] = (
     _check_checkpoints,
     _check_segments,
     _check_indexes,
+    _check_volumes,
+    _check_missing,
     _check_others,
 )
 """In this order: what a start needs is known before what it would meet."""

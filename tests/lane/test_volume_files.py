@@ -1,0 +1,201 @@
+"""Volumes in the hands of who reads a folder without opening it: checked, copied, missed."""
+
+import asyncio
+from functools import cache
+from random import Random
+
+import pytest
+
+from journal.test_check import Files, device_with, files_of
+from lane.test_compacting import World
+from semel.errors import CorruptJournal
+from semel.journal import names
+from semel.journal.file import backup
+from semel.journal.file.backup import Backup
+from semel.journal.file.check import REFUSED, Finding, Folder, check
+from semel.journal.file.memory import MemoryDevice
+from semel.lane.check import LaneExaminer
+from semel.lane.named_volumes import NamedVolumes
+from support.seeded_loop import elapse, run
+
+STEP = 499
+
+
+def checked(device: MemoryDevice) -> list[Finding]:
+    return list(check(Folder(device, LaneExaminer(), lambda done, total: None)))
+
+
+def volumes_in(device: MemoryDevice) -> set[int]:
+    found = device.names()
+    data = set(names.positions(found, names.VOLUME))
+    assert data == set(names.positions(found, names.VOLUME_INDEX))
+    return data
+
+
+@cache
+def stopped() -> Files:
+    """With volumes of both kinds, those that settling has made and those of compaction."""
+
+    async def live() -> Files:
+        device = MemoryDevice(Random(1))
+        world = World(device, 1)
+        await world.start()
+        while not (world.lane._state.volumes and world.lane._state.cleaned_volumes):
+            await world.change(250)
+            await world.tidy()
+        await world.lane.close()
+        return files_of(device)
+
+    return run(Random(1), live())
+
+
+def start(device: MemoryDevice) -> None:
+    async def live() -> None:
+        world = World(device, 2)
+        await world.start()
+        await world.lane.close()
+
+    try:
+        run(Random(2), live())
+    finally:
+        device.kill()
+
+
+# Checking
+
+
+def test_a_folder_with_volumes_is_whole() -> None:
+    device = device_with(stopped())
+    folder = Folder(device, LaneExaminer(), lambda done, total: None)
+    assert list(check(folder)) == []
+    assert folder.counts["volumes"] == len(volumes_in(device)) >= 2
+    assert folder.counts["batches in volumes"] > 100
+
+
+def test_each_flipped_bit_of_a_volume_is_found_and_said_to_be_there() -> None:
+    files = stopped()
+    meanings = set()
+    for name, content in files.items():
+        if not name.endswith((names.VOLUME, names.VOLUME_INDEX)):
+            continue
+        for byte in range(0, len(content), STEP):
+            if name.endswith(names.VOLUME) and is_leader_epoch(content, byte):
+                continue
+            device = device_with(files)
+            device.flip_bit(name, byte, 2)
+            findings = checked(device)
+            assert {finding.file for finding in findings} == {name}, (name, byte)
+            assert all(finding.is_damage for finding in findings)
+            meanings |= {(name.rpartition(".")[2], finding.meaning) for finding in findings}
+    assert any("gets an error; it is lost unless" in meaning for _, meaning in meanings)
+    assert all("backup" in meaning for _, meaning in meanings)
+
+
+def is_leader_epoch(content: bytes, byte: int) -> bool:
+    """No checksum covers these four bytes of a batch: a broker writes them behind its back."""
+    start = 0
+    while True:
+        size = int.from_bytes(content[start + 8 : start + 12], "big") + 12
+        if byte < start + size:
+            return 12 <= byte - start < 16
+        start += size
+
+
+def test_without_a_file_of_a_volume_a_start_is_refused_as_the_check_says() -> None:
+    files = stopped()
+    for name in [name for name in files if ".volume" in name]:
+        device = device_with({other: files[other] for other in files if other != name})
+        (finding,) = checked(device)
+        assert (finding.file, finding.what, finding.meaning) == (name, "it is missing", REFUSED)
+        with pytest.raises(CorruptJournal, match=rf"{name} is missing.*from a backup"):
+            start(device)
+
+
+def test_a_volume_that_nothing_names_is_no_damage_and_the_next_start_removes_it() -> None:
+    files = stopped()
+    number = max(names.positions(list(files), names.VOLUME))
+    orphan = {names.volume(99): b"half", names.volume_index(99): files[names.volume_index(number)]}
+    device = device_with({**files, **orphan})
+    (finding,) = checked(device)
+    assert (finding.file, finding.is_damage) == (names.volume(99), False)
+    assert finding.meaning == "the next start removes it"
+    start(device)
+    assert not orphan.keys() & set(device.names())
+
+
+def test_what_lies_in_volumes_is_not_called_lost_with_a_frame_of_the_journal() -> None:
+    """The frame is of a segment that was settled, or of one behind; neither has what is older."""
+    files = stopped()
+    device = device_with(files)
+    first = names.positions(list(files), names.SEGMENT)[0]
+    device.flip_bit(names.segment(first), 2_000)
+    missing = [finding.what for finding in checked(device) if not finding.file]
+    assert not [what for what in missing if "misses offsets 0 to" in what]
+
+
+# Copying
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_backup_while_volumes_are_made_and_replaced_has_those_that_it_needs(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans: list[set[int]] = []
+    plan = backup._plan
+
+    def counted(*arguments: object) -> backup.Plan:
+        made = plan(*arguments)  # type: ignore[arg-type]  # As it was called.
+        plans.append(made.volumes)
+        return made
+
+    monkeypatch.setattr(backup, "_plan", counted)
+
+    async def live() -> None:
+        device, target = MemoryDevice(Random(seed)), MemoryDevice(Random(seed + 100))
+        world = World(device, seed)
+        await world.start()
+        for _ in range(3):
+            await world.change(250)
+            await world.tidy()
+        promised = list(world.written["c"])
+
+        async def go_on() -> None:
+            while True:
+                await world.change(120)
+                await world.tidy()
+
+        going_on = asyncio.ensure_future(go_on())
+        for _ in Backup(device, target, NamedVolumes).make():
+            await elapse(world.rng.choice((0, 0.003, 0.03)))
+        assert not going_on.done()
+        going_on.cancel()
+        device.kill()
+
+        assert [finding for finding in checked(target) if finding.is_damage] == []
+        assert volumes_in(target) == plans[-1]
+        copy = World(target, seed)
+        await copy.start()
+        written = world.written["c"]
+        found = await copy.committed("c")
+        assert set(found) <= set(written)
+        last = {key: offset for offset, key, _ in found}
+        deleted = {key: offset for offset, key, value in written if value is None}
+        for offset, key, value in promised:
+            assert value is None or last.get(key, -1) >= offset or deleted[key] > offset
+        await copy.lane.close()
+
+    run(Random(seed), live())
+    assert plans[-1]
+    if seed == 0:
+        assert len(plans) > 1, "no file went away while it was copied"
+
+
+def test_a_damaged_volume_is_not_backed_up() -> None:
+    files = stopped()
+    for suffix in (names.VOLUME, names.VOLUME_INDEX):
+        name = next(name for name in files if name.endswith(suffix))
+        device = device_with(files)
+        device.flip_bit(name, len(files[name]) - 10)
+        with pytest.raises(CorruptJournal, match=rf"{name}.* no backup"):
+            for _ in Backup(device, MemoryDevice(Random(3)), NamedVolumes).make():
+                pass
