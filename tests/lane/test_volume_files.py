@@ -1,6 +1,7 @@
 """Volumes in the hands of who reads a folder without opening it: checked, copied, missed."""
 
 import asyncio
+import re
 from functools import cache
 from random import Random
 
@@ -8,14 +9,18 @@ import pytest
 
 from journal.test_check import Files, device_with, files_of
 from lane.test_compacting import World
+from semel.cli.frame_format import frame_as_json, frame_in_words
 from semel.errors import CorruptJournal
 from semel.journal import names
-from semel.journal.file import backup
+from semel.journal.file import backup, checkpoints
 from semel.journal.file.backup import Backup
 from semel.journal.file.check import REFUSED, Finding, Folder, check
 from semel.journal.file.memory import MemoryDevice
+from semel.journal.file.survey import Gap
 from semel.lane.check import LaneExaminer
+from semel.lane.dump import ShownBatch, ShownVolume, dump
 from semel.lane.named_volumes import NamedVolumes
+from semel.lane.partition_names import restored
 from support.seeded_loop import elapse, run
 
 STEP = 499
@@ -131,6 +136,69 @@ def test_what_lies_in_volumes_is_not_called_lost_with_a_frame_of_the_journal() -
     device.flip_bit(names.segment(first), 2_000)
     missing = [finding.what for finding in checked(device) if not finding.file]
     assert not [what for what in missing if "misses offsets 0 to" in what]
+
+
+# Showing
+
+
+def test_the_batches_of_a_partition_are_shown_in_volumes_as_well() -> None:
+    device = device_with(stopped())
+    shown = list(dump(device, 0, "c-0"))
+    volumes = {each.number for each in shown if isinstance(each, ShownVolume)}
+    assert volumes
+    assert volumes <= volumes_in(device)
+    first = next(each for each in shown if isinstance(each, ShownVolume))
+    assert first.entries[0].partition == "c-0"
+    assert first.entries[0].records() or first.entries[0].marker
+    assert next(iter(frame_in_words(first, records=False))) == f"volume {first.number}"
+    assert frame_as_json(first, records=True)["volume"] == first.number
+    offsets = {
+        offset
+        for each in shown
+        if not isinstance(each, Gap)
+        for batch in each.entries
+        if isinstance(batch, ShownBatch)
+        for offset in range(batch.header.base_offset, batch.header.last_offset + 1)
+    }
+    behind = [each for each in dump(device, 1, "c-0") if isinstance(each, ShownVolume)]
+    assert not behind
+    assert max(offsets) + 1 == log_end_offset()
+
+
+def log_end_offset() -> int:
+    """Of "c", as the newest checkpoint tells."""
+    device = device_with(stopped())
+    position = names.positions(device.names(), names.CHECKPOINT)[-1]
+    stored = checkpoints.read(device, position)
+    assert stored is not None
+    partition = restored(stored.state[0]).partition("c", 0)
+    assert partition is not None
+    return partition.log_end_offset
+
+
+def test_the_facts_of_settling_and_compaction_are_shown_to_be_read() -> None:
+    async def live() -> MemoryDevice:
+        device = MemoryDevice(Random(4))
+        world = World(device, 4)
+        await world.start()
+        lines: list[str] = []
+        while "Cleaned" not in " ".join(lines) or "Settled" not in " ".join(lines):
+            await world.change(250)
+            await world.tidy()
+            frames = dump(device, 0, None)
+            lines += [line for frame in frames for line in frame_in_words(frame, records=False)]
+        said.extend(lines)
+        await world.lane.close()
+        return device
+
+    said: list[str] = []
+    run(Random(4), live())
+    assert "  fact RetentionEnforced" in said
+    settled = next(line for line in said if "Settled" in line)
+    assert re.fullmatch(r"  fact Settled: added \[\d+\], replaced \[.*\], end \d+", settled)
+    at = next(number for number, line in enumerate(said) if "Cleaned" in line)
+    assert re.fullmatch(r"  fact Cleaned: volume \d+", said[at])
+    assert re.fullmatch(r"    [cd]-0 up to offset \d+: \d+ bytes are left", said[at + 1])
 
 
 # Copying

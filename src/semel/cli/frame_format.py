@@ -1,13 +1,13 @@
-"""How frames of the journal are printed: in lines to read, or as one object of JSON."""
+"""How frames and volumes are printed: in lines to read, or as one object of JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from semel.cli.record_format import add_content
 from semel.cli.times import moment_in_words
 from semel.errors import CorruptMessage, UnsupportedCompressionType
 from semel.journal.file.survey import Gap
-from semel.lane.dump import Shown, ShownBatch, ShownFact
+from semel.lane.dump import Shown, ShownBatch, ShownFact, ShownVolume
 from semel.records.compression import Compression
 from semel.records.records import Record
 from semel.types import NO_PRODUCER_ID, NO_SEQUENCE
@@ -18,18 +18,38 @@ def frame_in_words(shown: Shown, *, records: bool) -> Iterator[str]:
         yield f"gap {shown.position}: {shown.size} bytes of {shown.file} from byte {shown.offset}"
         yield f"  {shown.reason}"
         return
+    if isinstance(shown, ShownVolume):
+        yield f"volume {shown.number}"
+        yield from _entries_in_words(shown.entries, records=records)
+        return
     yield (
         f"frame {shown.position}  {moment_in_words(shown.wall_ms)}  {shown.size} bytes, "
         f"incarnation {shown.incarnation}, durable to {shown.durable}"
     )
-    for entry in shown.entries:
+    yield from _entries_in_words(shown.entries, records=records)
+
+
+def _entries_in_words(entries: Sequence[ShownBatch | ShownFact], *, records: bool) -> Iterator[str]:
+    for entry in entries:
         if isinstance(entry, ShownFact):
-            fields = ", ".join(f"{name} {_quoted(value)}" for name, value in entry.fields.items())
-            yield f"  fact {entry.kind}: {fields}"
+            yield from (f"  {line}" for line in _fact_in_words(entry))
             continue
         yield f"  {_batch_in_words(entry)}"
         if records:
             yield from (f"    {line}" for line in _records_in_words(entry))
+
+
+def _fact_in_words(fact: ShownFact) -> Iterator[str]:
+    fields = dict(fact.fields)
+    parts = fields.pop("parts", ())
+    told = ", ".join(f"{name} {_quoted(value)}" for name, value in fields.items())
+    yield f"fact {fact.kind}: {told}" if told else f"fact {fact.kind}"
+    assert isinstance(parts, Sequence)
+    for part in parts:
+        yield (
+            f"  {part['partition']} up to offset {part['end_offset']}: "
+            f"{part['byte_count']} bytes are left"
+        )
 
 
 def _batch_in_words(batch: ShownBatch) -> str:
@@ -86,7 +106,7 @@ def _compression(number: int) -> str:
 
 
 def frame_as_json(shown: Shown, *, records: bool) -> dict[str, object]:
-    """Of a gap as well, which has a reason and no entries."""
+    """Of a gap as well, which has a reason and no entries, and of a volume."""
     if isinstance(shown, Gap):
         return {
             "gap": shown.position,
@@ -95,6 +115,9 @@ def frame_as_json(shown: Shown, *, records: bool) -> dict[str, object]:
             "byte": shown.offset,
             "reason": shown.reason,
         }
+    if isinstance(shown, ShownVolume):
+        batches = [_batch_as_json(entry, records=records) for entry in shown.entries]
+        return {"volume": shown.number, "entries": batches}
     entries = [
         {"fact": entry.kind, **entry.fields}
         if isinstance(entry, ShownFact)

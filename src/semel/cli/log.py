@@ -81,6 +81,8 @@ def dump(
 ) -> int:
     """Show the frames of a data folder, with the batches and facts in them.
 
+    Of one partition those batches are shown first that lie in volumes, unless --from is given.
+
     A running broker does not mind. Bytes that are no frame are shown as a gap; `semel log check`
     says what they mean.
     """

@@ -1,8 +1,10 @@
-"""The frames of a folder as values to be shown, read without opening it."""
+"""The frames and volumes of a folder as values to be shown, read without opening it."""
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -11,20 +13,26 @@ from semel.journal import names
 from semel.journal.file import checkpoints, formats
 from semel.journal.file.device import Device
 from semel.journal.file.survey import Gap, survey
+from semel.journal.file.volume_files import VolumeBatch, batches_of, first_offset
 from semel.journal.file.walk import StoredFrame
 from semel.journal.frames import HEADER_SIZE
+from semel.lane import facts
+from semel.lane.facts import AnyFact
 from semel.lane.frame import BatchEntry, decode
 from semel.lane.partition_names import PartitionNames, restored
 from semel.records.batch import BatchHeader
-from semel.records.control import Marker
+from semel.records.control import Marker, decode_marker
 from semel.records.records import Record, decode_batch
 from semel.types import Position
+
+BATCHES_AT_ONCE: Final = 256
+"""Shown of a volume together."""
 
 
 class ShownBatch(NamedTuple):
     partition: str
     position: int
-    """Of its first byte in the journal."""
+    """Of its first byte in the journal, or in its volume."""
     header: BatchHeader
     marker: Marker | None
     body: memoryview
@@ -50,15 +58,25 @@ class ShownFrame(NamedTuple):
     entries: Sequence[ShownBatch | ShownFact]
 
 
-Shown = ShownFrame | Gap
+class ShownVolume(NamedTuple):
+    number: int
+    entries: Sequence[ShownBatch]
+
+
+Shown = ShownFrame | ShownVolume | Gap
 
 
 def dump(device: Device, from_position: int, partition: str | None) -> Iterator[Shown]:
     """From the frame on that holds this position; with the batches of one partition, if it is
-    named. Raises NewerFormat, and CorruptJournal where a whole frame cannot be read."""
+    named: then from its first on also those in volumes.
+
+    Raises NewerFormat, and CorruptJournal where a whole frame or batch cannot be read.
+    """
     formats.read(device)
     found = device.names()
     known = _names_from(device, names.positions(found, names.CHECKPOINT))
+    if partition is not None and not from_position:
+        yield from _in_volumes(device, names.positions(found, names.VOLUME_INDEX), partition, known)
     bases = names.positions(found, names.SEGMENT)
     first = max(bisect_right(bases, from_position) - 1, 0)
     for each in survey(device, bases[first:]):
@@ -74,6 +92,31 @@ def dump(device: Device, from_position: int, partition: str | None) -> Iterator[
             yield shown
         elif batches := [entry for entry in shown.entries if _is_of(entry, partition)]:
             yield shown._replace(entries=batches)
+
+
+def _in_volumes(
+    device: Device, volumes: Sequence[int], partition: str, known: PartitionNames
+) -> Iterator[ShownVolume]:
+    """By their first offsets: newer volumes may hold what is older."""
+    found: list[tuple[int, int, int]] = []
+    for volume in volumes:
+        for number in known.numbered(partition):
+            # A running broker may have replaced it meanwhile.
+            with contextlib.suppress(FileNotFoundError):
+                first = first_offset(device, volume, number)
+                if first is not None:
+                    found.append((number, first, volume))
+    for number, _, volume in sorted(found):
+        with contextlib.suppress(FileNotFoundError):
+            batches = batches_of(device, volume, number)
+            while some := [*islice(batches, BATCHES_AT_ONCE)]:
+                yield ShownVolume(volume, [_in_volume(batch, partition) for batch in some])
+
+
+def _in_volume(batch: VolumeBatch, partition: str) -> ShownBatch:
+    header, body = batch.header, batch.body
+    marker = decode_marker(body) if header.is_control else None
+    return ShownBatch(partition, batch.byte, header, marker, body)
 
 
 def _names_from(device: Device, positions: Sequence[int]) -> PartitionNames:
@@ -112,8 +155,7 @@ def _shown(frame: StoredFrame, known: PartitionNames) -> ShownFrame:
             )
         else:
             known.learn(entry)
-            fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
-            entries.append(ShownFact(type(entry).__name__, msgspec.to_builtins(fields)))
+            entries.append(_fact(entry, known))
     return ShownFrame(
         header.position,
         HEADER_SIZE + header.size,
@@ -123,6 +165,16 @@ def _shown(frame: StoredFrame, known: PartitionNames) -> ShownFrame:
         decoded.at.wall_ms,
         entries,
     )
+
+
+def _fact(fact: AnyFact, known: PartitionNames) -> ShownFact:
+    fields = {name: getattr(fact, name) for name in fact.__struct_fields__}
+    if isinstance(fact, facts.Cleaned):
+        fields["parts"] = [
+            {"partition": known.of(number), "end_offset": end, "byte_count": byte_count}
+            for number, end, byte_count in fact.parts
+        ]
+    return ShownFact(type(fact).__name__, msgspec.to_builtins(fields))
 
 
 def _is_of(entry: ShownBatch | ShownFact, partition: str) -> bool:

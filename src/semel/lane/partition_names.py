@@ -32,6 +32,10 @@ class PartitionNames:
     def numbers_of(self, topic: str) -> set[int]:
         return {number for number, name in self._names.items() if name.topic == topic}
 
+    def numbered(self, partition: str) -> list[int]:
+        """The numbers of the partitions that had this name, one after the other."""
+        return sorted(number for number, name in self._names.items() if str(name) == partition)
+
     def learn_from(self, state: LaneState) -> None:
         for number, partition in state.partitions.items():
             self._names[number] = partition.topic_partition

@@ -47,11 +47,21 @@ def open_volume(device: Device, number: int) -> AnySealedIndex:
     return index
 
 
+def _rows(index: AnySealedIndex, partition: int) -> Stretch | None:
+    entry = index.entry(partition)
+    return None if entry == NO_ENTRY else index.stretch(entry)
+
+
+def first_offset(device: Device, number: int, partition: int) -> int | None:
+    """Of what a volume has of one partition, if it has anything. Raises as `open_volume`."""
+    stretch = _rows(open_volume(device, number), partition)
+    return None if stretch is None else stretch.base_offsets[stretch.first]
+
+
 def batches_of(device: Device, number: int, partition: int) -> Iterator[VolumeBatch]:
     """Those that a volume has of one partition. Raises as `open_volume`."""
     index = open_volume(device, number)
-    entry = index.entry(partition)
-    stretch = None if entry == NO_ENTRY else index.stretch(entry)
+    stretch = _rows(index, partition)
     if stretch is None:
         return
     for found in _stretch(device, number, index.base, partition, stretch):
