@@ -171,15 +171,16 @@ def describe(
     ] = False,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Show topics: their partitions with offsets, and their settings."""
+    """Show topics: their partitions with offsets and bytes, and their settings."""
 
     async def work(cluster: Cluster) -> list[_Described]:
         found = await find_topics(cluster, [name, *names])
         configs = await topics.topic_configs(cluster, found.keys())
         partitions = [partition for topic in found.values() for partition in topic.topic_partitions]
         starts, ends = await beginnings_of(cluster, partitions), await ends_of(cluster, partitions)
+        sizes = await topics.sizes_of(cluster, partitions)
         return [
-            _Described(topic, _shown(configs[topic.name], every=every), starts, ends)
+            _Described(topic, _shown(configs[topic.name], every=every), starts, ends, sizes)
             for topic in found.values()
         ]
 
@@ -191,8 +192,16 @@ class _Described(NamedTuple):
     configs: list[ConfigEntry]
     starts: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
+    sizes: Mapping[TopicPartition, int]
 
-    def rows(self) -> list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int]]:
+    def size(self) -> int | None:
+        """Of all its partitions; None if that of one is not known."""
+        sizes = [self.sizes.get(partition) for partition in self.topic.topic_partitions]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    def rows(
+        self,
+    ) -> list[tuple[int, int, int, tuple[int, ...], tuple[int, ...], int, int, int | None]]:
         return [
             (
                 one.partition,
@@ -202,6 +211,7 @@ class _Described(NamedTuple):
                 one.in_sync_replica_ids,
                 self.starts[partition],
                 self.ends[partition],
+                self.sizes.get(partition),
             )
             for partition, one in zip(
                 self.topic.topic_partitions, self.topic.partitions, strict=True
@@ -223,19 +233,22 @@ def _say_described(one: _Described) -> None:
             "partitions": len(topic.partitions),
             "replicas": _replica_count(topic),
             "internal": "yes" if topic.is_internal else "no",
+            "bytes": one.size(),
             **{entry.name: entry.value for entry in one.configs},
         }
     )
     say("")
-    say_table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN-SYNC", "START", "END"), one.rows())
+    columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN-SYNC", "START", "END", "BYTES")
+    say_table(columns, one.rows())
 
 
 def _as_json(one: _Described) -> dict[str, object]:
-    names = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end")
+    names = ("partition", "leader", "epoch", "replicas", "in_sync", "start", "end", "bytes")
     return {
         "name": one.topic.name,
         "internal": one.topic.is_internal,
         "replicas": _replica_count(one.topic),
+        "bytes": one.size(),
         "configs": {entry.name: entry.value for entry in one.configs},
         "partitions": [dict(zip(names, row, strict=True)) for row in one.rows()],
     }

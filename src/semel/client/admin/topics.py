@@ -11,11 +11,13 @@ from typing import NamedTuple
 from semel.client.cluster.calls import raise_for, refusal
 from semel.client.cluster.cluster import Cluster
 from semel.errors import NONE, NotController, RequestError
+from semel.types import TopicPartition
 from semel.wire.messages import (
     create_partitions,
     create_topics,
     delete_topics,
     describe_configs,
+    describe_log_dirs,
     incremental_alter_configs,
 )
 
@@ -154,6 +156,35 @@ async def topic_configs(
         return configs
 
     return await cluster.retry(attempt)
+
+
+async def sizes_of(
+    cluster: Cluster, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Bytes of these partitions where they are led; without those that a broker does not tell."""
+
+    async def attempt() -> dict[TopicPartition, int]:
+        sizes: dict[TopicPartition, int] = {}
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for (topic, index), leader_id in (await cluster.leaders_of(partitions)).items():
+            by_leader.setdefault(leader_id, {}).setdefault(topic, []).append(index)
+        for leader_id, indexes in by_leader.items():
+            wanted = [
+                describe_log_dirs.DescribableLogDirTopic(topic, its_indexes)
+                for topic, its_indexes in indexes.items()
+            ]
+            request = describe_log_dirs.DescribeLogDirsRequest(wanted)
+            reply = await cluster.call(leader_id, describe_log_dirs, request)
+            for directory in reply.results:
+                for described in directory.topics:
+                    for each in described.partitions:
+                        # One that is being moved is counted when it has come.
+                        if not each.is_future_key:
+                            partition = TopicPartition(described.name, each.partition_index)
+                            sizes[partition] = each.partition_size
+        return sizes
+
+    return await cluster.retry(attempt) if partitions else {}
 
 
 class ConfigOperation(enum.IntEnum):
