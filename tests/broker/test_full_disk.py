@@ -49,7 +49,12 @@ from support.seeded_loop import elapse
 
 STORAGE_ERROR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_MEMBER_ID = 56, 15, 25
 MIB = 2**20
-SETTINGS = {"journal.segment.bytes": 2 * MIB, "message.max.bytes": 200_000}
+SETTINGS = {
+    "journal.segment.bytes": 2 * MIB,
+    "message.max.bytes": 200_000,
+    # These records are very old.
+    "log.retention.ms": -1,
+}
 
 
 @pytest.fixture
@@ -181,7 +186,7 @@ def test_a_broker_killed_on_a_full_disk_starts_again_with_all_it_had(small_disk:
 
 # On a disk in memory.
 
-CONFIG = replace(handled.CONFIG, journal_segment_bytes=1_500_000)
+CONFIG = replace(handled.CONFIG, journal_segment_bytes=1_500_000, log_retention_ms=-1)
 
 
 async def create_topic(broker: InMemory) -> None:
@@ -324,14 +329,14 @@ async def test_a_full_disk_is_told_and_counted_once_it_refuses_and_once_it_does_
         told.append((event.split(":", maxsplit=1)[0], values.get("free_bytes")))
 
     monkeypatch.setattr(log, "warning", remember)
-    # Three segments and a piece, and the checkpoints.
-    machine.device.capacity_bytes = 5_000_000
+    # Three segments and a piece, the ballast, and the checkpoints.
+    machine.device.capacity_bytes = 5_200_000
     async with machine.broker() as broker:
         await create_topic(broker)
         stored = 0
         while await produce_code(broker, 10_000) == NONE:
             stored += 1
-        assert stored * 10_000 > 0.9 * machine.device.capacity_bytes
+        assert stored * 10_000 > 0.85 * machine.device.capacity_bytes
         for _ in range(20):
             await elapse(1)
             assert await produce_code(broker, 10_000) == STORAGE_ERROR

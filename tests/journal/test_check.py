@@ -102,7 +102,7 @@ def used_bytes(files: Files) -> Iterator[tuple[str, int]]:
     """Those that say something: not the room behind the last frame, nor that around a note."""
     open_base = names.positions(list(files), names.SEGMENT)[-1]
     for name, content in files.items():
-        if name == names.PREALLOCATED:
+        if name in (names.PREALLOCATED, names.BALLAST):
             continue
         size = len(content)
         if name == names.segment(open_base):
@@ -150,7 +150,7 @@ def test_each_missing_file_is_found_and_a_start_does_what_is_said_of_it(kind: st
     files = FOLDERS[kind]()
     first = names.segment(names.positions(list(files), names.SEGMENT)[0])
     last = names.checkpoint(names.positions(list(files), names.CHECKPOINT)[-1])
-    for name in files.keys() - {names.PREALLOCATED, names.FORMAT, last}:
+    for name in files.keys() - {names.PREALLOCATED, names.BALLAST, names.FORMAT, last}:
         device = device_with({other: files[other] for other in files if other != name})
         damage = [finding for finding in checked(device) if finding.is_damage]
         older_checkpoint = name.endswith(names.CHECKPOINT)

@@ -74,6 +74,8 @@ class Storage(NamedTuple):
     folder: str
     disk_bytes: Callable[[], tuple[int, int]]
     """Total and usable."""
+    folder_bytes: Callable[[], int] = lambda: 0
+    """What all files of the folder take. Blocking: there may be thousands."""
 
 
 class Broker:
@@ -484,7 +486,16 @@ class Broker:
         return self._storage.folder
 
     def disk_bytes(self) -> tuple[int, int]:
+        """Total and usable."""
         return self._storage.disk_bytes()
+
+    def folder_bytes(self) -> int:
+        """Blocking."""
+        return self._storage.folder_bytes()
+
+    @property
+    def is_short_of_room(self) -> bool:
+        return any(lane.duties.is_short_of_room for lane in self.led_lanes)
 
     def address_for(self, call: Call) -> tuple[str, int]:
         """Where this client finds the broker: the address it came to, unless one is advertised."""

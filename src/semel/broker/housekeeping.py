@@ -7,6 +7,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from semel.broker import log
+from semel.broker.disk_watch import DiskWatch
 from semel.broker.retention import Retention
 from semel.errors import JournalFull
 from semel.lane.clock import WATCHED_MS
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 ROUND_MS = WATCHED_MS // 2
 """The longest pause between two looks at the clock."""
 
+SHORT_OF_ROOM_PAUSE_S = 5.0
+"""Between two rounds of retention while the disk is short of room."""
+
 Duty = Callable[[], None]
 
 
@@ -28,9 +32,21 @@ class Housekeeping:
         self._server = server
         self._next_round_s = server.loop.time()
         self._waits_for_room = False
+        self._disk_watch = DiskWatch(broker)
         self._retention = Retention(broker)
-        self._retention_looked_s = server.loop.time()
+        self._retention_ended_s = server.loop.time()
+        self._was_short_of_room = False
         self._is_deleting = False
+
+    @property
+    def _retention_pause_s(self) -> float:
+        """At once when the disk becomes short of room, and often while it is."""
+        pause_s = self._broker.config.log_retention_check_interval_ms / 1000
+        was_short = self._was_short_of_room
+        self._was_short_of_room = self._broker.is_short_of_room
+        if not self._was_short_of_room:
+            return pause_s
+        return min(pause_s, SHORT_OF_ROOM_PAUSE_S if was_short else 0)
 
     async def run(self) -> None:
         self._server.start_task(self._retention.ask())
@@ -87,6 +103,7 @@ class Housekeeping:
             for duty in lane.duties.rounds():
                 yield partial(duty, now_ms)
             yield partial(self._take_checkpoint, lane)
+        yield self._disk_watch.look
         yield self._delete_expired
         yield self._broker.catch_up
         yield self._server.close_idle
@@ -111,10 +128,9 @@ class Housekeeping:
         return is_done
 
     def _delete_expired(self) -> None:
-        # The pause may have been set anew since it began.
-        pause_s = self._broker.config.log_retention_check_interval_ms / 1000
-        passed_s = self._server.loop.time() - self._retention_looked_s
-        if passed_s >= pause_s and not self._is_deleting:
+        if self._is_deleting:
+            return
+        if self._server.loop.time() >= self._retention_ended_s + self._retention_pause_s:
             self._is_deleting = True
             self._server.start_task(self._retention_round())
 
@@ -125,7 +141,7 @@ class Housekeeping:
             self._broker.complain("old records could not be deleted", error)
         finally:
             self._is_deleting = False
-            self._retention_looked_s = self._server.loop.time()
+            self._retention_ended_s = self._server.loop.time()
 
     def _take_checkpoint(self, lane: Lane) -> None:
         if lane.is_leading and lane.duties.is_checkpoint_due:

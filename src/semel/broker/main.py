@@ -55,7 +55,9 @@ def serve(options: ServeOptions) -> None:
         broker = Broker(
             config,
             [FileDevice(folder, synced=not options.ephemeral)],
-            Storage(str(folder.resolve()), lambda: _disk_bytes(folder)),
+            Storage(
+                str(folder.resolve()), lambda: _disk_bytes(folder), lambda: _folder_bytes(folder)
+            ),
             SystemClock(),
             SystemRandomness(),
         )
@@ -174,6 +176,16 @@ def _data_folder(options: ServeOptions) -> Iterator[Path]:
 def _disk_bytes(folder: Path) -> tuple[int, int]:
     usage = shutil.disk_usage(folder)
     return usage.total, usage.free
+
+
+def _folder_bytes(folder: Path) -> int:
+    byte_count = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # It may be gone by now.
+            with contextlib.suppress(FileNotFoundError):
+                byte_count += entry.stat().st_blocks * 512
+    return byte_count
 
 
 def _keep_freed_memory() -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 FENCED = (ProducerFenced, InvalidProducerEpoch)
+LARGEST_SHOWN = 5
+TOPICS_SHOWN_MAX = 1000
+"""Topics whose bytes are shown each, the largest; all others are shown together."""
 
 
 class Metrics:
@@ -36,6 +39,18 @@ class Metrics:
         self.transactions_aborted = 0
         self.commit_count = 0
         self.commit_seconds = 0.0
+        self.retention_rounds = 0
+        self.retention_round_seconds = 0.0
+        """What the last one took."""
+        self.retention_round_ended_ms = 0
+        """By the wall clock; 0 if there was none."""
+        self.retention_bytes_deleted = 0
+        self.topic_bytes: dict[str, int] = {}
+        """Of the batches that are shown, as of the last round of retention."""
+
+    def largest_topics(self) -> dict[str, int]:
+        largest = sorted(self.topic_bytes.items(), key=lambda each: -each[1])
+        return dict(largest[:LARGEST_SHOWN])
 
     def counted(self, refusal: RequestError) -> RequestError:
         """Count a refusal that tells a producer that another has its place."""
@@ -147,8 +162,8 @@ class Collector:
             "Bytes allocated for what is written next.",
             sum(journal.unused_bytes for journal in journals),
         )
-        _, free_bytes = broker.disk_bytes()
-        yield gauge("semel_disk_free_bytes", "Bytes that the disk has left.", free_bytes)
+        yield from _disk(broker)
+        yield from _tidying(broker)
         yield gauge("semel_connections", "Open connections.", broker.connection_count)
         yield gauge("semel_topics", "Topics.", len(broker.catalogue))
         yield gauge(
@@ -164,6 +179,92 @@ class Collector:
             "Bytes appended that a power loss would take.",
             sum(journal.end - journal.durable for journal in journals),
         )
+
+
+def _disk(broker: "Broker") -> Iterator["Metric"]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    total_bytes, free_bytes = broker.disk_bytes()
+    yield gauge("semel_disk_bytes", "Bytes of the disk.", total_bytes)
+    yield gauge("semel_disk_free_bytes", "Bytes that the disk has left.", free_bytes)
+    yield gauge("semel_folder_bytes", "Bytes that the data folder takes.", broker.folder_bytes())
+    yield gauge(
+        "semel_journal_stored_bytes",
+        "Bytes of the journal's segments, with those allocated for what is written next.",
+        sum(journal.stored_bytes for journal in list(broker.journals.values())),
+    )
+    lanes = broker.led_lanes
+    yield gauge(
+        "semel_volume_bytes",
+        "Bytes of volumes.",
+        sum(lane.settling.volume_bytes for lane in lanes),
+    )
+    yield gauge("semel_volumes", "Volumes.", sum(lane.settling.volume_count for lane in lanes))
+    by_topic = GaugeMetricFamily(
+        "semel_topic_bytes",
+        "Bytes of the batches that a topic shows, as of the last round of retention.",
+        labels=["topic"],
+    )
+    largest_first = sorted(broker.metrics.topic_bytes.items(), key=lambda each: -each[1])
+    for name, byte_count in sorted(largest_first[:TOPICS_SHOWN_MAX]):
+        by_topic.add_metric([name], byte_count)
+    yield by_topic
+    yield gauge(
+        "semel_topic_bytes_sum",
+        f"As above, of all topics: only the {TOPICS_SHOWN_MAX:,} largest are shown each.",
+        sum(byte_count for _, byte_count in largest_first),
+    )
+
+
+def _tidying(broker: "Broker") -> Iterator["Metric"]:
+    """What retention, settling and compaction have done."""
+    metrics, lanes = broker.metrics, broker.led_lanes
+    yield counter("semel_retention_rounds", "Rounds of retention.", metrics.retention_rounds)
+    yield gauge(
+        "semel_retention_round_seconds",
+        "What the last round of retention took, with settling and compaction.",
+        metrics.retention_round_seconds,
+    )
+    yield gauge(
+        "semel_retention_round_ended_timestamp_seconds",
+        "When the last round of retention ended; 0 if there was none yet.",
+        metrics.retention_round_ended_ms / 1000,
+    )
+    yield counter(
+        "semel_retention_deleted_bytes",
+        "Bytes of batches that topics did not keep.",
+        metrics.retention_bytes_deleted,
+    )
+    yield counter(
+        "semel_removed_bytes",
+        "Bytes of segments and volumes that were removed.",
+        sum(lane.settling.bytes_removed for lane in lanes),
+    )
+    yield counter(
+        "semel_settling_volumes",
+        "Volumes made of segments and of other volumes.",
+        sum(lane.settling.volumes_made for lane in lanes),
+    )
+    yield counter(
+        "semel_settling_written_bytes",
+        "Bytes of these volumes.",
+        sum(lane.settling.bytes_settled for lane in lanes),
+    )
+    yield counter(
+        "semel_compaction_passes",
+        "Passes of compaction.",
+        sum(lane.compacting.pass_count for lane in lanes),
+    )
+    yield counter(
+        "semel_compaction_read_bytes",
+        "Bytes of batches that they have read.",
+        sum(lane.compacting.bytes_read for lane in lanes),
+    )
+    yield counter(
+        "semel_compaction_written_bytes",
+        "Bytes that they have written.",
+        sum(lane.compacting.bytes_written for lane in lanes),
+    )
 
 
 def _transactions(broker: "Broker") -> Iterator["Metric"]:

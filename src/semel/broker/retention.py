@@ -37,6 +37,7 @@ class Expired(NamedTuple):
 
     partition: PartitionView
     before: Offset
+    byte_count: int
 
 
 class Retention:
@@ -50,12 +51,43 @@ class Retention:
                 await self._ask(lane)
 
     async def round(self) -> None:
+        loop = asyncio.get_running_loop()
+        started_s = loop.time()
+        await self._tidy()
+        await self._measure()
+        metrics = self._broker.metrics
+        metrics.retention_rounds += 1
+        metrics.retention_round_seconds = loop.time() - started_s
+        metrics.retention_round_ended_ms = max(
+            (lane.view.wall_ms() for lane in self._broker.led_lanes), default=0
+        )
+
+    async def _measure(self) -> None:
+        """How much there is of each topic: too long a look for whoever asks for metrics."""
+        byte_counts: dict[str, int] = {}
+        for lane in self._broker.led_lanes:
+            for number, partition in enumerate(lane.view.partitions()):
+                if number % PARTITIONS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                topic = partition.topic_partition.topic
+                try:
+                    byte_count = await lane.log.bytes_of(partition)
+                except (CorruptJournal, OSError) as error:
+                    self._broker.found_unreadable(partition.topic_partition, error)
+                    continue
+                byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
+        self._broker.metrics.topic_bytes = byte_counts
+
+    async def _tidy(self) -> None:
         for lane in self._broker.led_lanes:
             if not lane.is_leading:
                 continue
             try:
                 if lane.view.is_retention_enforced:
                     await self._delete_expired(lane)
+                    if lane.duties.is_short_of_room:
+                        # Compaction needs room before it gives some.
+                        await lane.settling.round(self._broker.warn)
                     await self._compact(lane)
             except JournalFull:
                 # What is deleted already gives its room back all the same.
@@ -93,6 +125,8 @@ class Retention:
             lane.submit(
                 DeleteExpired(tuple((each.partition.number, each.before) for each in expired))
             )
+            byte_count = sum(each.byte_count for each in expired)
+            self._broker.metrics.retention_bytes_deleted += byte_count
 
     async def _expired(self, lane: Lane, partition: PartitionView) -> Expired | None:
         if partition.log_start_offset >= partition.last_stable_offset:
@@ -105,11 +139,15 @@ class Retention:
             return None
         try:
             before = await lane.log.first_kept(partition, *_limits(lane, keeping))
+            before = min(before, partition.last_stable_offset)
+            start = partition.log_start_offset
+            if before <= start:
+                return None
+            byte_count = await lane.log.bytes_between(partition, start, before)
         except (CorruptJournal, OSError, RequestError) as error:
             self._broker.found_unreadable(partition.topic_partition, error)
             return None
-        before = min(before, partition.last_stable_offset)
-        return Expired(partition, before) if before > partition.log_start_offset else None
+        return Expired(partition, before, byte_count)
 
     def _will_die(self, lane: Lane, end: int) -> bool:
         """Whether what lives in the journal before `end` is kept for one time, in few partitions:
@@ -135,9 +173,7 @@ class Retention:
             found = await self._expired(lane, partition)
             if found is not None:
                 topic = partition.topic_partition.topic
-                start = partition.log_start_offset
-                byte_count = await lane.log.bytes_between(partition, start, found.before)
-                byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
+                byte_counts[topic] = byte_counts.get(topic, 0) + found.byte_count
         log.warning(
             "retention is not enforced: this folder was written by a version that kept everything. "
             "Start once with --set retention.enforce=true to let topics delete what their settings "

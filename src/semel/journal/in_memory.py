@@ -184,6 +184,13 @@ class MemoryJournal:
             self._checkpoint_position = end
             self._shelf.checkpoint = (end, b"".join(pieces), opened)
 
+    @property
+    def is_short_of_room(self) -> bool:
+        return False
+
+    def make_room(self) -> None:
+        pass
+
     def look_for_room(self) -> None:
         pass
 

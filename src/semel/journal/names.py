@@ -11,6 +11,7 @@ LOCK = "lock"
 NOTE = "note"
 FORMAT = "format"
 PREALLOCATED = "prepared"  # The name it has on disks.
+BALLAST = "ballast"
 TEMPORARY = ".tmp"
 SEGMENT = ".segment"
 INDEX = ".index"

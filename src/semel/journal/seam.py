@@ -131,6 +131,16 @@ class Journal(Protocol):
     async def checkpoint_now(self) -> None:
         """The next start replays only what is appended after this. A failure is only a warning."""
 
+    @property
+    def is_short_of_room(self) -> bool:
+        """Something was refused, or the next that needs much room may be."""
+
+    def make_room(self) -> None:
+        """If it is short: let there be some for checkpoints and volumes, by which more comes back.
+
+        What is appended does not get it.
+        """
+
     def look_for_room(self) -> None:
         """It may have come back where it was short, and nobody may be writing."""
 

@@ -49,6 +49,9 @@ class Compacting:
         self._state = state
         self._settling = settling
         self._settings = settings
+        self.pass_count = 0
+        self.bytes_read = 0
+        self.bytes_written = 0
 
     async def round(self, wanted: Iterable[tuple[PartitionView, CompactionSettings]]) -> None:
         """One pass over as many of them as fill a volume, those first that gain most.
@@ -74,7 +77,11 @@ class Compacting:
             size += candidate.size
         if chosen and self._lane.is_leading:
             chosen.sort(key=lambda each: each.partition.number)
-            await self._settling.compact([await self._compaction(each) for each in chosen])
+            compactions = [await self._compaction(each) for each in chosen]
+            made = await self._settling.compact(compactions)
+            self.pass_count += 1
+            self.bytes_read += size
+            self.bytes_written += made.data_bytes + made.index_bytes
 
     def _mostly_gone(self) -> set[int]:
         """Volumes of earlier passes of which little is needed: what is left of them is compacted

@@ -88,6 +88,11 @@ class Duties:
         yield self._look_for_room
 
     @property
+    def is_short_of_room(self) -> bool:
+        """What is kept no longer should go now, and not only when its time comes."""
+        return self._journal.is_short_of_room
+
+    @property
     def is_checkpoint_due(self) -> bool:
         """Many small frames take long to replay although they fill no segment."""
         return self._journal.frames_appended - self._frames_at_checkpoint >= CHECKPOINT_FRAMES

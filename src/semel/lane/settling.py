@@ -9,7 +9,7 @@ import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from semel.errors import CorruptJournal, JournalFull
 from semel.journal.names import TEMPORARY, volume_base
@@ -41,6 +41,7 @@ SMALL_SHARE: Final = 16
 """A volume of less than this part of a whole one joins its neighbours."""
 
 Warn = Callable[[str], None]
+AnyPlan = TypeVar("AnyPlan", Plan, CompactionPlan)
 
 
 class Volumes(NamedTuple):
@@ -115,8 +116,13 @@ class Settling:
         self._round = 0
         self._looked_ms = lane.view.now_ms()
         self._looked_byte_count = journal.bytes_appended
-        self._there: set[int] = set()
-        """The volumes that are kept, or were before they were replaced."""
+        self._there: dict[int, int] = {}
+        """Bytes of the volumes that are kept, or were before they were replaced."""
+        self.volumes_made = 0
+        self.bytes_settled = 0
+        """Written to volumes, without what compaction has left."""
+        self.bytes_removed = 0
+        """Of segments and volumes."""
         self.first_positions: dict[TopicPartition, int] = {}
         """Where the first batches that are shown lie in the journal, if not in volumes alone."""
         self.will_die: Callable[[Position], bool] = lambda end: False
@@ -124,17 +130,26 @@ class Settling:
 
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
-        self._there = set(self._store.numbers())
+        self._there = self._store.sizes()
         self._store.check_there(self._needed())
-        await self._delete(self._there - self._needed())
+        await self._delete(self._there.keys() - self._needed())
 
     def _needed(self) -> set[int]:
         cleaned = self._state.cleaned.values()
         return {*self._state.volumes, *(part.volume for part in cleaned if part.byte_count)}
 
+    @property
+    def volume_bytes(self) -> int:
+        # Read by another thread as well, while volumes come and go.
+        return sum(list(self._there.values()))
+
+    @property
+    def volume_count(self) -> int:
+        return len(self._there)
+
     async def _sweep(self) -> None:
         """Remove the volumes that nothing names."""
-        orphans = self._there - self._needed()
+        orphans = self._there.keys() - self._needed()
         if orphans:
             # What they were needed for may only just have been deleted.
             await self._lane.until_durable()
@@ -144,7 +159,8 @@ class Settling:
     async def _delete(self, volumes: set[int]) -> None:
         if volumes:
             await self._store.delete(volumes)
-            self._there -= volumes
+            for number in volumes:
+                self.bytes_removed += self._there.pop(number)
 
     async def round(self, warn: Warn) -> None:
         """All that there is to be done now. A failure loses nothing: it is tried again."""
@@ -189,9 +205,16 @@ class Settling:
         # What was judged gone may only just have been deleted.
         await self._lane.until_durable()
         for _ in range(CHECKPOINTS_MAX):
-            if not self._lane.is_leading or self._journal.release_before(position):
+            if not self._lane.is_leading:
+                return
+            before = self._journal.sealed()
+            is_done = self._journal.release_before(position)
+            left = set(self._journal.sealed())
+            self.bytes_removed += sum(each.end - each.base for each in before if each not in left)
+            if is_done:
                 return
             # Older ones need what is to go; each new one lies behind something new.
+            self._journal.make_room()
             self._lane.append_nothing()
             await self._journal.checkpoint_now()
 
@@ -300,7 +323,7 @@ class Settling:
 
     # Compaction
 
-    async def compact(self, compactions: Sequence[Compaction]) -> None:
+    async def compact(self, compactions: Sequence[Compaction]) -> Made:
         """Leave the newest records of these partitions, which come by rising number.
 
         Raises JournalFull, CorruptJournal, OSError.
@@ -313,9 +336,10 @@ class Settling:
             (*map(volume_base, self._state.volumes), *sealed),
             tuple(compactions),
         )
-        made = await self._create(plan, self._maker.compact(plan))
+        made = await self._made(plan, self._maker.compact)
         parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
         await self._say(Clean(plan.volume, parts))
+        return made
 
     def sealed_end(self) -> int:
         """Where what is written to, or may be replayed, begins in the journal."""
@@ -337,22 +361,28 @@ class Settling:
     ) -> None:
         """What lives in these sources becomes a volume, if anything does."""
         plan = await self._plan(sources)
-        made = await self._create(plan, self._maker.make(plan))
-        await self._adopt((plan.volume,) if made.data_bytes else (), replaced, end)
+        made = await self._made(plan, self._maker.make)
+        if not made.data_bytes:
+            await self._adopt((), replaced, end)
+            return
+        self.volumes_made += 1
+        self.bytes_settled += made.data_bytes + made.index_bytes
+        await self._adopt((plan.volume,), replaced, end)
 
-    async def _create(self, plan: Plan | CompactionPlan, making: Awaitable[Made]) -> Made:
-        """Let what is made be there, if there is anything in it. The room of what is not wanted is
-        given back at once: it may be the last that there is."""
+    async def _made(self, plan: AnyPlan, make: Callable[[AnyPlan], Awaitable[Made]]) -> Made:
+        """Let it be made, and be there to stay if there is anything in it."""
+        self._journal.make_room()
         try:
-            made = await making
-            if made.data_bytes:
-                await self._store.create(plan.volume, plan.temporary)
-                self._there.add(plan.volume)
-                return made
+            made = await make(plan)
         except (CorruptJournal, OSError):
+            # On a full disk a part of a volume takes the room of others, until the next start.
             await self._store.discard(plan.volume, plan.temporary)
             raise
-        await self._store.discard(plan.volume, plan.temporary)
+        if made.data_bytes:
+            await self._store.create(plan.volume, plan.temporary)
+            self._there[plan.volume] = made.data_bytes + made.index_bytes
+        else:
+            await self._store.discard(plan.volume, plan.temporary)
         return made
 
     async def _adopt(

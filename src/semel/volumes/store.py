@@ -18,8 +18,8 @@ RESTORE: Final = "restore the file, or the folder, from a backup"
 
 
 class VolumeStore(Protocol):
-    def numbers(self) -> list[int]:
-        """Of the volumes that are there, whole or not. Blocking."""
+    def sizes(self) -> dict[int, int]:
+        """Bytes by number of the volumes that are there, whole or not. Blocking."""
 
     def check_there(self, numbers: Iterable[int]) -> None:
         """Raises CorruptJournal if something is missing of these. Blocking."""
@@ -50,10 +50,16 @@ class DeviceVolumes:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def numbers(self) -> list[int]:
+    def sizes(self) -> dict[int, int]:
         found = self._device.names()
-        data = names.positions(found, names.VOLUME)
-        return sorted({*data, *names.positions(found, names.VOLUME_INDEX)})
+        sizes: dict[int, int] = {}
+        for ending, name in (
+            (names.VOLUME, names.volume),
+            (names.VOLUME_INDEX, names.volume_index),
+        ):
+            for number in names.positions(found, ending):
+                sizes[number] = sizes.get(number, 0) + self._device.size(name(number))
+        return sizes
 
     def check_there(self, numbers: Iterable[int]) -> None:
         there = set(self._device.names())
@@ -159,8 +165,8 @@ def _delete(device: Device, numbers: list[int]) -> Job:
 class NoVolumes:
     """Nothing is ever settled: for journals that have no folder."""
 
-    def numbers(self) -> list[int]:
-        return []
+    def sizes(self) -> dict[int, int]:
+        return {}
 
     def check_there(self, numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -20,7 +20,9 @@ from semel.journal.file.walk import StoredFrame
 from semel.journal.index_files import read_index
 
 REFUSED: Final = "a start is refused: restore the folder from a backup"
-KNOWN_NAMES: Final = frozenset({names.LOCK, names.NOTE, names.FORMAT, names.PREALLOCATED})
+KNOWN_NAMES: Final = frozenset(
+    {names.LOCK, names.NOTE, names.FORMAT, names.PREALLOCATED, names.BALLAST}
+)
 SUFFIXES: Final = (
     names.SEGMENT,
     names.INDEX,

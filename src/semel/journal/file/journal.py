@@ -331,6 +331,19 @@ class FileJournal:
         self._device.submit_read(name, offset, size, on_done)
         return await answer
 
+    @property
+    def is_short_of_room(self) -> bool:
+        return self.segments.is_short_of_room
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of the segments, with what is allocated for the next."""
+        return self.segments.limit - self.segments.bases[0] + self.segments.preallocated_size
+
+    def make_room(self) -> None:
+        if self.segments.is_short_of_room:
+            self.segments.drop_ballast()
+
     def look_for_room(self) -> None:
         self.segments.preallocate()
 

@@ -66,6 +66,11 @@ class Segments:
         """Where the open segment begins."""
         return self.bases[-1]
 
+    @property
+    def is_short_of_room(self) -> bool:
+        """The disk had no whole segment when it was last asked, or a frame found no room."""
+        return self._refusal is not None or self._missed_size is not None
+
     def release(self, count: int) -> None:
         """The first segments are given up."""
         del self.bases[:count]
@@ -115,6 +120,12 @@ class Segments:
         self.preallocated_size = 0
         self.preallocate()
         return name
+
+    def drop_ballast(self) -> None:
+        """Leave its room to what gives back more. Another is allocated with a later segment."""
+        # A disk that refuses even this has other faults, of which writes will tell.
+        with contextlib.suppress(OSError):
+            self._device.remove(names.BALLAST)
 
     def finish_preallocating(self) -> None:
         """Waits for the segment being preallocated."""
@@ -203,6 +214,21 @@ def _preallocate(device: Device, settings: JournalSettings, needed: int, *, is_n
         raise
     if refusal is not None:
         raise refusal
+    yield
+    _allocate_ballast(device, settings)
+
+
+def _allocate_ballast(device: Device, settings: JournalSettings) -> None:
+    """If there is none, and room for it is not scarce."""
+    size = settings.ballast_bytes
+    if size_of(device, names.BALLAST) >= size or device.free_bytes() < 2 * size:
+        return
+    try:
+        device.allocate(names.BALLAST, size)
+    except OSError:
+        # Half of it would take room where it is short.
+        with contextlib.suppress(OSError):
+            device.remove(names.BALLAST)
 
 
 def size_of(device: Device, name: str) -> int:
@@ -230,7 +256,7 @@ def allocate(
         if size <= present:
             break
         # The last bytes are left to checkpoints, and to what else is on the disk.
-        spare = settings.smallest_segment_bytes if size < settings.segment_bytes else 0
+        spare = settings.ballast_bytes if size < settings.segment_bytes else 0
         try:
             _grow(device, name, present, size, spare)
         except OSError as error:

@@ -41,6 +41,10 @@ class JournalSettings:
     smallest_segment_bytes: int = field(init=False)
     """A full disk is asked for less than a segment, down to this."""
 
+    ballast_bytes: int = field(init=False)
+    """Allocated for nothing, so that a full disk has them for what gives back more. As much is
+    left free besides, by all that the journal allocates when room is short."""
+
     def __post_init__(self) -> None:
         if self.segment_bytes < SEGMENT_BYTES_MIN:
             raise ConfigError(
@@ -57,6 +61,7 @@ class JournalSettings:
         object.__setattr__(self, "payload_bytes_max", payload_bytes_max)
         smallest = min(max(2 * headroom, SEGMENT_BYTES_MIN), self.segment_bytes)
         object.__setattr__(self, "smallest_segment_bytes", smallest)
+        object.__setattr__(self, "ballast_bytes", max(smallest, self.segment_bytes // 8))
 
     @property
     def limits(self) -> Limits:
