@@ -142,6 +142,23 @@ def test_a_full_disk_does_not_wait_for_the_next_round_of_retention() -> None:
     run(Random(1), scenario())
 
 
+def test_a_full_disk_is_no_reason_to_trust_a_clock_at_a_start() -> None:
+    async def scenario() -> None:
+        device, clock = small_disk(), LoopClock()
+        async with started(opened(device, clock)) as broker:
+            await create(broker, "t", retention_ms=str(HOUR_MS))
+            await fill(broker, "t", clock.wall_ms())
+        device.kill()
+        clock.ahead_ms += 1000 * HOUR_MS
+        async with started(opened(device, clock)) as broker:
+            await elapse(240)
+            assert broker.controller.view.partition("t", 0).log_start_offset == 0
+            await elapse(120)
+            assert broker.controller.view.partition("t", 0).log_start_offset > 0
+
+    run(Random(1), scenario())
+
+
 def test_it_is_said_once_that_the_disk_fills_and_once_that_it_does_no_longer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -23,6 +23,10 @@ ROUND_MS = WATCHED_MS // 2
 SHORT_OF_ROOM_PAUSE_S = 5.0
 """Between two rounds of retention while the disk is short of room."""
 
+UNTRUSTED_S = 300.0
+"""From a start on, in which nobody is judged by a clock that may be wrong, unless
+log.retention.check.interval.ms is less."""
+
 Duty = Callable[[], None]
 
 
@@ -34,7 +38,7 @@ class Housekeeping:
         self._waits_for_room = False
         self._disk_watch = DiskWatch(broker)
         self._retention = Retention(broker)
-        self._retention_ended_s = server.loop.time()
+        self._started_s = self._retention_ended_s = server.loop.time()
         self._was_short_of_room = False
         self._is_deleting = False
 
@@ -135,8 +139,10 @@ class Housekeeping:
             self._server.start_task(self._retention_round())
 
     async def _retention_round(self) -> None:
+        interval_s = self._broker.config.log_retention_check_interval_ms / 1000
+        passed_s = self._server.loop.time() - self._started_s
         try:
-            await self._retention.round()
+            await self._retention.round(may_expire=passed_s >= min(interval_s, UNTRUSTED_S))
         except Exception as error:  # noqa: BLE001 - the next round tries again.
             self._broker.complain("old records could not be deleted", error)
         finally:

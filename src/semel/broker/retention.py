@@ -50,10 +50,11 @@ class Retention:
             if not lane.view.is_retention_enforced:
                 await self._ask(lane)
 
-    async def round(self) -> None:
+    async def round(self, *, may_expire: bool = True) -> None:
+        """Delete what topics keep no longer, if that may be judged yet; give room back."""
         loop = asyncio.get_running_loop()
         started_s = loop.time()
-        await self._tidy()
+        await self._tidy(may_expire)
         await self._measure()
         metrics = self._broker.metrics
         metrics.retention_rounds += 1
@@ -78,13 +79,14 @@ class Retention:
                 byte_counts[topic] = byte_counts.get(topic, 0) + byte_count
         self._broker.metrics.topic_bytes = byte_counts
 
-    async def _tidy(self) -> None:
+    async def _tidy(self, may_expire: bool) -> None:
         for lane in self._broker.led_lanes:
             if not lane.is_leading:
                 continue
             try:
                 if lane.view.is_retention_enforced:
-                    await self._delete_expired(lane)
+                    if may_expire:
+                        await self._delete_expired(lane)
                     if lane.duties.is_short_of_room:
                         # Compaction needs room before it gives some.
                         await lane.settling.round(self._broker.warn)
