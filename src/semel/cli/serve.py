@@ -11,7 +11,7 @@ _EXAMPLES = """\
 examples:
   semel serve                                    on 127.0.0.1:9092, data in ./semel-data
   semel serve --ephemeral --listen 127.0.0.1:0   for a test: a free port, nothing is kept
-  semel serve --set num.partitions=8 --set log.flush.interval.ms=2
+  semel serve --set num.partitions=8 --set log.retention.hours=48
 """
 
 
@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         dest="settings",
         action=_Collect,
         default=(),
-        help="a setting by Kafka's name, over those in the file; repeatable",
+        help="a setting by Kafka's name, over those in the file; repeatable "
+        "(`kafka-configs --describe --all` and other admin tools list them)",
     )
     add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here, at /metrics")
     add("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
