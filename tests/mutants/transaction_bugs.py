@@ -213,7 +213,7 @@ TRANSACTION_BUGS = (
     Bug(1, the_aborted_list_is_empty, UNCOMMITTED),
     Bug(1, only_what_began_in_the_range_is_listed, UNCOMMITTED),
     Bug(1, a_commit_is_acknowledged_when_written, r"not whole|was committed before"),
-    Bug(3, an_epoch_is_never_spent, TORN, first_seed=2),
+    Bug(3, an_epoch_is_never_spent, TORN, first_seed=23),
     Bug(3, only_what_is_known_to_be_aborted_is_spent, TORN + r"|EndTxn.* with 48", first_seed=3),
     Bug(3, a_rise_of_the_term_aborts_nothing, BROKEN),
     Bug(3, an_abort_of_tv1_refreshes_the_term, r"EndTxn.* with 48", first_seed=4),

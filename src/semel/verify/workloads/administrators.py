@@ -83,7 +83,8 @@ class Administrator:
 
     async def _trespass(self, connection: Connection) -> None:
         partition = TopicPartition(INTERNAL_TOPIC, 0)
-        content = encoded(self._client, ["trespass"], (-1, -1, -1))
+        # With a key: without one it would be refused by any compacted topic.
+        content = encoded(self._client, ["trespass"], (-1, -1, -1), b"trespass")
         reply = await connection.ask(produce, request_of(ACKS_ALL, [(partition, content)]))
         code, _ = outcomes(reply.message)[partition]
         if code == 0:

@@ -284,10 +284,15 @@ class PlainProducer:
             )
 
 
-def encoded(client: Client, labels: Sequence[str], producer: tuple[int, int, int]) -> bytes:
+def encoded(
+    client: Client,
+    labels: Sequence[str],
+    producer: tuple[int, int, int],
+    key: bytes | None = None,
+) -> bytes:
     producer_id, producer_epoch, sequence = producer
     records = [
-        Record(None, f"{label} ".encode() + bytes(client.rng.choice(PADDING_SIZES)), START_MS)
+        Record(key, f"{label} ".encode() + bytes(client.rng.choice(PADDING_SIZES)), START_MS)
         for label in labels
     ]
     return encode_batch(
