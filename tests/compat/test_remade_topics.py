@@ -49,7 +49,7 @@ def test_a_consumer_of_librdkafka_goes_on_in_a_topic_that_was_made_anew(
         topics.create(servers, topic)
         topics.fill(servers, topic, [b"new 0", b"new 1"])
         message = consumer.poll(DEADLINE_S)
-        # Where it goes on is its own decision: it keeps its offset, on any cluster.
+        # Where it goes on is its own decision: it keeps its offset.
         assert message is not None
         assert (message.value(), message.offset()) == (b"new 1", 1)
     finally:
