@@ -27,6 +27,8 @@ Files = dict[str, bytes]
 class Anything:
     """Payloads that nobody knows."""
 
+    builds_indexes = False
+
     def snapshot(self, stored: bytes, position: int) -> None:
         pass
 

@@ -155,7 +155,7 @@ def an_index_is_not_written(patch: pytest.MonkeyPatch) -> None:
             yield from index.encode()
 
     patch.setattr(checkpoints, "write_indexes", encode_only)
-    patch.setattr(checkpoints, "has_indexes", lambda checkpoint, index_bases: True)
+    patch.setattr(checkpoints, "without_index", lambda checkpoint, index_bases: [])
 
 
 def a_sync_counts_for_what_is_written_meanwhile(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
 from semel.lane.commands import LaneSettings, SettlingSettings
 from semel.lane.compacting import CompactionSettings
+from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce, ProduceInTransaction
@@ -46,7 +47,9 @@ class World:
         self.transaction_count = 0
 
     async def start(self) -> None:
-        journal = FileJournal.open(self.device, JournalSettings(segment_bytes=SEGMENT_BYTES))
+        journal = FileJournal.open(
+            self.device, JournalSettings(segment_bytes=SEGMENT_BYTES), CONTENTS
+        )
         self.lane = Lane(
             journal,
             SETTINGS,

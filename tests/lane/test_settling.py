@@ -16,6 +16,7 @@ from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
 from semel.journal.names import TEMPORARY
 from semel.lane.commands import LaneSettings, SettlingSettings
+from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce
@@ -39,7 +40,7 @@ def fail(error: BaseException) -> None:
 
 
 async def start(device: Device, rng: Random) -> Lane:
-    journal = FileJournal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES))
+    journal = FileJournal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES), CONTENTS)
     lane = Lane(
         journal,
         SETTINGS,

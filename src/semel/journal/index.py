@@ -216,6 +216,33 @@ class BatchIndex:
             }
         self._dropped.append(partition)
 
+    # For who builds it.
+
+    @property
+    def containers(self) -> list[int]:
+        """Where the volumes and sealed segments begin, in the journal's order."""
+        return self._sealed_bases.tolist()
+
+    def begin(self, directory: Directory) -> None:
+        """All partitions stand there. Before anything is added."""
+        self._before = directory
+
+    def count_from(self, byte_counts: Mapping[int, int]) -> None:
+        """So many bytes lie before the open segment of the partitions that are written in it."""
+        for partition, byte_count in byte_counts.items():
+            rows = self._open.get(partition)
+            if rows is not None:
+                rows.byte_count += byte_count - rows.earlier_byte_count
+                rows.earlier_byte_count = byte_count
+
+    def bytes_before_open(self, partition: int) -> int | None:
+        """Of all batches before the open segment, with those that are gone."""
+        rows = self._open.get(partition)
+        if rows is not None:
+            return rows.earlier_byte_count
+        standing = self._before.standing(partition)
+        return None if standing is None else standing.byte_count
+
     # Lookups.
 
     def bytes_from(self, partition: int, offset: int) -> int:
@@ -490,7 +517,7 @@ class BatchIndex:
         """Of all segments before this one."""
         if not segment:
             return 0
-        recent = self._in_memory(self._sealed_bases[segment])
+        recent = self.in_memory(self._sealed_bases[segment])
         rows = None if recent is None else recent.rows.get(partition)
         if rows is not None:
             return rows.earlier_aborted_count
@@ -620,7 +647,7 @@ class BatchIndex:
         """The segment in memory that has the last batch to begin at or before this offset, if it
         is in one of them: who reads the newest should not meet the files of old ones."""
         for segment in range(len(self._sealed_bases) - 1, -1, -1):
-            recent = self._in_memory(self._sealed_bases[segment])
+            recent = self.in_memory(self._sealed_bases[segment])
             if recent is None:
                 return None
             rows = recent.rows.get(partition)
@@ -672,7 +699,7 @@ class BatchIndex:
 
     def _sealed(self, segment: int) -> SegmentIndex:
         base = self._sealed_bases[segment]
-        recent = self._in_memory(base)
+        recent = self.in_memory(base)
         return self._index_at(base) if recent is None else recent
 
     def _index_at(self, base: int) -> AnySealedIndex:
@@ -689,7 +716,7 @@ class BatchIndex:
             self._files.popitem(last=False)
         return index
 
-    def _in_memory(self, base: int) -> IndexInMemory | None:
+    def in_memory(self, base: int) -> IndexInMemory | None:
         return self._unpublished.get(base) or self._published.get(base)
 
     def _standing(self, partition: int) -> Standing | None:

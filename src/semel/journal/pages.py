@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal
+from semel.journal import names
 from semel.types import Buffer
 
 PAGE_SIZE: Final = 16 * 1024
@@ -18,6 +19,9 @@ PAGE_SIZE: Final = 16 * 1024
 
 WORDS_PER_PAGE: Final = PAGE_SIZE // 8
 BYTES_HELD_MAX: Final = 32 * 2**20
+
+RESTORE: Final = "restore the file, or the folder, from a backup"
+"""Nothing but its index tells whose batches a volume has."""
 
 ReadNow = Callable[[str, int, int], Buffer | None]
 """Bytes of a file, if they need not be waited for. Raises OSError."""
@@ -106,7 +110,9 @@ class Pages:
 
 
 def damaged(name: str, reason: str) -> CorruptJournal:
-    return CorruptJournal(f"{name}: {reason}; without the file, a start builds it again")
+    is_of_volume = name.endswith(names.VOLUME_INDEX)
+    advice = RESTORE if is_of_volume else "without the file, a start builds it again"
+    return CorruptJournal(f"{name}: {reason}; {advice}")
 
 
 def _page_of(stored: Buffer) -> Page:

@@ -21,6 +21,8 @@ from semel.types import Position
 class LaneExaminer:
     """Offsets of a partition have no gap in the journal, so that one tells what is lost."""
 
+    builds_indexes = True
+
     def __init__(self) -> None:
         self.batch_count = 0
         self._names = PartitionNames()

@@ -5,4 +5,4 @@ from typing import Final
 from semel.journal.file.formats import Contents
 from semel.lane import frame, restoring
 
-CONTENTS: Final = Contents(restoring.refuse_newer, frame.refuse_newer)
+CONTENTS: Final = Contents(restoring.refuse_newer, frame.refuse_newer, frame.batches_of)

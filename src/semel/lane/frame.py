@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from semel.errors import CorruptJournal, NewerFormat
+from semel.errors import CorruptJournal, CorruptMessage, NewerFormat
 from semel.groups.records import GroupRecord
 from semel.lane import facts
 from semel.lane.facts import AnyFact
@@ -195,6 +195,14 @@ def decode(payload: memoryview, position: Position) -> Frame:
             )
         frame.size = begin + size
     return frame
+
+
+def batches_of(payload: memoryview, position: int) -> list[BatchEntry]:
+    """Raises CorruptJournal."""
+    try:
+        return decode(payload, Position(position)).batches
+    except CorruptMessage as error:
+        raise CorruptJournal(f"frame at byte {position}: {error}") from error
 
 
 def _batch(number: int, body: memoryview, at: int) -> BatchEntry:

@@ -6,15 +6,14 @@ made elsewhere, under temporary names, and then created here: when that returns 
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
 from semel.errors import CorruptJournal
 from semel.journal import names
 from semel.journal.file.device import Device, Job
+from semel.journal.pages import RESTORE
 from semel.journal.runs import Run, gather
 from semel.types import Buffer
-
-RESTORE: Final = "restore the file, or the folder, from a backup"
 
 
 class VolumeStore(Protocol):

@@ -245,8 +245,9 @@ def _checkpoints(source: Device, released: int) -> list[Checkpoint]:
         if read is None:
             continue
         kept = [base for base in read.sealed_bases if base >= released]
-        if checkpoints.has_indexes(read._replace(sealed_bases=kept), index_bases):
-            found.append(read._replace(sealed_bases=kept))
+        read = read._replace(sealed_bases=kept)
+        if not checkpoints.without_index(read, index_bases):
+            found.append(read)
     return found
 
 

@@ -45,6 +45,9 @@ class Finding(NamedTuple):
 class Examiner(Protocol):
     """Knows what the journal keeps for others."""
 
+    builds_indexes: bool
+    """A start builds an index that is lost again, of its segment alone."""
+
     def snapshot(self, stored: bytes, position: int) -> None:
         """Of the newest checkpoint that a start can use. Raises CorruptJournal."""
 
@@ -160,7 +163,10 @@ def _check_checkpoints(folder: Folder) -> Iterator[Finding]:
             continue
         kept = [base for base in found.sealed_bases if base >= folder.released]
         found = found._replace(sealed_bases=kept)
-        if folder.start is None and checkpoints.has_indexes(found, index_bases):
+        is_usable = folder.examiner.builds_indexes or not checkpoints.without_index(
+            found, index_bases
+        )
+        if folder.start is None and is_usable:
             folder.start, folder.open_base = found, opened.base
             try:
                 folder.examiner.snapshot(found.state[0], position)
@@ -269,24 +275,31 @@ def _check_indexes(folder: Folder) -> Iterator[Finding]:
         header = sealed.read_header(stored)
         if header is None or (header.base, header.end, header.size) != (base, end, len(stored)):
             what = "this is no index of its segment"
-            yield Finding(name, None, what, _without_index(folder))
+            yield Finding(name, None, what, _with_bad_index(folder))
             continue
         try:
             read_index(stored, name).restored()
         except CorruptJournal:
-            meaning = "searches there get an error; "
-            if folder.released:
-                meaning += "restore the file from a backup, since it cannot be built again"
-            else:
-                meaning += "without the file, the next start builds it again"
-            yield Finding(name, None, "wrong checksum", meaning)
+            yield Finding(name, None, "wrong checksum", _with_bad_index(folder))
 
 
 def _without_index(folder: Folder) -> str:
     """What a start does that misses one."""
+    if folder.examiner.builds_indexes:
+        return "the next start builds it again from its segment"
     if folder.released:
         return REFUSED
     return "the next start replays the journal from its start and builds it again"
+
+
+def _with_bad_index(folder: Folder) -> str:
+    """No start opens it."""
+    if folder.examiner.builds_indexes or not folder.released:
+        return "searches there get an error; without the file, the next start builds it again"
+    return (
+        "searches there get an error; restore the file from a backup, since it cannot be built "
+        "again"
+    )
 
 
 def _check_volumes(folder: Folder) -> Iterator[Finding]:

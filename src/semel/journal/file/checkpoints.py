@@ -93,13 +93,13 @@ def read(device: Device, position: int) -> Checkpoint | None:
     return checkpoint if checkpoint is not None and checkpoint.position == position else None
 
 
-def has_indexes(checkpoint: Checkpoint, index_bases: Collection[int]) -> bool:
-    """True if every sealed segment before the checkpoint has an index file.
+def without_index(checkpoint: Checkpoint, index_bases: Collection[int]) -> list[int]:
+    """The sealed segments before the checkpoint that have no index file.
 
     None is opened, as there may be very many. Each is whole since before the checkpoint; one that
     was damaged later is found out when it is used.
     """
-    return all(base in index_bases for base in checkpoint.sealed_bases)
+    return [base for base in checkpoint.sealed_bases if base not in index_bases]
 
 
 def write_indexes(device: Device, indexes: Sequence[IndexInMemory]) -> Job:

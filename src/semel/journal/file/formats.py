@@ -16,6 +16,7 @@ from semel.errors import CorruptJournal, NewerFormat
 from semel.journal import names
 from semel.journal.file.checkpoints import write_whole
 from semel.journal.file.device import Device
+from semel.journal.file.mending import BatchesOf
 from semel.journal.file.segments import FULL
 from semel.types import Buffer
 
@@ -34,6 +35,8 @@ class Contents(NamedTuple):
     """Of a checkpoint."""
     check_payload: Callable[[memoryview, int], None]
     """Of the frame at that position."""
+    batches_of: BatchesOf | None = None
+    """None: an index that is lost is not built again of a segment alone."""
 
 
 def _is_known(*_: object) -> None:

@@ -19,6 +19,7 @@ from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.commit import GroupCommit, SyncReason
 from semel.journal.file.device import Device
 from semel.journal.file.formats import ANY_CONTENTS, Contents
+from semel.journal.file.mending import Mending
 from semel.journal.file.recovery import Recovered, recover
 from semel.journal.file.segments import Segments
 from semel.journal.file.settings import JournalSettings
@@ -42,7 +43,9 @@ class Taking(NamedTuple):
 
 
 class FileJournal:
-    def __init__(self, device: Device, settings: JournalSettings, found: Recovered) -> None:
+    def __init__(
+        self, device: Device, settings: JournalSettings, found: Recovered, contents: Contents
+    ) -> None:
         self.end = found.end
         self.frames_appended = 0
         self.bytes_appended = 0
@@ -79,6 +82,8 @@ class FileJournal:
         self._sealed_count = 0 if checkpoint is None else len(checkpoint.sealed_bases)
         """Of the segments, those that the index knows, until all are replayed."""
         self._sealed_in_replay = False
+        self._unindexed = found.start.unindexed
+        self._batches_of = contents.batches_of
         self._note = found.note
         self._in_doubt = found.may_miss_acknowledged
         self._is_note_in_doubt = found.may_miss_acknowledged
@@ -105,7 +110,7 @@ class FileJournal:
             formats.read_first(device)
             device.acquire()
             try:
-                return cls(device, settings, recover(device, settings, contents))
+                return cls(device, settings, recover(device, settings, contents), contents)
             except BaseException:
                 device.stop()
                 raise
@@ -128,7 +133,18 @@ class FileJournal:
             raise CorruptJournal(f"{name}, byte {offset}: {walk.reason}; it changed since the open")
         while self._sealed_count < len(bases) - 1:
             self._seal_replayed()
+        self._mend_indexes()
         self._replayed = True
+
+    def _mend_indexes(self) -> None:
+        """When all is replayed: what is before the segments may lie in volumes by then."""
+        if self._unindexed:
+            assert self._batches_of is not None
+            bases = self.segments.bases.tolist()
+            try:
+                Mending(self._device, self.index, bases, self._batches_of).mend(self._unindexed)
+            except OSError as error:
+                raise JournalFailed(f"a lost index cannot be built again: {error}") from error
 
     def start(
         self,

@@ -50,6 +50,9 @@ class StartingPoint(NamedTuple):
     """Of the checkpoint and those older."""
     rejected: list[int]
     """Newer checkpoints that cannot be used."""
+    unindexed: list[int]
+    """Sealed segments before the checkpoint whose index files are lost, and are to be built again
+    before anybody looks anything up."""
     durable: int
     """A checkpoint is a fact, even one that cannot be used: all before it was durable."""
 
@@ -167,11 +170,12 @@ def _starting_point(
                 opened = read_index(checkpoint.opened, names.CHECKPOINT)
             except CorruptJournal:
                 opened = None
-            if opened is not None and checkpoints.has_indexes(checkpoint, index_bases):
+            unindexed = checkpoints.without_index(checkpoint, index_bases)
+            if opened is not None and (not unindexed or contents.batches_of is not None):
                 kept = positions[: number + 1]
-                return StartingPoint(checkpoint, opened, kept, rejected, durable)
+                return StartingPoint(checkpoint, opened, kept, rejected, unindexed, durable)
         rejected.append(positions[number])
-    return StartingPoint(None, None, [], rejected, durable)
+    return StartingPoint(None, None, [], rejected, [], durable)
 
 
 def _segments(
