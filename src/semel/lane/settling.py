@@ -40,6 +40,9 @@ MEASURED_MAX: Final = 32
 SMALL_SHARE: Final = 16
 """A volume of less than this part of a whole one joins its neighbours."""
 
+SMALL_MAX: Final = 16
+"""Small volumes side by side; as many become one however small that is."""
+
 Warn = Callable[[str], None]
 AnyPlan = TypeVar("AnyPlan", Plan, CompactionPlan)
 
@@ -314,11 +317,14 @@ class Settling:
             some.append(number)
             live_bytes += extents[number].live_bytes
         found.append((tuple(some), live_bytes))
-        # One that is only small would be made anew in each round.
+        # What is only small would be made anew in each round, with the next that comes.
+        whole = self._settings.volume_bytes
         return [
             (each, size)
             for each, size in found
-            if len(each) > 1 or 2 * size < extents[each[0]].all_bytes
+            if 2 * size < sum(extents[number].all_bytes for number in each)
+            or (len(each) > 1 and size * SMALL_SHARE >= whole)
+            or len(each) >= SMALL_MAX
         ]
 
     # Compaction
