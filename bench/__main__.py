@@ -17,6 +17,7 @@ from bench import (
     columns,
     compaction,
     connector,
+    forgetting,
     packing,
     pipelines,
     the_log,
@@ -45,6 +46,10 @@ MEASURES = (
     columns.arrow_to_topic,
     packing.lz4_packing,
     compaction.compaction,
+    forgetting.produce_beside_settling,
+    forgetting.cold_backfill,
+    forgetting.simulated_day,
+    forgetting.many_batches,
     pipelines.pipeline_rate,
     pipelines.micro_batch_cost,
 )
