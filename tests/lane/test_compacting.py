@@ -351,3 +351,34 @@ def test_the_volume_goes_when_all_that_was_left_in_it_is_deleted() -> None:
         await world.lane.close()
 
     run(Random(0), live())
+
+
+def test_what_old_checkpoints_told_of_aborted_transactions_ends_with_their_markers() -> None:
+    """Else readers would take all that the same producer has committed since for aborted."""
+
+    async def live() -> None:
+        world = World(MemoryDevice(Random(0)), 0)
+        await world.start()
+        for topic in ("c", "plain"):
+            world.lane.submit(CreateTopic(topic, 1, {}))
+            world.written[topic] = []
+        name = TransactionalId("t")
+        for count in range(8):
+            given = world.lane.submit(Transact(name, InitProducer(name, 60_000)))
+            records = [Record(b"%d" % (count // 2), bytes(1_000 * (count + 1)), 0)]
+            producer = given.producer_id, given.producer_epoch
+            world.transact_once(name, *producer, "c", [records], is_committed=count != 1)
+            if count == 1:
+                partition = world.lane._state.partitions[world.lane.view.partition("c", 0).number]
+                rows = world.lane._journal.index._open[partition.number]
+                partition.transactions.aborted_before, rows.aborted = rows.aborted, None
+                assert partition.transactions.aborted_before is not None
+            for _ in range(400):
+                world.produce("plain")
+            await world.lane.until_durable()
+            await world.tidy()
+            await world.check()
+            await world.outlast_tombstones()
+        await world.lane.close()
+
+    run(Random(0), live())

@@ -146,7 +146,13 @@ class Compacting:
             end,
             tuple((each.producer_id, each.first_offset) for each in aborted),
             tuple((each.producer_id, each.first_offset) for each in dirty_aborted),
+            self._aborted_before(partition.number),
             self._lane.view.steady_wall_ms(),
             settings.delete_retention_ms,
             settings.buffer_size,
         )
+
+    def _aborted_before(self, number: int) -> tuple[tuple[int, int, int, int], ...]:
+        partition = self._state.partitions.get(number)
+        before = None if partition is None else partition.transactions.aborted_before
+        return () if before is None else tuple(before)

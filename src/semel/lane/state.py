@@ -294,6 +294,11 @@ class LaneState:
     def _clean(self, fact: facts.Cleaned) -> None:
         for number, end, byte_count in fact.parts:
             self.cleaned[number] = CleanedPart(Offset(end), fact.volume, byte_count)
+            partition = self.partitions.get(number)
+            if partition is not None and partition.transactions.aborted_before is not None:
+                # The volume has those that are left, and of the others the markers may be gone.
+                self._before_partition(partition)
+                partition.transactions.aborted_before.forget_before(Offset(end))
         self.cleaned_volumes[fact.volume] = sum(byte_count for _, _, byte_count in fact.parts)
         self.next_volume = max(self.next_volume, fact.volume + 1)
         needed = {part.volume for part in self.cleaned.values() if part.byte_count}

@@ -20,7 +20,7 @@ from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
 from semel.journal.rows import Directory, Rows
 from semel.journal.sealed import NO_ENTRY, Stretch
-from semel.log.transactions import AbortedIndex, AbortedTransaction
+from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction
 from semel.records import batch as record_batch
 from semel.types import Buffer, Offset, ProducerId
 
@@ -75,6 +75,8 @@ class Compaction(msgspec.Struct, frozen=True, array_like=True):
     dirty_aborted: tuple[tuple[int, int], ...]
     """Those of them with a batch or marker in what is dirty. The others are over by then: what
     their producers have written since is not aborted."""
+    aborted_before: tuple[tuple[int, int, int, int], ...]
+    """Those of them that old checkpoints told of, which no source has, as rows of an index."""
     now_ms: int
     delete_retention_ms: int
     buffer_size: int
@@ -256,7 +258,7 @@ def _add_aborted_left(
 ) -> None:
     """Those whose markers lie here; of the others the segments of their markers tell."""
     left = set(cleaning.aborted_left())
-    kept = AbortedIndex()
+    ended = [_aborted(*row) for row in compaction.aborted_before]
     for source in sources:
         entry = source.entry(compaction.number)
         if entry == NO_ENTRY:
@@ -264,11 +266,19 @@ def _add_aborted_left(
         is_cleaned = source.base == compaction.cleaned
         start = compaction.start if is_cleaned else compaction.first_dirty_offset
         for piece in source.aborted_from(entry, start):
-            for aborted in piece:
-                if aborted.marker_offset < end and aborted[:2] in left:
-                    kept.add(aborted)
+            ended += piece
+    kept = AbortedIndex()
+    for aborted in sorted(ended, key=lambda each: each.marker_offset):
+        if aborted.marker_offset < end and aborted[:2] in left:
+            kept.add(aborted)
     if len(kept):
         rows.aborted = kept
+
+
+def _aborted(producer_id: int, first_offset: int, marker_offset: int, floor: int) -> Aborted:
+    return Aborted(
+        ProducerId(producer_id), Offset(first_offset), Offset(marker_offset), Offset(floor)
+    )
 
 
 def measure(device: Device, plan: Plan) -> list[Extent]:
