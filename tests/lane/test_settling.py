@@ -234,6 +234,33 @@ def test_a_full_disk_gets_its_room_back_from_fewer_segments_at_a_time() -> None:
     run(Random(5), live())
 
 
+def test_a_lane_that_steps_down_while_it_settles_adds_nothing_to_the_folder() -> None:
+    async def live(number: int) -> bool:
+        device = MemoryDevice(Random(number))
+        world = World(device, number)
+        world.lane = await start(device, world.rng)
+        await world.some_changes(900)
+        settling = asyncio.ensure_future(world.lane.while_leading(world.settle()))
+        await asyncio.sleep(number * 0.0004)
+        is_over = settling.done()
+        await world.lane.step_down()
+        left = sorted(device.names())
+        async with asyncio.timeout(60):
+            await settling
+        added = {*device.names()} - {*left}
+        # Who makes a volume does not hear of it at once; only what is there to stay matters.
+        assert not [name for name in added if not name.endswith(".tmp")]
+        world.lane = await start(device, world.rng)
+        await world.lane.until_durable()
+        await world.settle()
+        await world.lane.close()
+        return is_over
+
+    over = [run(Random(number), live(number)) for number in range(0, 100, 3)]
+    assert any(over)
+    assert over.count(False) > 8
+
+
 def test_a_process_of_its_own_makes_the_volumes_of_a_folder(tmp_path: Path) -> None:
     async def live() -> None:
         world = World(FileDevice(tmp_path), 1)

@@ -48,7 +48,7 @@ class Retention:
         """Of what was written when nothing was ever deleted: say what would go, and wait."""
         for lane in self._broker.led_lanes:
             if not lane.view.is_retention_enforced:
-                await self._ask(lane)
+                await lane.while_leading(self._ask(lane))
 
     async def round(self, *, may_expire: bool = True) -> None:
         """Delete what topics keep no longer, if that may be judged yet; give room back."""
@@ -81,21 +81,22 @@ class Retention:
 
     async def _tidy(self, may_expire: bool) -> None:
         for lane in self._broker.led_lanes:
-            if not lane.is_leading:
-                continue
-            try:
-                if lane.view.is_retention_enforced:
-                    if may_expire:
-                        await self._delete_expired(lane)
-                    if lane.duties.is_short_of_room:
-                        # Compaction needs room before it gives some.
-                        await lane.settling.round(self._broker.warn)
-                    await self._compact(lane)
-            except JournalFull:
-                # What is deleted already gives its room back all the same.
-                pass
-            lane.settling.will_die = partial(self._will_die, lane)
-            await lane.settling.round(self._broker.warn)
+            await lane.while_leading(self._tidy_lane(lane, may_expire))
+
+    async def _tidy_lane(self, lane: Lane, may_expire: bool) -> None:
+        try:
+            if lane.view.is_retention_enforced:
+                if may_expire:
+                    await self._delete_expired(lane)
+                if lane.duties.is_short_of_room:
+                    # Compaction needs room before it gives some.
+                    await lane.settling.round(self._broker.warn)
+                await self._compact(lane)
+        except JournalFull:
+            # What is deleted already gives its room back all the same.
+            pass
+        lane.settling.will_die = partial(self._will_die, lane)
+        await lane.settling.round(self._broker.warn)
 
     async def _delete_expired(self, lane: Lane) -> None:
         expired: list[Expired] = []

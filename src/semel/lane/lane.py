@@ -9,7 +9,8 @@ only if that state does. A crash loses a suffix of the journal and nothing else.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.groups.coordinator import Groups
@@ -71,6 +72,7 @@ class Lane:
         """Behind the last frame that has moved the start of a partition's log."""
         self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
         """Batches that become readable when the journal is durable up to a position."""
+        self._ended_by_leaving: set[asyncio.Timeout] = set()
         state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
         rebuild(state, journal)
         self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
@@ -144,6 +146,8 @@ class Lane:
         self.is_leading = False
         self.waiting_room.dismiss(NotCoordinator("the group is led elsewhere now"))
         self._journal.abandon()
+        for work in self._ended_by_leaving:
+            work.reschedule(asyncio.get_running_loop().time())
         for partition in self._state.partitions.values():
             for tell in tuple(partition.watchers):
                 tell()
@@ -153,6 +157,23 @@ class Lane:
         """For who has awaited something meanwhile."""
         if not self.is_leading:
             raise NotLeaderOrFollower(f"lane {self.number} is led elsewhere now")
+
+    async def while_leading(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do this, or as much of it as can be done before the lane steps down: what it waits for
+        may never come then."""
+        if not self.is_leading:
+            work.close()
+            return
+        until_left = asyncio.timeout(None)
+        self._ended_by_leaving.add(until_left)
+        try:
+            async with until_left:
+                await work
+        except (TimeoutError, NotLeaderOrFollower):
+            if self.is_leading:
+                raise
+        finally:
+            self._ended_by_leaving.remove(until_left)
 
     # Deciding
 
