@@ -1,7 +1,9 @@
 """Reads: few calls for many small batches, no more memory than is asked for, always an answer."""
 
 import asyncio
+import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -164,3 +166,59 @@ def test_reads_under_way_are_refused_when_a_simulated_disk_stops(seed: int) -> N
     rng = Random(seed)
     answers = seeded_loop.run(rng, close_with_reads_under_way(MemoryDevice(rng), 3))
     assert [is_refused(answer) for answer in answers] == [True] * 4
+
+
+def test_a_file_that_a_job_removes_is_closed_by_the_thread_that_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old").write_bytes(b"batches")
+    closed_by: dict[int, int] = {}
+    close = os.close
+
+    def noted_close(descriptor: int) -> None:
+        closed_by[descriptor] = threading.get_ident()
+        close(descriptor)
+
+    async def live() -> None:
+        device = FileDevice(tmp_path)
+        device.start(asyncio.get_running_loop())
+        done = asyncio.Event()
+
+        def job() -> Iterator[None]:
+            device.remove("old")
+            yield
+
+        assert device.read("old", 0, 7) == b"batches"
+        (reader,) = device._readers.values()
+        monkeypatch.setattr(os, "close", noted_close)
+        device.submit(job(), lambda error: done.set())
+        await done.wait()
+        monkeypatch.undo()
+        assert closed_by[reader] == threading.get_ident()
+        with pytest.raises(FileNotFoundError):
+            device.read("old", 0, 7)
+        device.stop()
+
+    asyncio.run(live())
+
+
+def test_a_disk_that_stops_leaves_no_job_behind(tmp_path: Path) -> None:
+    is_stopping = threading.Event()
+    made: list[str] = []
+
+    async def live() -> None:
+        device = FileDevice(tmp_path)
+        device.start(asyncio.get_running_loop())
+
+        def job() -> Iterator[None]:
+            is_stopping.wait()
+            yield
+            device.create("late")
+            made.append("late")
+
+        device.submit(job(), lambda error: None)
+        is_stopping.set()
+        device.stop()
+        assert made == ["late"]
+
+    asyncio.run(live())

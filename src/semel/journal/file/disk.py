@@ -47,6 +47,9 @@ class FileDevice:
         self._writers: dict[str, int] = {}
         self._readers: OrderedDict[str, int] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = threading.get_ident()
+        self._jobs: list[ThreadJob] = []
+        """Those under way, and some that are over."""
         self._sync_tasks: queue.SimpleQueue[_SyncTask | None] = queue.SimpleQueue()
         self._sync_thread: threading.Thread | None = None
         self._cold_readers: ThreadPoolExecutor | None = None
@@ -176,6 +179,7 @@ class FileDevice:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._loop_thread = threading.get_ident()
         self._is_stopped = False
         self._sync_thread = threading.Thread(
             target=self._sync_one_by_one, name="semel-sync", daemon=True
@@ -250,7 +254,9 @@ class FileDevice:
 
     def submit(self, job: Job, on_done: Done) -> "ThreadJob":
         assert self._loop is not None
-        return ThreadJob(self._loop, job, on_done)
+        begun = ThreadJob(self._loop, job, on_done)
+        self._jobs = [*(each for each in self._jobs if each.is_under_way), begun]
+        return begun
 
     def retire(self, name: str) -> None:
         descriptor = self._writers.pop(name, None)
@@ -280,6 +286,9 @@ class FileDevice:
 
     def stop(self) -> None:
         self._is_stopped = True
+        # Whoever has the folder next may use the names that a job is about to give or take.
+        for job in self._jobs:
+            job.join()
         self._end_threads()
         self._sync_thread = None
         self._cold_readers = None
@@ -343,6 +352,12 @@ class FileDevice:
 
     def _forget_reader(self, name: str) -> None:
         """Another file may have this name from now on."""
+        if self._loop is not None and threading.get_ident() != self._loop_thread:
+            # The loop's thread may be reading, and the number of a descriptor that is closed
+            # would be that of another file. Whoever waits for the job comes behind this.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._forget_reader, name)
+            return
         descriptor = self._readers.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
@@ -386,8 +401,15 @@ class ThreadJob:
         self._runner = threading.Thread(target=self._run, name="semel-job", daemon=True)
         self._runner.start()
 
-    def finish(self) -> None:
+    @property
+    def is_under_way(self) -> bool:
+        return self._runner.is_alive()
+
+    def join(self) -> None:
         self._runner.join()
+
+    def finish(self) -> None:
+        self.join()
         self._deliver()
 
     def _run(self) -> None:
