@@ -54,7 +54,7 @@ class Call:
         api: Api,
         version: int,
         correlation_id: int,
-        client_id: memoryview | None,
+        client_id: bytes | None,
         peer: Peer,
     ) -> None:
         self.api = api

@@ -90,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._inbox = Inbox(server.scratch, server.request_size_max)
         self._offered_size = 0
-        self._requests: deque[memoryview] = deque()
+        self._requests: deque[bytes] = deque()
         self._replies: deque[Reply] = deque()
         self.unsent_bytes = 0
         """Of replies that are encoded and wait for their turn; the transport counts the others."""

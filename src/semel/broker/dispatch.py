@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from semel.broker.connection import Connection
 
 _HEADER: Final = struct.Struct(">hhih")
+_HEADER_SIZE: Final = _HEADER.size
+_unpack_header: Final = _HEADER.unpack_from
+_NO_TAGS: Final = b"\0"
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _SIZE_CORRELATION_AND_NO_TAGS: Final = struct.Struct(">iib")
 
@@ -43,35 +46,36 @@ def route(key: int) -> Route:
     return known
 
 
-def read_request(frame: memoryview, connection: "Connection") -> tuple[Call, Any, Handler]:
+def read_request(frame: bytes, connection: "Connection") -> tuple[Call, Any, Handler]:
     """Decode a request whole. Raises ProtocolError if that cannot be done."""
-    if len(frame) < _HEADER.size:
+    if len(frame) < _HEADER_SIZE:
         raise ProtocolError(f"a request of {len(frame)} bytes has no header")
-    key, version, correlation_id, client_id_size = _HEADER.unpack_from(frame)
-    api, decode, handler = route(key)
+    key, version, correlation_id, client_id_size = _unpack_header(frame)
+    api, decode, handler = _routes.get(key) or route(key)
     if not api.version_min <= version <= api.version_max:
         if key != apis.API_VERSIONS_KEY:
             raise ProtocolError(f"{api.name} v{version} is not served")
         # The client does not know yet what is served; it is told in the one
         # version that every client can read.
         return Call(api, 0, correlation_id, None, connection), UnsupportedVersion(), handler
-    position = _HEADER.size
+    position = _HEADER_SIZE
     client_id = None
     if client_id_size > 0:
         position += client_id_size
-        client_id = frame[_HEADER.size : position]
+        client_id = frame[_HEADER_SIZE:position]
     if version >= api.flexible_version_min:
-        position = _after_tags(frame, position)
+        if frame[position : position + 1] == _NO_TAGS:
+            position += 1
+        else:
+            position = _after_tags(frame, position)
     # Bytes behind the message are ignored, as Kafka does: librdkafka leaves three behind a
     # Metadata request for all topics.
     body, _ = decode(frame, position, version)
     return Call(api, version, correlation_id, client_id, connection), body, handler
 
 
-def _after_tags(frame: memoryview, position: int) -> int:
+def _after_tags(frame: bytes, position: int) -> int:
     try:
-        if frame[position] == 0:
-            return position + 1
         return skip_tags(frame, position)
     except DECODING_ERRORS as error:
         raise ProtocolError(f"the request header is cut at byte {position}") from error

@@ -12,6 +12,8 @@ from typing import Final
 from semel.errors import ProtocolError
 
 _SIZE: Final = struct.Struct(">i")
+_SIZE_SIZE: Final = _SIZE.size
+_unpack_size: Final = _SIZE.unpack_from
 SCRATCH_SIZE: Final = 256 * 2**10
 LONG_SHARE: Final = 4
 """A request is long that takes more than this part of the scratch buffer: what is left of a short
@@ -46,7 +48,7 @@ class Inbox:
         self._scratch[:size] = self._rest
         return self._scratch[size:]
 
-    def received(self, count: int) -> list[memoryview]:
+    def received(self, count: int) -> list[bytes]:
         """The requests that the `count` bytes just received complete, without their sizes."""
         if not self._pieces:
             received = self._scratch[: len(self._rest) + count]
@@ -56,22 +58,28 @@ class Inbox:
         self._missing -= count
         if self._missing:
             return []
-        whole = memoryview(b"".join(self._pieces))
+        whole = b"".join(self._pieces)
         self._pieces, self.held = [], 0
-        return [whole[_SIZE.size :]]
+        return [whole]
 
-    def _cut(self, received: memoryview) -> list[memoryview]:
-        requests: list[memoryview] = []
+    def _cut(self, received: memoryview) -> list[bytes]:
+        requests: list[bytes] = []
         start, end = 0, len(received)
-        while end - start >= _SIZE.size:
-            after = start + _SIZE.size + self._check(_SIZE.unpack_from(received, start)[0])
+        while end - start >= _SIZE_SIZE:
+            (size,) = _unpack_size(received, start)
+            if not 0 < size <= self._size_max:
+                raise ProtocolError(
+                    f"a request of {size} bytes; at most {self._size_max} are taken"
+                )
+            begin = start + _SIZE_SIZE
+            after = begin + size
             if after > end:
                 if after - start > len(self._scratch) // LONG_SHARE:
-                    self._begin_long(received[start:], after - end)
+                    self._begin_long(received[begin:], after - end)
                     return requests
                 break
             # The scratch buffer is used again at once; a request must outlive it.
-            requests.append(memoryview(bytes(received[start + _SIZE.size : after])))
+            requests.append(bytes(received[begin:after]))
             start = after
         if start < end:
             self._rest = bytes(received[start:])
@@ -82,8 +90,3 @@ class Inbox:
         self._pieces.append(bytearray(received))
         self._filled = self.held = len(received)
         self._missing = missing
-
-    def _check(self, size: int) -> int:
-        if not 0 < size <= self._size_max:
-            raise ProtocolError(f"a request of {size} bytes; at most {self._size_max} are taken")
-        return size

@@ -149,7 +149,7 @@ class Server:
             elif empty_pass_count == READING_PASSES:
                 return
 
-    def dispatch(self, frame: memoryview, connection: Connection) -> None:
+    def dispatch(self, frame: bytes, connection: Connection) -> None:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
         call, body, handler = read_request(frame, connection)

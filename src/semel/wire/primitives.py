@@ -52,6 +52,12 @@ def unknown_version(message: str, version: int) -> ProtocolError:
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """An unsigned integer of at most 32 bits, and the position behind it."""
+    low = buffer[position]
+    if low < 0x80:
+        return low, position + 1
+    high = buffer[position + 1]
+    if high < 0x80:
+        return low & 0x7F | high << 7, position + 2
     value = 0
     for shift in range(0, 7 * VARINT_SIZE_MAX, 7):
         byte = buffer[position]
