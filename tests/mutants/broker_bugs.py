@@ -17,6 +17,7 @@ from semel.journal.file.journal import FileJournal
 from semel.journal.file.segments import Segments
 from semel.lane import facts, frame, group_commands, opening
 from semel.lane.commands import Decided
+from semel.lane.frame import pack_batch
 from semel.lane.lane import Lane
 from semel.lane.producing import TakeProducerId
 from semel.lane.state import LaneState
@@ -24,7 +25,6 @@ from semel.lane.topics import GrowTopic
 from semel.log import producers
 from semel.log.partition import Partition
 from semel.records import records
-from semel.records.batch import stamp
 from semel.types import ProducerId
 from support.inside import journal_of
 
@@ -226,9 +226,7 @@ def producers_are_forgotten_by_a_restart(patch: Patch) -> None:
 
 
 def leader_epochs_are_not_stamped(patch: Patch) -> None:
-    patch.setattr(
-        "semel.lane.frame.stamp", lambda header, base_offset, _: stamp(header, base_offset, -1)
-    )
+    patch.setattr("semel.lane.frame.pack_batch", lambda *fields: pack_batch(*fields[:-1], -1))
 
 
 def a_term_ends_where_the_log_does(patch: Patch) -> None:

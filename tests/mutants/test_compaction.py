@@ -15,7 +15,7 @@ from semel.errors import CorruptMessage
 from semel.records.batch import BatchHeader, read
 from semel.records.records import decode_batch
 from semel.records.scanning import plain_records, scan_record
-from semel.types import Offset
+from semel.types import NO_PRODUCER_ID, Offset
 from support.compiled import plain_python
 
 Patch = pytest.MonkeyPatch
@@ -251,7 +251,7 @@ def offsets_close_up(patch: Patch) -> None:
 
 def the_producer_is_forgotten(patch: Patch) -> None:
     def anonymous(header: BatchHeader, plain: bytes) -> bytes:
-        return rewriting.packed(header._replace(producer_id=-1), plain)
+        return rewriting.packed(header._replace(producer_id=NO_PRODUCER_ID), plain)
 
     patch.setattr(cleaning, "packed", anonymous)
 

@@ -1,4 +1,4 @@
-"""The header of a batch: what is admitted, what is refused, what is stamped."""
+"""The header of a batch: what is admitted, and what is refused."""
 
 import contextlib
 import struct
@@ -18,7 +18,7 @@ from semel.errors import (
     UnsupportedCompressionType,
 )
 from semel.records import batch as batches
-from semel.records.batch import HEADER_SIZE, PREFIX_SIZE, admit, read, seal, split, stamp
+from semel.records.batch import HEADER_SIZE, admit, read, seal, split
 
 # Where the fields of a batch lie, as Kafka's documentation gives them.
 FIELDS = {
@@ -160,19 +160,6 @@ def test_any_changed_bit_behind_the_checksum_is_found(data: st.DataObject) -> No
 def test_random_bytes_get_a_refusal_and_nothing_else(junk: bytes) -> None:
     with pytest.raises(RequestError):
         admit(memoryview(junk))
-
-
-@given(st.integers(0, 2**62), st.integers(0, 2**31 - 1))
-def test_a_stamped_batch_is_read_by_a_real_client_at_its_offset(
-    base_offset: int, leader_epoch: int
-) -> None:
-    batch = memoryview(produced())
-    prefix = stamp(admit(batch), base_offset, leader_epoch)
-    assert len(prefix) == PREFIX_SIZE
-    oracle = DefaultRecordBatch(prefix + batch[PREFIX_SIZE:])
-    assert oracle.validate_crc()
-    assert oracle.leader_epoch == leader_epoch
-    assert [record.offset for record in oracle] == [base_offset + i for i in range(3)]
 
 
 def test_log_append_time_replaces_the_time_of_every_record() -> None:

@@ -9,10 +9,10 @@ from semel.errors import (
     InvalidTopic,
     MessageTooLarge,
     RequestError,
-    UnknownTopicOrPartition,
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import Incoming, NotRemembered, StampedIncoming
+from semel.lane.view import TopicView
 from semel.records import batch as record_batch
 from semel.records.batch import NO_TIMESTAMP_MS, BatchHeader
 from semel.records.compression import UnpacksTooLarge
@@ -33,15 +33,24 @@ Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 """A refusal that stands unless the log has the original."""
 
 
-def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> tuple[Lane, Incoming]:
+def find_topic(broker: "Broker", name: str) -> TopicView | RequestError:
+    """The topic, or what is said of all its partitions."""
+    try:
+        return broker.catalogue.named(name)
+    except RequestError as error:
+        return error
+
+
+def look_at(
+    broker: "Broker", topic: TopicView | RequestError, data: PartitionProduceData
+) -> tuple[Lane, Incoming]:
     """Find the partition and check the batch. Raises the refusal that the producer gets."""
-    topic = broker.catalogue.get(topic_name)
-    if topic is None:
-        raise UnknownTopicOrPartition(f"there is no topic {topic_name!r}")
+    if isinstance(topic, RequestError):
+        raise topic
     lane = broker.lane_in(topic, data.index)
-    partition = lane.view.partition(topic_name, data.index)
+    partition = lane.view.partition(topic.name, data.index)
     if topic.is_internal:
-        raise InvalidTopic(f"clients may not write to {topic_name!r}")
+        raise InvalidTopic(f"clients may not write to {topic.name!r}")
     batch = memoryview(data.records or b"")
     limit = topic.batch_size_max or broker.config.message_max_bytes
     if len(batch) > limit:
@@ -51,7 +60,7 @@ def look_at(broker: "Broker", topic_name: str, data: PartitionProduceData) -> tu
     if is_compacted is None:
         is_compacted = broker.config.log_cleanup_policy != DELETE
     if is_compacted:
-        _check_keys(topic_name, header, batch)
+        _check_keys(topic.name, header, batch)
     if topic.is_log_append_time:
         return lane, StampedIncoming(partition, header, batch)
     return lane, Incoming(partition, header, header.checksum, batch)

@@ -7,7 +7,7 @@ have been added before.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
-from semel.broker.incoming import Missed, accepted, look_at, refused
+from semel.broker.incoming import Missed, accepted, find_topic, look_at, refused
 from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
 from semel.errors import (
     InvalidRequest,
@@ -18,8 +18,9 @@ from semel.errors import (
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, ProduceInTransaction
+from semel.lane.view import TopicView
 from semel.records.batch import NO_TIMESTAMP_MS
-from semel.types import Offset, ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from semel.types import Offset, TopicPartition, TransactionalId
 from semel.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -40,8 +41,9 @@ def produce_in_transaction(
     """The response, one of the refusals in it if there are any, and what the log must tell."""
     writing = _Writing(broker, TransactionalId(request.transactional_id or ""), call)
     for topic in request.topic_data:
+        found = find_topic(broker, topic.name)
         for data in topic.partition_data:
-            writing.look_at(topic.name, data)
+            writing.look_at(found, topic.name, data)
     writing.submit_all()
     responses = [
         TopicProduceResponse(
@@ -80,11 +82,13 @@ class _Writing:
         self.refusal: RequestError | None = None
         self.missed: list[Missed] = []
 
-    def look_at(self, topic: str, data: PartitionProduceData) -> None:
+    def look_at(
+        self, found: TopicView | RequestError, topic: str, data: PartitionProduceData
+    ) -> None:
         try:
             if self._lane is None:
                 self._lane = self._broker.lane_of_transactional_id(self._transactional_id)
-            lane, incoming = look_at(self._broker, topic, data)
+            lane, incoming = look_at(self._broker, found, data)
             key = incoming.partition.topic_partition
             if key in self._incoming or key in self._results:
                 raise InvalidRequest(f"{key} is named more than once in one request")
@@ -102,7 +106,7 @@ class _Writing:
         if not self._incoming:
             return
         first = next(iter(self._incoming.values())).header
-        producer = ProducerId(first.producer_id), ProducerEpoch(first.producer_epoch)
+        producer = first.producer_id, first.producer_epoch
         refuse_if_late(self._broker, self._call, self._transactional_id, *producer)
         together: list[Incoming] = []
         size = 0
@@ -132,13 +136,13 @@ class _Writing:
         metrics = self._broker.metrics
         metrics.bytes_in += produced.byte_count
         metrics.batches_duplicate += len(produced.duplicates)
-        for number, (key, result) in enumerate(zip(keys, produced.results, strict=True)):
+        for key, each, result in zip(keys, incoming, produced.results, strict=True):
             if isinstance(result, RequestError):
                 self._refuse(key, result)
             else:
                 self._results[key] = result
                 # When the original of a retry was appended is not remembered.
-                if number not in produced.duplicates:
+                if each not in produced.duplicates:
                     self._appended_at_ms[key] = produced.appended_at_ms
 
     def response(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:

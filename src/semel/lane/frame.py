@@ -22,7 +22,7 @@ from semel.groups.records import GroupRecord
 from semel.lane import facts
 from semel.lane.facts import AnyFact
 from semel.records import batch as record_batch
-from semel.records.batch import PREFIX_SIZE, BatchHeader, stamp
+from semel.records.batch import PREFIX_SIZE, BatchHeader
 from semel.records.control import Marker, decode_marker
 from semel.transactions.transaction import Transaction
 from semel.types import Buffer, Offset, Position, Term
@@ -38,8 +38,14 @@ _ENTRY: Final = struct.Struct(">BII")
 HEAD_SIZE: Final = _HEAD.size
 ENTRY_SIZE: Final = _ENTRY.size
 
+_BATCH: Final = struct.Struct(">BIIqii")
+"""An entry, and the prefix of its batch with the offset and the leader epoch that it gets."""
+
 pack_head: Final = _HEAD.pack
 pack_entry: Final = _ENTRY.pack
+pack_batch: Final = _BATCH.pack
+
+assert _BATCH.size == ENTRY_SIZE + PREFIX_SIZE
 
 JOINED_SIZE_MAX: Final = 512
 """Bytes. A smaller batch is copied into one piece with its neighbours."""
@@ -154,8 +160,10 @@ class Frame:
             if isinstance(entry, BatchEntry):
                 body = entry.body
                 size = len(body)
-                small += pack_entry(BATCH, entry.number, size)
-                small += stamp(entry.header, entry.base_offset, entry.term)
+                length = entry.header.length
+                small += pack_batch(
+                    BATCH, entry.number, size, entry.base_offset, length, entry.term
+                )
                 if size < JOINED_SIZE_MAX:
                     small += body[PREFIX_SIZE:]
                 else:

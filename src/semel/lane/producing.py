@@ -22,7 +22,7 @@ from semel.records.batch import TRANSACTIONAL, BatchHeader
 from semel.transactions.commands import Doom, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.transactions.joining import check_plain
-from semel.types import Offset, ProducerEpoch, ProducerId, Term, TransactionalId
+from semel.types import Offset, ProducerId, Term, TransactionalId
 from semel.world import Moment
 
 
@@ -84,8 +84,8 @@ class Produced:
         self.results: list[Offset | RequestError] = []
         self.byte_count = 0
         """Of the batches that are new."""
-        self.duplicates: set[int] = set()
-        """Which of them are retries, by their places in the request."""
+        self.duplicates: set[Incoming] = set()
+        """Those of them that are retries."""
 
 
 class Produce:
@@ -99,6 +99,7 @@ class Produce:
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Produced]:
         frame = Frame(at)
         produced = Produced(at.wall_ms)
+        results = produced.results
         term = state.term
         for incoming in self.incoming:
             header = incoming.header
@@ -106,18 +107,19 @@ class Produce:
             try:
                 if header.attributes & TRANSACTIONAL:
                     raise InvalidTransactionState("a batch of a transaction came without its id")
-                if header.producer_id >= 0:
-                    check_plain(state.transactions.of_producer(ProducerId(header.producer_id)))
+                owner = state.transactions.of_producer(header.producer_id)
+                if owner is not None:
+                    check_plain(owner)
                 original = partition.admit(header, incoming.fingerprint)
             except RequestError as error:
-                produced.results.append(error)
+                results.append(error)
                 continue
             if original is not None:
-                produced.duplicates.add(len(produced.results))
-                produced.results.append(original)
+                produced.duplicates.add(incoming)
+                results.append(original)
                 continue
             base_offset = partition.log_end_offset
-            produced.results.append(base_offset)
+            results.append(base_offset)
             batch = incoming.batch
             produced.byte_count += len(batch)
             if incoming.is_stamped:
@@ -146,7 +148,7 @@ class ProduceInTransaction:
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[Produced]:
         first = self._incoming[0].header
-        producer = ProducerId(first.producer_id), ProducerEpoch(first.producer_epoch)
+        producer = first.producer_id, first.producer_epoch
         for incoming in self._incoming[1:]:
             if (incoming.header.producer_id, incoming.header.producer_epoch) != producer:
                 raise InvalidProducerIdMapping("batches of several producers in one request")
@@ -169,7 +171,7 @@ class ProduceInTransaction:
         for incoming, result in zip(self._incoming, results, strict=True):
             if result is not None:
                 if not isinstance(result, RequestError):
-                    produced.duplicates.add(len(produced.results))
+                    produced.duplicates.add(incoming)
                 produced.results.append(result)
                 continue
             produced.byte_count += len(incoming.batch)
@@ -206,16 +208,16 @@ class ProduceInTransaction:
         first = self._incoming[0].header
         frame = Frame(at)
         current = state.transactions.get(self._transactional_id)
-        doom = Doom(ProducerId(first.producer_id), ProducerEpoch(first.producer_epoch))
+        doom = Doom(first.producer_id, first.producer_epoch)
         decision, _ = add_transaction(state, environment, frame, current, doom)
         assert decision.refusal is not None
         produced = Produced(at.wall_ms)
-        for result in results:
+        for incoming, result in zip(self._incoming, results, strict=True):
             if result is None or isinstance(result, SequenceReused):
                 produced.results.append(decision.refusal)
             else:
                 if not isinstance(result, RequestError):
-                    produced.duplicates.add(len(produced.results))
+                    produced.duplicates.add(incoming)
                 produced.results.append(result)
         return Decided(produced, frame, Claim.ENDING)
 

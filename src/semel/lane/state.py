@@ -203,7 +203,7 @@ class LaneState:
                 for record in decode_batch(batch.body)
                 if (news := group_records.decode(record.key or b"", record.value)) is not None
             )
-        producer_id = ProducerId(batch.header.producer_id)
+        producer_id = batch.header.producer_id
         for each in learned:
             self.groups.apply(cast(GroupRecord, each), now_ms, producer_id)
 

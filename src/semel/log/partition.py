@@ -9,10 +9,17 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from semel.errors import FencedLeaderEpoch, OutOfOrderSequence, UnknownLeaderEpoch
-from semel.log.producers import Producer, check_unknown, taken_batch
+from semel.log.producers import Producer, TakenBatch, check_unknown
 from semel.log.transactions import Aborted, PartitionTransactions
 from semel.records.batch import TRANSACTIONAL, BatchHeader
-from semel.types import Offset, ProducerEpoch, ProducerId, Sequence, Term, TopicPartition
+from semel.types import (
+    SEQUENCE_COUNT,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+)
 
 NO_LEADER_EPOCH: Final = -1
 NO_OFFSET: Final = -1
@@ -78,19 +85,18 @@ class Partition:
         An unknown producer may begin at any sequence, unless its dialect gives each transaction
         an epoch of its own, whose sequences begin at zero.
         """
-        if header.producer_id < 0:
+        producer_id = header.producer_id
+        if producer_id < 0:
             return None
-        producer = self.producers.get(header.producer_id)
+        producer = self.producers.get(producer_id)
+        epoch, first = header.producer_epoch, header.base_sequence
         if producer is None:
-            check_unknown(Sequence(header.base_sequence), from_zero=begins_at_zero)
+            check_unknown(first, from_zero=begins_at_zero)
             self._check_held_up(header)
             return None
-        return producer.duplicate_of(
-            ProducerEpoch(header.producer_epoch),
-            Sequence(header.base_sequence),
-            Sequence(header.last_sequence),
-            fingerprint,
-        )
+        if producer.expects(epoch, first):
+            return None
+        return producer.duplicate_of(epoch, first, header.last_sequence, fingerprint)
 
     def found_no_room(self, header: BatchHeader) -> None:
         """An admitted batch was refused. If a smaller one behind it were taken as its producer's
@@ -116,18 +122,20 @@ class Partition:
         if not term_starts or term_starts[-1].term != term:
             base_offset = self._next_offset(term)
         is_transactional = header.attributes & TRANSACTIONAL != 0
-        if header.base_sequence >= 0:
-            producer_id = header.producer_id
-            epoch = ProducerEpoch(header.producer_epoch)
+        first, last_offset_delta = header.base_sequence, header.last_offset_delta
+        if first >= 0:
+            producer_id, epoch = header.producer_id, header.producer_epoch
             producer = self.producers.get(producer_id)
             if producer is None:
                 producer = Producer(epoch, now_ms)
                 self.held_up.pop(producer_id, None)
-            taken = taken_batch(header, base_offset, fingerprint)
+            last = (first + last_offset_delta) % SEQUENCE_COUNT
+            # Its own constructor is interpreted, also where all else is compiled.
+            taken = tuple.__new__(TakenBatch, (first, last, base_offset, fingerprint))
             self.producers[producer_id] = producer.took(epoch, taken, now_ms, is_transactional)
         if is_transactional:
-            self.transactions.wrote(ProducerId(header.producer_id), base_offset)
-        self.log_end_offset = Offset(base_offset + header.last_offset_delta + 1)
+            self.transactions.wrote(header.producer_id, base_offset)
+        self.log_end_offset = Offset(base_offset + last_offset_delta + 1)
         return base_offset
 
     def end_transaction(

@@ -12,7 +12,6 @@ that transaction and no others: those committed before it must still be known as
 from typing import Final, NamedTuple
 
 from semel.errors import InvalidProducerEpoch, OutOfOrderSequence
-from semel.records.batch import BatchHeader
 from semel.types import SEQUENCE_COUNT, Offset, ProducerEpoch, Sequence
 
 BATCHES_REMEMBERED: Final = 5
@@ -39,13 +38,6 @@ class TakenBatch(NamedTuple):
     last_sequence: Sequence
     base_offset: Offset
     fingerprint: int
-
-
-def taken_batch(header: BatchHeader, base_offset: Offset, fingerprint: int) -> TakenBatch:
-    # Its own constructor is interpreted, also where all else is compiled.
-    first = header.base_sequence
-    last = (first + header.last_offset_delta) % SEQUENCE_COUNT
-    return tuple.__new__(TakenBatch, (first, last, base_offset, fingerprint))
 
 
 class TransactionStart(NamedTuple):
@@ -92,6 +84,13 @@ class Producer:
         """Set by a marker, until the next batch."""
         self.transaction_start: Final = transaction_start
         """Where the open transaction began in this partition."""
+
+    def expects(self, epoch: ProducerEpoch, first: Sequence) -> bool:
+        """Whether a batch is the next one beyond doubt, as most are. Others ask `duplicate_of`."""
+        taken = self.taken
+        if epoch != self.epoch or self.restart is not None or not taken:
+            return False
+        return first == (taken[-1].last_sequence + 1) % SEQUENCE_COUNT
 
     def duplicate_of(
         self, epoch: ProducerEpoch, first: Sequence, last: Sequence, fingerprint: int

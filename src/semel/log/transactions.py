@@ -81,9 +81,8 @@ class PartitionTransactions:
         bound = high_watermark
         if ended:
             bound = min(bound, ended[0][0])
-        still_open = self.first_open_offset()
-        if still_open is not None:
-            bound = min(bound, still_open)
+        if self._open:
+            bound = min(bound, next(iter(self._open.values())))
         self.last_stable_offset = bound
         return bound
 

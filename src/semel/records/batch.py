@@ -1,4 +1,4 @@
-"""The header of a record batch (format v2): read, admit and stamp it, without opening its records.
+"""The header of a record batch (format v2): read and admit it, without opening its records.
 
 The broker handles batches whole. The checksum covers everything behind itself, so the base
 offset and the leader epoch, which only the broker knows, lie before it and can be stamped freely.
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from semel.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, UnsupportedCompressionType
 from semel.records.checksum import crc32c
-from semel.types import NO_PRODUCER_ID, Buffer
+from semel.types import NO_PRODUCER_ID, Buffer, ProducerEpoch, ProducerId, Sequence
 
 # Base offset, length, leader epoch, magic, checksum, attributes, last offset delta,
 # base and max timestamp, producer id, producer epoch, base sequence, record count.
@@ -19,12 +19,13 @@ _BEFORE: Final = struct.Struct(">qiibI")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
 """The header before and behind the point from which the checksum counts."""
 _CHECKED_FIELD: Final = 5
-_PREFIX: Final = struct.Struct(">qii")
 _LENGTH: Final = struct.Struct(">i")
+_unpack_header: Final = _HEADER.unpack_from
 
 HEADER_SIZE: Final = 61
 PREFIX_SIZE: Final = 16
-"""The bytes in front of the magic byte: what `stamp` writes anew."""
+"""The bytes in front of the magic byte: base offset, length and leader epoch, which are written
+anew when a batch is stored. The others stay as produced."""
 
 RECORD_SIZE_MIN: Final = 7
 """Bytes. A record without key, value and headers: one byte for each of its numbers."""
@@ -58,9 +59,9 @@ class BatchHeader(NamedTuple):
     last_offset_delta: int
     base_timestamp_ms: int
     max_timestamp_ms: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    base_sequence: Sequence
     record_count: int
 
     @property
@@ -73,9 +74,9 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta
 
     @property
-    def last_sequence(self) -> int:
+    def last_sequence(self) -> Sequence:
         """The sequence of the last record; sequences wrap from 2**31 - 1 to 0."""
-        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
+        return Sequence((self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF)
 
     @property
     def compression(self) -> int:
@@ -111,7 +112,7 @@ def read(buffer: Buffer, position: int = 0) -> BatchHeader:
     available = len(buffer) - position
     if available < HEADER_SIZE:
         raise CorruptMessage(f"batch at byte {position}: header cut at {available} bytes")
-    header = _header(_HEADER.unpack_from(buffer, position))
+    header = _header(_unpack_header(buffer, position))
     if header.magic != MAGIC:
         raise CorruptMessage(f"batch at byte {position}: magic {header.magic}, not {MAGIC}")
     if not HEADER_SIZE <= header.length + _COUNTED_FROM <= available:
@@ -156,56 +157,67 @@ def admit(records: memoryview) -> BatchHeader:
     """
     size = len(records)
     if size < HEADER_SIZE:
-        if size == 0:
-            raise InvalidRecord("the request has no record batch")
-        raise CorruptMessage(f"batch of {size} bytes is shorter than its header")
-    header = _header(_HEADER.unpack_from(records))
-    if header.magic != MAGIC:
-        raise InvalidRecord(f"batch has magic {header.magic}, only {MAGIC} is accepted")
-    if header.length + _COUNTED_FROM != size:
-        raise _wrong_length(header.length, size)
-    if crc32c(records[_CHECKED_FROM:]) != header.checksum:
+        raise _cut_short(size)
+    # Each field by its name here, since reading one of a tuple takes longer.
+    fields = _unpack_header(records)
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        checksum,
+        attributes,
+        last_offset_delta,
+        _,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = fields
+    if magic != MAGIC:
+        raise InvalidRecord(f"batch has magic {magic}, only {MAGIC} is accepted")
+    if length + _COUNTED_FROM != size:
+        raise _wrong_length(length, size)
+    if crc32c(records[_CHECKED_FROM:]) != checksum:
         raise CorruptMessage(f"batch of {size} bytes does not have the checksum it carries")
-    _check_numbers(header)
+    if record_count < 1 or last_offset_delta != record_count - 1:
+        raise InvalidRecord(
+            f"batch has {record_count} records but a last offset delta of {last_offset_delta}"
+        )
+    if (
+        record_count * RECORD_SIZE_MIN > length - _RECORDS_FROM
+        and not attributes & COMPRESSION_MASK
+    ):
+        raise InvalidRecord(f"batch has {record_count} records in {length - _RECORDS_FROM} bytes")
+    if base_offset != 0:
+        raise InvalidRecord(f"base offset of a produced batch is {base_offset}, not 0")
+    if max_timestamp_ms < NO_TIMESTAMP_MS:
+        raise InvalidTimestamp(f"largest timestamp of the batch is {max_timestamp_ms}")
+    if producer_id >= 0:
+        if producer_epoch < 0 or base_sequence < 0:
+            raise InvalidRecord(
+                f"producer {producer_id} sent epoch {producer_epoch} and sequence {base_sequence}"
+            )
+    elif producer_id != NO_PRODUCER_ID:
+        raise InvalidRecord(f"producer id {producer_id} is negative")
+    header = tuple.__new__(BatchHeader, fields)
     # Most batches have no flag, so that one comparison settles all of them.
-    if not 0 <= header.attributes <= _COMPRESSION_MAX:
+    if not 0 <= attributes <= _COMPRESSION_MAX:
         _check_flags(header)
     return header
+
+
+def _cut_short(size: int) -> CorruptMessage | InvalidRecord:
+    if size == 0:
+        return InvalidRecord("the request has no record batch")
+    return CorruptMessage(f"batch of {size} bytes is shorter than its header")
 
 
 def _wrong_length(length: int, size: int) -> CorruptMessage | InvalidRecord:
     if HEADER_SIZE <= length + _COUNTED_FROM <= size - HEADER_SIZE:
         return InvalidRecord("more than one batch was produced to a partition in one request")
     return CorruptMessage(f"batch of {size} bytes has a length field of {length}")
-
-
-def _check_numbers(header: BatchHeader) -> None:
-    record_count = header.record_count
-    if record_count < 1 or header.last_offset_delta != record_count - 1:
-        raise InvalidRecord(
-            f"batch has {record_count} records but a last offset delta of "
-            f"{header.last_offset_delta}"
-        )
-    if (
-        record_count * RECORD_SIZE_MIN > header.length - _RECORDS_FROM
-        and not header.attributes & COMPRESSION_MASK
-    ):
-        raise InvalidRecord(
-            f"batch has {record_count} records in {header.length - _RECORDS_FROM} bytes"
-        )
-    if header.base_offset != 0:
-        raise InvalidRecord(f"base offset of a produced batch is {header.base_offset}, not 0")
-    if header.max_timestamp_ms < NO_TIMESTAMP_MS:
-        raise InvalidTimestamp(f"largest timestamp of the batch is {header.max_timestamp_ms}")
-    producer_id = header.producer_id
-    if producer_id >= 0:
-        if header.producer_epoch < 0 or header.base_sequence < 0:
-            raise InvalidRecord(
-                f"producer {producer_id} sent epoch {header.producer_epoch} "
-                f"and sequence {header.base_sequence}"
-            )
-    elif producer_id != NO_PRODUCER_ID:
-        raise InvalidRecord(f"producer id {producer_id} is negative")
 
 
 def _check_flags(header: BatchHeader) -> None:
@@ -217,11 +229,6 @@ def _check_flags(header: BatchHeader) -> None:
         raise InvalidTimestamp("a producer may not mark its batch as stamped by the log")
     if header.is_transactional and header.producer_id < 0:
         raise InvalidRecord("a transactional batch has no producer id")
-
-
-def stamp(header: BatchHeader, base_offset: int, leader_epoch: int) -> bytes:
-    """The first `PREFIX_SIZE` bytes of the batch as it is stored; the others stay as produced."""
-    return _PREFIX.pack(base_offset, header.length, leader_epoch)
 
 
 def with_log_append_time(batch: Buffer, now_ms: int) -> bytes:
@@ -251,9 +258,9 @@ def with_producer(
     return sealed(
         header._replace(
             attributes=attributes,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=base_sequence,
+            producer_id=ProducerId(producer_id),
+            producer_epoch=ProducerEpoch(producer_epoch),
+            base_sequence=Sequence(base_sequence),
         ),
         memoryview(batch)[HEADER_SIZE : header.size],
     )

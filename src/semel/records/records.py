@@ -56,8 +56,9 @@ def encode_batch(
     base_timestamp_ms = max_timestamp_ms = records[0].timestamp_ms
     plain = bytearray()
     for offset_delta, record in enumerate(records):
-        max_timestamp_ms = max(max_timestamp_ms, record.timestamp_ms)
-        encoded = _encode_record(record, offset_delta, record.timestamp_ms - base_timestamp_ms)
+        timestamp_ms = record.timestamp_ms
+        max_timestamp_ms = max(max_timestamp_ms, timestamp_ms)
+        encoded = _encode_record(record, offset_delta, timestamp_ms - base_timestamp_ms)
         append_varint(plain, len(encoded))
         plain += encoded
     attributes = compression
@@ -65,21 +66,24 @@ def encode_batch(
         attributes |= TRANSACTIONAL
     if is_control:
         attributes |= CONTROL
-    header = BatchHeader(
-        base_offset=base_offset,
-        length=0,
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        checksum=0,
-        attributes=attributes,
-        last_offset_delta=len(records) - 1,
-        base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=max_timestamp_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(records),
+    record_count = len(records)
+    fields = (
+        base_offset,
+        0,  # The length and the checksum are not known yet.
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        record_count - 1,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
     )
+    # Its own constructor is interpreted, also where all else is compiled.
+    header = tuple.__new__(BatchHeader, fields)
     return sealed(header, compress(compression, plain))
 
 
@@ -89,8 +93,9 @@ def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -
     append_varint(out, offset_delta)
     _append_bytes(out, record.key)
     _append_bytes(out, record.value)
-    append_varint(out, len(record.headers))
-    for name, value in record.headers:
+    headers = record.headers
+    append_varint(out, len(headers))
+    for name, value in headers:
         _append_bytes(out, name.encode())
         _append_bytes(out, value)
     return out

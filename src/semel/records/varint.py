@@ -7,6 +7,9 @@ _SIZE_MAX = 10
 
 
 def append_varint(out: bytearray, value: int) -> None:
+    if 0 <= value < 0x40:  # Nearly all of them, as below.
+        out.append(value << 1)
+        return
     number = (value << 1) ^ (value >> 63)
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

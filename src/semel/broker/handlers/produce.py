@@ -14,7 +14,7 @@ kernel has it, since the commit will make it durable. A compacted topic refuses 
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
-from semel.broker.incoming import Missed, accepted, look_at, refused
+from semel.broker.incoming import Missed, accepted, find_topic, look_at, refused
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
     CorruptJournal,
@@ -28,7 +28,7 @@ from semel.errors import (
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, Produce
-from semel.lane.view import PartitionView
+from semel.lane.view import PartitionView, TopicView
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset
 from semel.wire.messages.produce import (
@@ -142,7 +142,6 @@ class _Writing:
     __slots__ = (
         "_broker",
         "_lane",
-        "_partitions",
         "_responses",
         "_size",
         "_waiting",
@@ -154,10 +153,8 @@ class _Writing:
         self._broker = broker
         self._lane: Lane | None = None
         self._size = 0
-        self._waiting: list[Incoming] = []
+        self._waiting: dict[PartitionView, Incoming] = {}
         """What goes to that lane next."""
-        self._partitions: set[PartitionView] = set()
-        """Of those that wait."""
         self._responses: list[PartitionProduceResponse] = []
         """Of those that wait: what becomes of them is written here."""
         self.refusal: RequestError | None = None
@@ -166,31 +163,33 @@ class _Writing:
     def write_all(self, request: ProduceRequest) -> ProduceResponse:
         responses = []
         for topic in request.topic_data:
-            partitions = [self._take(topic.name, data) for data in topic.partition_data]
+            found = find_topic(self._broker, topic.name)
+            partitions = [self._take(found, data) for data in topic.partition_data]
             responses.append(TopicProduceResponse(topic.name, partitions, topic.topic_id))
         if self._waiting:
             self._submit()
         return ProduceResponse(responses)
 
-    def _take(self, topic_name: str, data: PartitionProduceData) -> PartitionProduceResponse:
+    def _take(
+        self, topic: TopicView | RequestError, data: PartitionProduceData
+    ) -> PartitionProduceResponse:
         try:
-            lane, incoming = look_at(self._broker, topic_name, data)
+            lane, incoming = look_at(self._broker, topic, data)
         except RequestError as error:
             self._count(error)
             return refused(data, error)
         partition = incoming.partition
+        waiting = self._waiting
         size = self._size + ENTRY_SIZE + len(incoming.batch)
-        if self._waiting and (
-            lane is not self._lane
-            or partition in self._partitions
-            or size > self._broker.frame_size_max
+        if waiting and (
+            lane is not self._lane or partition in waiting or size > self._broker.frame_size_max
         ):
             self._submit()
+            waiting = self._waiting
             size = ENTRY_SIZE + len(incoming.batch)
         self._lane = lane
         self._size = size
-        self._partitions.add(partition)
-        self._waiting.append(incoming)
+        waiting[partition] = incoming
         response = PartitionProduceResponse(
             data.index, 0, NO_OFFSET, NO_TIMESTAMP_MS, partition.log_start_offset
         )
@@ -198,10 +197,9 @@ class _Writing:
         return response
 
     def _submit(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting = [*self._waiting.values()], {}
         responses, self._responses = self._responses, []
         self._size = 0
-        self._partitions.clear()
         assert self._lane is not None
         try:
             produced = self._lane.submit(Produce(waiting))
@@ -213,17 +211,16 @@ class _Writing:
         metrics = self._broker.metrics
         metrics.bytes_in += produced.byte_count
         metrics.batches_duplicate += len(produced.duplicates)
-        for number, result in enumerate(produced.results):
-            response = responses[number]
+        for response, incoming, result in zip(responses, waiting, produced.results, strict=True):
             if not isinstance(result, RequestError):
                 response.base_offset = result
                 # When the original of a retry was appended is not remembered.
-                if waiting[number].is_stamped and number not in produced.duplicates:
+                if incoming.is_stamped and incoming not in produced.duplicates:
                     response.log_append_time_ms = produced.appended_at_ms
                 continue
             self._refuse(response, result)
             if isinstance(result, NotRemembered):
-                self.missed.append((response, waiting[number], result))
+                self.missed.append((response, incoming, result))
 
     def _refuse(self, response: PartitionProduceResponse, error: RequestError) -> None:
         response.error_code = error.code

@@ -17,8 +17,11 @@ from semel.types import (
     NO_PRODUCER,
     NO_SEQUENCE,
     SEQUENCE_COUNT,
+    ProducerEpoch,
+    ProducerId,
     TopicPartition,
 )
+from semel.types import Sequence as SequenceNumber
 
 RECORD_OVERHEAD_SIZE = 24
 """What a record without headers takes beside its key and value, at most and for usual sizes."""
@@ -156,11 +159,11 @@ class ProducerBatch:
                 last_offset_delta=self.record_count - 1,
                 base_timestamp_ms=self.base_timestamp_ms,
                 max_timestamp_ms=self.max_timestamp_ms,
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
+                producer_id=ProducerId(producer.producer_id),
+                producer_epoch=ProducerEpoch(producer.producer_epoch),
                 base_sequence=NO_SEQUENCE
                 if producer == NO_PRODUCER or self.position is None
-                else self.position % SEQUENCE_COUNT,
+                else SequenceNumber(self.position % SEQUENCE_COUNT),
                 record_count=self.record_count,
             )
             content = bytearray(header.pack())
