@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,6 +13,7 @@ import pytest
 
 from semel.errors import FolderInUse, JournalFailed
 from semel.journal.file.commit import SyncReason
+from semel.journal.file.device import Done
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.settings import JournalSettings
@@ -65,6 +66,40 @@ def test_written_comes_before_durable_and_the_durable_state_before_those_who_wai
         await lane.durable(position)
         assert events == [f"at {position}", f"told [{position}]"]
         assert lane.journal.durable == position
+
+    run(main())
+
+
+class HeldSyncs(MemoryDevice):
+    """Each goes on when it is let go."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.held: list[Callable[[], None]] = []
+
+    def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        self.held.append(partial(super().submit_sync, names, folder, on_done))
+
+
+def test_the_disk_has_its_next_work_before_those_who_waited_for_the_last_are_told() -> None:
+    async def main() -> None:
+        device = HeldSyncs(Random(0))
+        lane = Remembering(device, JournalSettings(segment_bytes=SEGMENT_BYTES))
+        lane.start()
+        seen: list[tuple[str, int]] = []
+        first = lane.append(b"x")
+        lane.journal.when_written(first, lambda: seen.append(("written", len(device.held))))
+        lane.journal.when_durable(first, lambda: seen.append(("durable", len(device.held))))
+        await lane.written(first)
+        second = lane.append(b"y")
+        lane.journal.when_durable(second, lambda: None)
+        await lane.written(second)
+        assert seen == [("written", 1)]
+        device.held.pop()()
+        await lane.durable(first)
+        assert seen == [("written", 1), ("durable", 1)]
+        device.held.pop()()
+        await lane.durable(second)
 
     run(main())
 

@@ -37,7 +37,7 @@ class Reply:
 
     def __init__(self, connection: "Connection") -> None:
         self._connection = connection
-        self.parts: list[Buffer] = []
+        self.parts: Sequence[Buffer] = ()
         self.size = 0
         self.lanes: Sequence[Lane] = ()
         """Whose journals have to come so far first."""
@@ -223,7 +223,11 @@ class Connection(asyncio.BufferedProtocol):
     def reply_released(self) -> None:
         replies = self._replies
         if replies and replies[0].is_ready:
-            self._server.write_soon(self)
+            if len(replies) == 1 and self._may_read and not self._requests:
+                # There is nothing else that could leave with it.
+                self.write_ready_replies()
+            else:
+                self._server.write_soon(self)
 
     def write_ready_replies(self) -> None:
         """Send every reply whose turn has come, in one write."""
@@ -236,7 +240,8 @@ class Connection(asyncio.BufferedProtocol):
             reply = replies.popleft()
             parts += reply.parts
             size += reply.size
-        self.count_unsent(-size)
+        self.unsent_bytes -= size
+        self._server.unsent_bytes -= size
         if self.is_closing:
             return
         if len(parts) == 1:
@@ -252,10 +257,6 @@ class Connection(asyncio.BufferedProtocol):
     def waits_for(self, lane: Lane) -> bool:
         """Whether a reply that was decided waits for what this lane has appended."""
         return any(not reply.is_ready and lane in reply.lanes for reply in self._replies)
-
-    def count_unsent(self, size: int) -> None:
-        self.unsent_bytes += size
-        self._server.count_unsent(size)
 
     @property
     def unread_bytes(self) -> int:

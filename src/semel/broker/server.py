@@ -1,6 +1,6 @@
 """Listens, and carries requests to their handlers and answers back.
 
-Replies that become ready in one tick of the loop leave in one write per connection.
+Replies of one connection that become ready together leave in one write.
 """
 
 import asyncio
@@ -178,8 +178,10 @@ class Server:
 
     def _answer(self, call: Call, answer: Answer, reply: Reply, connection: Connection) -> None:
         if answer.response is not None:
-            reply.parts, reply.size = write_reply(call, answer)
-            connection.count_unsent(reply.size)
+            reply.parts, size = write_reply(call, answer)
+            reply.size = size
+            connection.unsent_bytes += size
+            self.count_unsent(size)
         if answer.marks is None:
             reply.wait_for_ends(self._broker.led_lanes, durable=answer.durable)
         else:

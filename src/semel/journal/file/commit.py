@@ -26,13 +26,8 @@ class SyncReason(StrEnum):
     CLOSE = "close"
 
 
-class Waiter:
-    __slots__ = ("callback", "position", "reason")
-
-    def __init__(self, position: int, callback: Callable[[], None], reason: SyncReason) -> None:
-        self.position = position
-        self.callback = callback
-        self.reason = reason
+Waiter = tuple[int, Callable[[], None], SyncReason]
+"""For which position, who is told then, and why it is synced. Plain, as each reply makes one."""
 
 
 class SegmentWrite(NamedTuple):
@@ -115,7 +110,7 @@ class GroupCommit:
         if position <= self.written:
             callback()
         else:
-            _queue(self._written_waiters, Waiter(position, callback, SyncReason.WAITING))
+            _queue(self._written_waiters, (position, callback, SyncReason.WAITING))
 
     def when_durable(
         self,
@@ -126,7 +121,7 @@ class GroupCommit:
         if position <= self.durable:
             callback()
             return
-        _queue(self._durable_waiters, Waiter(position, callback, reason))
+        _queue(self._durable_waiters, (position, callback, reason))
         if position <= self.written:
             # What is not written yet is considered when it is.
             self._consider_sync()
@@ -146,6 +141,8 @@ class GroupCommit:
         finally:
             self._flushing = False
         self._consider_sync()
+        if self._written_waiters:
+            self._tell(_reached(self._written_waiters, self.written))
 
     def fail(self, error: Exception, deed: str) -> None:
         """As `end`, because of this."""
@@ -195,7 +192,6 @@ class GroupCommit:
             self._tell_if_idle()
             return
         self.written = end
-        _release(self._written_waiters, end)
         if not self._flushing:
             self.flush()
 
@@ -203,8 +199,8 @@ class GroupCommit:
         if self._syncing or self.failure is not None or self.durable == self.written:
             return
         waiters = self._durable_waiters
-        if waiters and waiters[0].position <= self.written:
-            self._sync(waiters[0].reason)
+        if waiters and waiters[0][0] <= self.written:
+            self._sync(waiters[0][2])
         elif self._interval is None:
             assert self._loop is not None
             self._interval = self._loop.call_later(self._flush_interval_s, self._on_interval)
@@ -218,7 +214,7 @@ class GroupCommit:
         self._cancel_interval()
         target = self.written
         if not self._group and self._durable_waiters:
-            target = Position(min(target, self._durable_waiters[0].position))
+            target = Position(min(target, self._durable_waiters[0][0]))
         # The last one may be written to while it is synced; those before it are complete.
         names, self._unsynced = self._unsynced, self._unsynced[-1:]
         folder, self._folder_unsynced = self._folder_unsynced, False
@@ -238,8 +234,15 @@ class GroupCommit:
             self._device.retire(name)
         self.durable = target
         self._on_durable(target)
-        _release(self._durable_waiters, target)
+        reached = _reached(self._durable_waiters, target)
         self._consider_sync()
+        self._tell(reached)
+
+    def _tell(self, reached: list[Waiter]) -> None:
+        """Last of all, since answering takes time in which the disk can work already."""
+        for _, callback, _ in reached:
+            if self.failure is None:
+                callback()
 
     def _tell_if_idle(self) -> None:
         if not (self._writing or self._syncing):
@@ -254,17 +257,20 @@ class GroupCommit:
 
 
 def _queue(waiters: deque[Waiter], waiter: Waiter) -> None:
-    if not waiters or waiters[-1].position <= waiter.position:
+    if not waiters or waiters[-1][0] <= waiter[0]:
         waiters.append(waiter)
     else:
-        number = bisect_right(waiters, waiter.position, key=_position)
+        number = bisect_right(waiters, waiter[0], key=_position)
         waiters.insert(number, waiter)
 
 
 def _position(waiter: Waiter) -> int:
-    return waiter.position
+    return waiter[0]
 
 
-def _release(waiters: deque[Waiter], position: int) -> None:
-    while waiters and waiters[0].position <= position:
-        waiters.popleft().callback()
+def _reached(waiters: deque[Waiter], position: int) -> list[Waiter]:
+    """Takes out those who wait for no more than this."""
+    reached: list[Waiter] = []
+    while waiters and waiters[0][0] <= position:
+        reached.append(waiters.popleft())
+    return reached
