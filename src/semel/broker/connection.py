@@ -45,6 +45,9 @@ class Reply:
         self.is_ready = False
 
     def wait_for(self, marks: Sequence[Mark], *, durable: bool) -> None:
+        if not marks:
+            self.release()
+            return
         self.lanes = [mark.lane for mark in marks]
         self._awaited_count = len(marks) + 1
         for mark in marks:

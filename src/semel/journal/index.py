@@ -470,6 +470,13 @@ class BatchIndex:
                 found.append(span.location(row))
         return found
 
+    def may_have_aborted(self, partition: int) -> bool:
+        """False if no transaction was ever aborted in it, as far as the open segment tells."""
+        rows = self._open.get(partition)
+        if rows is None or partition in self._cleaned:
+            return True
+        return rows.aborted is not None or rows.earlier_aborted_count > 0
+
     def aborted(self, partition: int, start: int, end: int) -> list[AbortedTransaction]:
         """Those with a record or marker in [start, end), also if begun before; by first offset."""
         found: list[AbortedTransaction] = []

@@ -68,6 +68,9 @@ class Lane:
         self._journal = journal
         self._limits = journal.limits
         self._environment = Environment(settings, randomness, journal.limits, lane_count)
+        self.are_log_starts_durable = True
+        """Whether where its logs begin may be told already. Other ends move when they are durable,
+        but records are no longer shown as soon as their deletion is decided."""
         self._log_starts_moved_at = Position(0)
         """Behind the last frame that has moved the start of a partition's log."""
         self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
@@ -216,6 +219,7 @@ class Lane:
             if effects is not NO_EFFECTS:
                 if effects.moved_log_starts:
                     self._log_starts_moved_at = end
+                    self.are_log_starts_durable = False
                 for gone in effects.gone:
                     for tell in tuple(gone.watchers):
                         tell()
@@ -273,12 +277,6 @@ class Lane:
         if watched is not None:
             watched.watchers.pop(tell, None)
 
-    @property
-    def are_log_starts_durable(self) -> bool:
-        """Whether where its logs begin may be told already. Other ends move when they are durable,
-        but records are no longer shown as soon as their deletion is decided."""
-        return self._log_starts_moved_at <= self._journal.durable
-
     def mark(self) -> Mark:
         """The present end: whoever waits for it waits for all that was decided by now."""
         return Mark(self, self._journal.end)
@@ -314,6 +312,8 @@ class Lane:
         """Move the readable end of every partition together, before any reply is released."""
         unread = self._unread
         partitions = self._state.partitions
+        if self._log_starts_moved_at <= position:
+            self.are_log_starts_durable = True
         grown: dict[Partition, None] = {}
         while unread and unread[0][0] <= position:
             for batch in unread.popleft()[1]:

@@ -55,6 +55,8 @@ class Found:
     def sorted_extents(self) -> list[tuple[int, int]]:
         """Of all of them, as they lie. Those of one partition need not rise: old ones lie in
         volumes, whose positions are behind all others."""
+        if len(self.extents) == 1:
+            return sorted(self.extents[0])
         return sorted(extent for extents in self.extents for extent in extents)
 
 
@@ -152,7 +154,8 @@ class PartitionLog:
                 aborted: list[AbortedTransaction] = []
                 if with_aborted:
                     wanted = found.wanted[number]
-                    aborted = self._aborted(wanted.partition, wanted.offset, _end(its_batches))
+                    if self._may_have_aborted(wanted.partition):
+                        aborted = self._aborted(wanted.partition, wanted.offset, _end(its_batches))
                 shared.append(Stored(its_batches, aborted))
             else:
                 shared.append(found.damage.get(number, NO_BATCHES))
@@ -215,6 +218,13 @@ class PartitionLog:
     ) -> list[AbortedTransaction]:
         """Those with a record or marker in [start, end), also if begun before; by first offset."""
         return await self._batches.look_up(lambda: self._aborted(partition, start, end))
+
+    def _may_have_aborted(self, partition: PartitionView) -> bool:
+        """False if there is nothing to look for, as in most partitions."""
+        known = self._partitions.get(partition.number)
+        if known is not None and known.transactions.aborted_before is not None:
+            return True
+        return self._index.may_have_aborted(partition.number)
 
     def _aborted(
         self, partition: PartitionView, start: Offset, end: Offset

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
+NO_LEADER_EPOCH: Final = -1
+"""Of a client that does not say which leadership it knows."""
 
 
 def fetch(broker: "Broker", request: FetchRequest, call: Call) -> Handled:
@@ -150,7 +152,8 @@ class _Look:
             lane = self._broker.lane_in(topic, wanted.partition)
             view = lane.view
             partition = view.partition(topic.name, wanted.partition)
-            view.check_leader_epoch(wanted.current_leader_epoch)
+            if wanted.current_leader_epoch != NO_LEADER_EPOCH:
+                view.check_leader_epoch(wanted.current_leader_epoch)
             if not partition.log_start_offset <= wanted.fetch_offset <= partition.log_end_offset:
                 raise OffsetOutOfRange
         except FencedLeaderEpoch as error:

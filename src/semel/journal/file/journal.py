@@ -279,6 +279,8 @@ class FileJournal:
     def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         """As `read_all`, if nothing of it has to be fetched from the disk; else None."""
         held = self._held(extents)
+        if len(held) == len(extents):
+            return held
         found: list[memoryview] = []
         for run in self.segments.runs(extents[: len(extents) - len(held)]):
             name, offset = self.segments.locate(run.position)
