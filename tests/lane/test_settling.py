@@ -20,10 +20,14 @@ from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce
+from semel.lane.settling import Volumes
 from semel.lane.topics import CreateTopic, DeleteRecords, DeleteTopic
 from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import Offset, TopicPartition
+from semel.volumes.making import MakesHere
+from semel.volumes.store import DeviceVolumes
+from semel.volumes.writing import Made, Plan
 from support.handled import LoopClock, SeededRandomness
 from support.seeded_loop import run
 
@@ -39,14 +43,14 @@ def fail(error: BaseException) -> None:
     raise error
 
 
-async def start(device: Device, rng: Random) -> Lane:
+async def start(device: Device, rng: Random, volumes: Volumes | None = None) -> Lane:
     journal = FileJournal.open(device, JournalSettings(segment_bytes=SEGMENT_BYTES), CONTENTS)
     lane = Lane(
         journal,
         SETTINGS,
         LoopClock(),
         SeededRandomness(rng),
-        volumes=volumes_on(device),
+        volumes=volumes or volumes_on(device),
     )
     await lane.start(fail)
     return lane
@@ -259,6 +263,32 @@ def test_a_lane_that_steps_down_while_it_settles_adds_nothing_to_the_folder() ->
     over = [run(Random(number), live(number)) for number in range(0, 100, 3)]
     assert any(over)
     assert over.count(False) > 8
+
+
+class RunsOutOfRoom(MakesHere):
+    """When nearly all is written."""
+
+    async def make(self, plan: Plan) -> Made:
+        await super().make(plan)
+        raise OSError("no space left on device")
+
+
+def test_a_volume_that_could_not_be_made_takes_no_room() -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(1))
+        world = World(device, 1)
+        volumes = Volumes(DeviceVolumes(device), RunsOutOfRoom(device))
+        world.lane = await start(device, world.rng, volumes)
+        await world.some_changes(900)
+        warnings: list[str] = []
+        for _ in range(3):
+            await world.lane.settling.round(warnings.append)
+        assert len(warnings) == 3
+        assert [name for name in device.names() if "volume" in name] == []
+        await world.check()
+        await world.lane.close()
+
+    run(Random(1), live())
 
 
 def test_a_process_of_its_own_makes_the_volumes_of_a_folder(tmp_path: Path) -> None:

@@ -376,19 +376,22 @@ class Settling:
         await self._adopt((plan.volume,), replaced, end)
 
     async def _made(self, plan: AnyPlan, make: Callable[[AnyPlan], Awaitable[Made]]) -> Made:
-        """Let it be made, and be there to stay if there is anything in it."""
+        """Let it be made, and be there to stay if there is anything in it; else nothing is left."""
         self._journal.make_room()
         try:
             made = await make(plan)
+            # Who leads by now may make a volume of this number.
+            self._lane.check_leads()
+            if made.data_bytes:
+                self._there[plan.volume] = made.data_bytes + made.index_bytes
+                await self._store.create(plan.volume, plan.temporary)
+            else:
+                await self._store.discard(plan.volume, plan.temporary)
         except (CorruptJournal, OSError):
-            # On a full disk a part of a volume takes the room of others, until the next start.
-            await self._store.discard(plan.volume, plan.temporary)
+            # Where the disk is full, what was begun would keep it so.
+            if self._lane.is_leading:
+                await self._store.discard(plan.volume, plan.temporary)
             raise
-        if made.data_bytes:
-            await self._store.create(plan.volume, plan.temporary)
-            self._there[plan.volume] = made.data_bytes + made.index_bytes
-        else:
-            await self._store.discard(plan.volume, plan.temporary)
         return made
 
     async def _adopt(
