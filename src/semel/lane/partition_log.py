@@ -194,7 +194,7 @@ class PartitionLog:
             return damage
 
     async def _read_batches(self, wanted: Wanted, extents: list[tuple[int, int]]) -> list[Buffer]:
-        """None if they are deleted by now."""
+        """Empty if they are deleted by now."""
         for _ in range(MOVES_MAX):
             try:
                 return await self._read_in_order(extents)

@@ -161,6 +161,8 @@ class MakesApart:
             "from semel.volumes.making import work; work()",
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            # A terminal tells the broker to end, which then ends this.
+            start_new_session=True,
         )
         try:
             return await self._converse(worker, order)

@@ -179,6 +179,7 @@ def compact(device: Device, plan: CompactionPlan) -> Steps:
         compacted.append(Compacted(compaction.number, keys.end_offset, data.size - before))
     yield data.write()
     data.sync()
+    assert data.size <= names.VOLUME_SPAN
     content = yield from _encoded(Directory(), rows_by_partition, base, base + data.size)
     index = _File(device, names.volume_index(plan.volume) + plan.temporary)
     index.add(content)
