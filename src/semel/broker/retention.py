@@ -162,7 +162,9 @@ class Retention:
             if position < end and topic is not None:
                 keepings.add(keeping_of(topic.config, self._broker.config))
                 count += 1
-        if len(keepings) != 1 or count > PARTITIONS_LEFT_MAX:
+                if len(keepings) > 1 or count > PARTITIONS_LEFT_MAX:
+                    return False
+        if not keepings:
             return False
         (keeping,) = keepings
         is_by_time = keeping.retention_ms is not None and keeping.retention_bytes is None
