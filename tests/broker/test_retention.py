@@ -335,6 +335,21 @@ def test_a_shorter_pause_between_two_looks_counts_at_once() -> None:
             await pass_check()
             assert log_start(broker, "t") == 0
             await configure_brokers(broker, "1", "log.retention.check.interval.ms", str(CHECK_MS))
+
+
+def test_records_go_though_settling_takes_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does with a worker that is stopped, or where more comes in than can be settled."""
+
+    async def never_done(warn: object) -> None:
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            monkeypatch.setattr(broker.controller.settling, "round", never_done)
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await pass_check()
+            await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
             await pass_check()
             assert log_start(broker, "t") == 1
 

@@ -132,17 +132,32 @@ class Housekeeping:
         return is_done
 
     def _delete_expired(self) -> None:
-        if self._is_deleting:
+        now_s = self._server.loop.time()
+        if now_s < self._retention_ended_s + self._retention_pause_s:
             return
-        if self._server.loop.time() >= self._retention_ended_s + self._retention_pause_s:
+        if self._is_deleting:
+            # Settling may take long. What topics keep no longer goes meanwhile.
+            self._retention_ended_s = now_s
+            if self._may_expire():
+                self._server.start_task(self._delete_meanwhile())
+        else:
             self._is_deleting = True
             self._server.start_task(self._retention_round())
 
-    async def _retention_round(self) -> None:
+    def _may_expire(self) -> bool:
         interval_s = self._broker.config.log_retention_check_interval_ms / 1000
         passed_s = self._server.loop.time() - self._started_s
+        return passed_s >= min(interval_s, UNTRUSTED_S)
+
+    async def _delete_meanwhile(self) -> None:
         try:
-            await self._retention.round(may_expire=passed_s >= min(interval_s, UNTRUSTED_S))
+            await self._retention.delete_expired()
+        except Exception as error:  # noqa: BLE001 - the next round tries again.
+            self._broker.complain("old records could not be deleted", error)
+
+    async def _retention_round(self) -> None:
+        try:
+            await self._retention.round(may_expire=self._may_expire())
         except Exception as error:  # noqa: BLE001 - the next round tries again.
             self._broker.complain("old records could not be deleted", error)
         finally:

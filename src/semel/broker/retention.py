@@ -6,6 +6,7 @@ enough keeps all behind it. Nothing at or behind the last stable offset goes.
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,6 +44,7 @@ class Expired(NamedTuple):
 class Retention:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self._is_deleting = False
 
     async def ask(self) -> None:
         """Of what was written when nothing was ever deleted: say what would go, and wait."""
@@ -98,7 +100,22 @@ class Retention:
         lane.settling.will_die = partial(self._will_die, lane)
         await lane.settling.round(self._broker.warn)
 
+    async def delete_expired(self) -> None:
+        """The part of a round that nobody has to be waited for."""
+        for lane in self._broker.led_lanes:
+            if lane.is_leading and lane.view.is_retention_enforced:
+                with suppress(JournalFull):
+                    await self._delete_expired(lane)
+
     async def _delete_expired(self, lane: Lane) -> None:
+        if not self._is_deleting:
+            self._is_deleting = True
+            try:
+                await self._look_for_expired(lane)
+            finally:
+                self._is_deleting = False
+
+    async def _look_for_expired(self, lane: Lane) -> None:
         expired: list[Expired] = []
         for number, partition in enumerate(lane.view.partitions()):
             if number % PARTITIONS_AT_ONCE == 0:
