@@ -14,6 +14,7 @@ from semel.lane.commands import LaneSettings, SettlingSettings
 from semel.lane.compacting import CompactionSettings
 from semel.lane.contents import CONTENTS
 from semel.lane.lane import Lane
+from semel.lane.named_volumes import NamedVolumes
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce, ProduceInTransaction
 from semel.lane.topics import CreateTopic, DeleteExpired, DeleteTopic
@@ -379,6 +380,27 @@ def test_what_old_checkpoints_told_of_aborted_transactions_ends_with_their_marke
             await world.tidy()
             await world.check()
             await world.outlast_tombstones()
+        await world.lane.close()
+
+    run(Random(0), live())
+
+
+@pytest.mark.parametrize("is_topic_deleted", [False, True])
+def test_a_check_misses_no_volume_that_went_with_what_it_was_needed_for(
+    is_topic_deleted: bool,
+) -> None:
+    async def live() -> None:
+        world = World(MemoryDevice(Random(0)), 0)
+        await compacted(world)
+        partition = world.lane.view.partition("c", 0)
+        if is_topic_deleted:
+            world.lane.submit(DeleteTopic("c"))
+        else:
+            end = world.lane._state.cleaned[partition.number].end
+            world.lane.submit(DeleteExpired(((partition.number, end),)))
+        await world.lane.settling.round(pytest.fail)
+        assert volumes_in(world.device) == []
+        assert NamedVolumes(world.lane._state).numbers() == set()
         await world.lane.close()
 
     run(Random(0), live())

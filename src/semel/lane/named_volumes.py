@@ -22,6 +22,7 @@ _APPLIED: Final = (
     facts.PartitionsAdded,
     facts.PartitionsHosted,
     facts.TopicDeleted,
+    facts.RecordsDeleted,
     facts.Settled,
     facts.Cleaned,
 )
@@ -61,4 +62,4 @@ class NamedVolumes:
         state.apply(short)
 
     def numbers(self) -> set[int]:
-        return {*self._state.volumes, *self._state.cleaned_volumes}
+        return self._state.named_volumes()

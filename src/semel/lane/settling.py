@@ -134,12 +134,8 @@ class Settling:
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
         self._there = self._store.sizes()
-        self._store.check_there(self._needed())
-        await self._delete(self._there.keys() - self._needed())
-
-    def _needed(self) -> set[int]:
-        cleaned = self._state.cleaned.values()
-        return {*self._state.volumes, *(part.volume for part in cleaned if part.byte_count)}
+        self._store.check_there(self._state.named_volumes())
+        await self._delete(self._there.keys() - self._state.named_volumes())
 
     @property
     def volume_bytes(self) -> int:
@@ -152,7 +148,7 @@ class Settling:
 
     async def _sweep(self) -> None:
         """Remove the volumes that nothing names."""
-        orphans = self._there.keys() - self._needed()
+        orphans = self._there.keys() - self._state.named_volumes()
         if orphans:
             # What they were needed for may only just have been deleted.
             await self._lane.until_durable()

@@ -301,9 +301,13 @@ class LaneState:
                 partition.transactions.aborted_before.forget_before(Offset(end))
         self.cleaned_volumes[fact.volume] = sum(byte_count for _, _, byte_count in fact.parts)
         self.next_volume = max(self.next_volume, fact.volume + 1)
-        needed = {part.volume for part in self.cleaned.values() if part.byte_count}
-        for volume in self.cleaned_volumes.keys() - needed:
+        for volume in self.cleaned_volumes.keys() - self.named_volumes():
             del self.cleaned_volumes[volume]
+
+    def named_volumes(self) -> set[int]:
+        """Those that must be there, and no others."""
+        cleaned = {part.volume for part in self.cleaned.values() if part.byte_count}
+        return cleaned.union(self.volumes)
 
     # Partitions
 
