@@ -8,7 +8,7 @@ from collections import Counter
 import structlog
 
 from semel.verify.run import Outcome, run_seed
-from semel.verify.workloads.workload import CLOCKS, LOG, TRANSACTIONS
+from semel.verify.workloads.workload import CLOCKS, FORGETTING, LOG, TRANSACTIONS
 
 SHOWN = (
     "requests",
@@ -23,6 +23,9 @@ SHOWN = (
     "clock jumps",
     "freezes",
     "segments filled",
+    "volumes made",
+    "records forgotten",
+    "records replaced",
     "connections",
     "generations",
     "offsets committed",
@@ -32,7 +35,12 @@ SHOWN = (
     "committed records read",
 )
 ANOMALIES_SHOWN_MAX = 10
-WORKLOADS = {"log": LOG, "transactions": TRANSACTIONS, "clocks": CLOCKS}
+WORKLOADS = {
+    "log": LOG,
+    "transactions": TRANSACTIONS,
+    "clocks": CLOCKS,
+    "forgetting": FORGETTING,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:

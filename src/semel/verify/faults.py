@@ -13,6 +13,7 @@ from semel.verify.world.network import Network
 
 JUMPS_MS = (300, 2_000, 3_600_000, 2 * 86_400_000, 10 * 365 * 86_400_000)
 """The clock is set by one of these, ahead or back."""
+SMALL_JUMPS_MS = (100, 300)
 FREEZES_S = (0.05, 0.4, 1.5, 6.0)
 
 
@@ -53,6 +54,11 @@ class Faults:
         # Left to a run of their own, since they dilute what the others are there to find.
         kinds["clock jumps"] = (5, self._set_clock)
         kinds["freezes"] = (1, self._freeze)
+        kinds["small clock jumps"] = (1, self._set_clock_a_little)
+        kinds["deaths while settling"] = (4, self._die_while_settling)
+        kinds["deaths at a removal"] = (4, self._die_at_a_removal)
+        kinds["hangs while settling"] = (6, self._hang_in_a_sync_while_settling)
+        kinds["hangs in a sync"] = (2, self._hang_in_a_sync)
         self._kinds = {name: kinds[name] for name in chosen}
         self._wants_stop = False
 
@@ -79,6 +85,7 @@ class Faults:
         device.calls_left = None
         device.on_next_sync = None
         device.on_next_checkpoint = None
+        device.on_step = None
         self._history.await_nothing()
         self._machine.thaw()
 
@@ -114,6 +121,33 @@ class Faults:
 
     def _set_clock(self) -> None:
         self._machine.set_clock(self._rng.choice((1, -1)) * self._rng.choice(JUMPS_MS))
+
+    def _set_clock_a_little(self) -> None:
+        self._machine.set_clock(self._rng.choice((1, -1)) * self._rng.choice(SMALL_JUMPS_MS))
+
+    def _die_while_settling(self) -> None:
+        self._machine.die_while_settling(
+            self._rng.randint(1, 16),
+            self._rng.choice((0.0, 0.0005, 0.003, 0.03)),
+            loses_power=self._rng.random() < 0.7,
+        )
+
+    def _die_at_a_removal(self) -> None:
+        self._machine.die_while_settling(
+            self._rng.randint(1, 4),
+            self._rng.choice((0.0, 0.0005, 0.003)),
+            loses_power=self._rng.random() < 0.8,
+            counts_removals_alone=True,
+        )
+
+    def _hang_in_a_sync_while_settling(self) -> None:
+        """What is decided from then on is done and never durable."""
+        self._machine.hang_while_settling(
+            self._rng.randint(1, 16), self._rng.choice((0.02, 0.1, 0.4))
+        )
+
+    def _hang_in_a_sync(self) -> None:
+        self._machine.lose_power_in_a_sync(self._rng.choice((0.3, 0.8)))
 
     def _freeze(self) -> None:
         self._machine.freeze(self._rng.choice(FREEZES_S))

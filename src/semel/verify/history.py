@@ -231,6 +231,9 @@ class WholeLog(NamedTuple):
     high_watermark: int
     last_stable_offset: int | None = None
     log_start_offset: int = 0
+    byte_count: int = 0
+    """Of its batches."""
+    at_s: float = 0.0
 
 
 class MayBeGone(NamedTuple):
@@ -244,6 +247,58 @@ class Compacted(NamedTuple):
     """Of each key of this topic only the newest record has to stay."""
 
     topic: str
+
+
+class Limits(NamedTuple):
+    """By what a topic forgets besides."""
+
+    topic: str
+    retention_ms: int | None
+    """None: nothing is ever too old."""
+    retention_bytes: int | None
+    delete_retention_ms: int
+    """For how long a compacted topic shows that a key was deleted."""
+
+
+class RecordMade(NamedTuple):
+    """What a record of a topic with limits says, besides its label."""
+
+    partition: TopicPartition
+    label: str
+    key: str | None
+    has_value: bool
+    """False: it deletes its key."""
+    timestamp_ms: int
+
+
+class ClockSet(NamedTuple):
+    """By how much the wall clock of the machine is wrong from here on."""
+
+    at_s: float
+    error_ms: int
+
+
+class StartSeen(NamedTuple):
+    """A fetch said where the partition begins, and up to where it is stable."""
+
+    span: Span
+    partition: TopicPartition
+    log_start_offset: int
+    last_stable_offset: int
+
+
+class Resurrected(NamedTuple):
+    """Someone was shown what was gone for good."""
+
+    what: str
+
+
+class SpaceSeen(NamedTuple):
+    """What lay on the disk at rest, and what of it anyone can be shown."""
+
+    round: int
+    disk_bytes: int
+    shown_bytes: int
 
 
 # Transactions: one transaction of a client is an attempt.

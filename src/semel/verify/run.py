@@ -25,12 +25,14 @@ from semel.verify.history import (
     History,
     NotServing,
     Refusal,
+    SpaceSeen,
     Stored,
     TopicMade,
     WholeLog,
 )
 from semel.verify.workloads.administrators import make_topic, topic_seen
 from semel.verify.workloads.client import Client, Connection, Lost, Surroundings
+from semel.verify.workloads.forgetting import note_limits
 from semel.verify.workloads.groups import committed_offset
 from semel.verify.workloads.population import Population
 from semel.verify.workloads.producers import ACKS_ONE, PlainProducer
@@ -43,7 +45,7 @@ from semel.verify.workloads.readers import (
 )
 from semel.verify.workloads.workload import LOG, Workload
 from semel.verify.world.loop import SimulatedLoop, Trace, simulate
-from semel.verify.world.machine import Hopeless, Machine
+from semel.verify.world.machine import INTERNAL_TOPICS, Hopeless, Machine
 from semel.verify.world.network import Network
 from semel.wire.messages import describe_groups, fetch
 
@@ -73,7 +75,7 @@ async def _run(seed: int, workload: Workload) -> Outcome:
     trace = Trace(loop)
     history = History(trace)
     network = Network(Random(f"network {seed}"), trace)
-    machine = Machine(seed, network, history)
+    machine = Machine(seed, network, history, workload.config, workload.ordeal.background_delays_s)
     surroundings = Surroundings(network, machine, history)
     population = Population(seed, surroundings, workload.cast)
     observer = Client("observer", surroundings, seed)
@@ -105,10 +107,12 @@ async def _run(seed: int, workload: Workload) -> Outcome:
 
 async def _make_topics(client: Client, workload: Workload) -> None:
     for topic, partition_count in workload.topics.items():
+        settings = workload.settings.get(topic, {})
+        note_limits(client.history, topic, settings)
         while True:
             connection = await client.connect()
             try:
-                made = await make_topic(connection, topic, partition_count)
+                made = await make_topic(connection, topic, partition_count, settings)
             except Lost:
                 continue
             finally:
@@ -154,6 +158,12 @@ def _counts(machine: Machine, network: Network, faults: Faults, history: History
         {sent.attempt for sent in history.all(CommitSent)}
         - {ended.attempt for ended in history.all(Ended)}
     )
+    for whole in history.all(WholeLog):
+        if whole.round == 0:
+            counts["records forgotten"] += whole.log_start_offset
+            left = whole.high_watermark - whole.log_start_offset
+            counts["records replaced"] += left - len(whole.records)
+    counts["volumes made"] = machine.device.volume_count
     for committed in history.all(CommittedFetched):
         counts["committed records read"] += len(committed.records)
     return counts
@@ -219,6 +229,25 @@ class Finale:
             whole = await self._insist(partial(self._read, partition, round_number))
             self._client.history.note(whole)
         await self._insist(self._look_around)
+        if self._workload.settings:
+            await self._weigh(round_number)
+
+    async def _weigh(self, round_number: int) -> None:
+        """What was read is all that there is, but for the topics that the broker keeps itself."""
+        shown_bytes = sum(
+            whole.byte_count
+            for whole in self._client.history.all(WholeLog)
+            if whole.round == round_number
+        )
+        for topic, partition_count in INTERNAL_TOPICS.items():
+            seen = await self._insist(partial(topic_seen, topic=topic))
+            for index in range(min(seen.partition_count, partition_count)):
+                partition = TopicPartition(topic, index)
+                whole = await self._insist(partial(self._read, partition, round_number))
+                shown_bytes += whole.byte_count
+        device = self._machine.device
+        disk_bytes = sum(device.size(name) for name in device.names())
+        self._client.history.note(SpaceSeen(round_number, disk_bytes, shown_bytes))
 
     async def _insist(self, work: Callable[[Connection], Coroutine[Any, Any, Any]]) -> Any:
         while True:
@@ -235,16 +264,19 @@ class Finale:
     ) -> WholeLog:
         start = position = 0
         records: list[Stored] = []
+        byte_count = 0
         while True:
             reply = await connection.ask(fetch, fetch_request({partition: position}))
             ((_, data),) = partitions_of(reply.message)
             if data.error_code == OffsetOutOfRange.code:
                 start = position = await start_of(connection, partition)
                 records.clear()
+                byte_count = 0
                 continue
             assert data.error_code == 0, f"{partition} at {position}: error {data.error_code}"
             found, next_offset = stored_records(data, position)
             records += found
+            byte_count += len(data.records or b"")
             if next_offset == position:
                 assert position == data.high_watermark, f"{partition} ends at {position}"
                 return WholeLog(
@@ -254,6 +286,8 @@ class Finale:
                     data.high_watermark,
                     data.last_stable_offset,
                     start,
+                    byte_count,
+                    reply.span.began_s,
                 )
             position = next_offset
 

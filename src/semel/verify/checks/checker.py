@@ -5,6 +5,7 @@ It knows nothing of the broker but what clients were told, and never calls its c
 
 from collections.abc import Callable, Iterator
 
+from semel.verify.checks.forgetting import check_forgetting
 from semel.verify.checks.groups import check_groups
 from semel.verify.checks.logs import check_logs, check_readers
 from semel.verify.checks.transactions import check_copiers, check_transactions
@@ -95,4 +96,5 @@ CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     check_topics,
     check_transactions,
     check_copiers,
+    check_forgetting,
 )

@@ -1,11 +1,18 @@
 """Those who make and delete topics, and who end transactions that are not theirs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from semel.types import TopicPartition
 from semel.verify.history import Deleted, DeletionTried, Forbidden, TopicGone, TopicMade, TopicSeen
 from semel.verify.workloads.client import Client, Connection, Lost
-from semel.verify.workloads.producers import ACKS_ALL, encoded, outcomes, request_of
+from semel.verify.workloads.producers import (
+    ACKS_ALL,
+    encoded,
+    outcomes,
+    plain_contents,
+    request_of,
+)
 from semel.wire.messages import (
     create_partitions,
     create_topics,
@@ -83,8 +90,10 @@ class Administrator:
 
     async def _trespass(self, connection: Connection) -> None:
         partition = TopicPartition(INTERNAL_TOPIC, 0)
-        # With a key: without one it would be refused by any compacted topic.
-        content = encoded(self._client, ["trespass"], (-1, -1, -1), b"trespass")
+        # With a key, without which a compacted topic takes no record anyway.
+        (record,) = plain_contents(self._client, partition, ["trespass"])
+        records = [record._replace(key=b"trespass")]
+        content = encoded(self._client, records, (-1, -1, -1))
         reply = await connection.ask(produce, request_of(ACKS_ALL, [(partition, content)]))
         code, _ = outcomes(reply.message)[partition]
         if code == 0:
@@ -168,10 +177,16 @@ class Deleter:
         self._brief.clear()
 
 
-async def make_topic(connection: Connection, topic: str, partition_count: int) -> TopicMade | None:
+async def make_topic(
+    connection: Connection,
+    topic: str,
+    partition_count: int,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> TopicMade | None:
     """None if it was refused."""
+    configs = [create_topics.CreatableTopicConfig(name, value) for name, value in settings.items()]
     request = create_topics.CreateTopicsRequest(
-        [create_topics.CreatableTopic(topic, partition_count, 1)], 1000
+        [create_topics.CreatableTopic(topic, partition_count, 1, configs=configs)], 1000
     )
     reply = await connection.ask(create_topics, request)
     if reply.message.topics[0].error_code:

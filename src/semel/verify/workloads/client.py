@@ -191,6 +191,8 @@ class Client:
         self.is_replaced = False
         """Another has taken its place, and it does not know."""
         self.asleep_until_s = 0.0
+        self.pace = 1.0
+        """How many times as long as others it thinks."""
 
     async def connect(self, *, awaits_versions: bool = False) -> Connection:
         """An open connection, however long that takes; who does not insist on ApiVersions may
@@ -209,7 +211,8 @@ class Client:
 
     async def think(self) -> None:
         """A pause, short more often than not."""
-        await asyncio.sleep(self.rng.expovariate(1 / self.rng.choice((0.001, 0.005, 0.05))))
+        mean_s = self.rng.choice((0.001, 0.005, 0.05))
+        await asyncio.sleep(self.pace * self.rng.expovariate(1 / mean_s))
 
     async def breathe(self) -> None:
         """A client that was put to sleep goes no further until it wakes up."""

@@ -1,7 +1,7 @@
 """Producers that pipeline, retry and die; each record they send has a label found nowhere else."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,10 @@ PATIENCES_S = (0.02, 0.1, 1.0)
 """Who waits less than a slow sync takes sends again what is not durable yet."""
 PADDING_SIZES = (0, 200, 3_000, 24_000, 24_000)
 """Bytes. Large enough that a run fills a segment."""
+
+
+Contents = Callable[[Client, TopicPartition, Sequence[str]], list[Record]]
+"""Makes records of labels."""
 
 
 class Superseded(Exception):
@@ -58,8 +62,10 @@ class Producer:
         batch_count: int,
         *,
         is_careless: bool = False,
+        contents: Contents | None = None,
     ) -> None:
         self._client = client
+        self._contents = plain_contents if contents is None else contents
         self._rng = client.rng
         self._acks = acks
         self._batches_left = batch_count
@@ -153,7 +159,8 @@ class Producer:
         numbers = range(stream.next_number, stream.next_number + count)
         stream.next_number += count
         labels = tuple(f"{who}/{stream.partition}/{number}" for number in numbers)
-        content = encoded(self._client, labels, (*self._producer, sequence))
+        records = self._contents(self._client, stream.partition, labels)
+        content = encoded(self._client, records, (*self._producer, sequence))
         self._client.history.note(
             Sent(who, stream.partition, labels, self._acks, True, not self._is_careless)
         )
@@ -250,7 +257,7 @@ class PlainProducer:
         labels = (f"{client.name}/{partition}/{self._next_number}",)
         self._next_number += 1
         client.history.note(Sent(client.name, partition, labels, self._acks, is_idempotent=False))
-        content = encoded(client, labels, (*NO_PRODUCER, -1))
+        content = encoded(client, plain_contents(client, partition, labels), (*NO_PRODUCER, -1))
         future = connection.send(
             produce, request_of(self._acks, [(partition, content)]), has_reply=self._acks != 0
         )
@@ -284,17 +291,17 @@ class PlainProducer:
             )
 
 
-def encoded(
-    client: Client,
-    labels: Sequence[str],
-    producer: tuple[int, int, int],
-    key: bytes | None = None,
-) -> bytes:
-    producer_id, producer_epoch, sequence = producer
-    records = [
-        Record(key, f"{label} ".encode() + bytes(client.rng.choice(PADDING_SIZES)), START_MS)
+def plain_contents(
+    client: Client, partition: TopicPartition, labels: Sequence[str]
+) -> list[Record]:
+    return [
+        Record(None, f"{label} ".encode() + bytes(client.rng.choice(PADDING_SIZES)), START_MS)
         for label in labels
     ]
+
+
+def encoded(client: Client, records: Sequence[Record], producer: tuple[int, int, int]) -> bytes:
+    producer_id, producer_epoch, sequence = producer
     return encode_batch(
         records,
         compression=client.rng.choice((Compression.NONE, Compression.NONE, Compression.LZ4)),
@@ -305,7 +312,10 @@ def encoded(
 
 
 def label_of(record: Record) -> str:
-    return (record.value or b"").split(b" ", 1)[0].decode()
+    """One without a value has it in a header."""
+    if record.value is None and record.headers:
+        return (record.headers[0][1] or b"").decode()
+    return (record.value or b"").split(b" ", 1)[0].decode(errors="replace")
 
 
 def request_of(

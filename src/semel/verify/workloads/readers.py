@@ -18,6 +18,7 @@ from semel.verify.history import (
     FetchRefused,
     Forbidden,
     StableEndSeen,
+    StartSeen,
     Stored,
     TermEndSeen,
 )
@@ -35,9 +36,17 @@ ISOLATION_SINCE = 2
 
 
 class Reader:
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        partitions: Sequence[TopicPartition],
+        *,
+        begins_anywhere: bool = False,
+    ) -> None:
         self._client = client
         self._positions = dict.fromkeys(partitions, 0)
+        self._begins_anywhere = begins_anywhere
+        """Not only at 0: in the middle of batches, in gaps, and before what is left."""
 
     async def run(self) -> None:
         while True:
@@ -45,6 +54,8 @@ class Reader:
             if self._client.rng.random() < 0.3:
                 self._positions = dict.fromkeys(self._positions, 0)
             try:
+                if self._begins_anywhere:
+                    await begin_anywhere(self._client, connection, self._positions)
                 while True:
                     await self._fetch(connection)
                     if self._client.rng.random() < 0.1:
@@ -72,6 +83,7 @@ class Reader:
                 if data.error_code == OffsetOutOfRange.code:
                     self._positions[partition] = await start_of(connection, partition)
                 continue
+            note_start(self._client, reply, partition, data)
             records, self._positions[partition] = stored_records(data, position)
             self._client.history.note(
                 Fetched(
@@ -107,9 +119,16 @@ class Reader:
 class CommittedReader:
     """Under read_committed: it drops what the broker calls aborted, and steps over markers."""
 
-    def __init__(self, client: Client, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        partitions: Sequence[TopicPartition],
+        *,
+        begins_anywhere: bool = False,
+    ) -> None:
         self._client = client
         self._positions = dict.fromkeys(partitions, 0)
+        self._begins_anywhere = begins_anywhere
 
     async def run(self) -> None:
         while True:
@@ -117,6 +136,8 @@ class CommittedReader:
             if self._client.rng.random() < 0.3:
                 self._positions = dict.fromkeys(self._positions, 0)
             try:
+                if self._begins_anywhere:
+                    await begin_anywhere(self._client, connection, self._positions)
                 while True:
                     await self._fetch(connection)
                     if self._client.rng.random() < 0.1:
@@ -145,6 +166,7 @@ class CommittedReader:
                 if data.error_code == OffsetOutOfRange.code:
                     self._positions[partition] = await start_of(connection, partition)
                 continue
+            note_start(self._client, reply, partition, data)
             records, next_offset = committed_records(data, position)
             self._positions[partition] = next_offset
             self._client.history.note(
@@ -159,6 +181,27 @@ class CommittedReader:
                     data.high_watermark,
                 )
             )
+
+
+async def begin_anywhere(
+    client: Client, connection: Connection, positions: dict[TopicPartition, int]
+) -> None:
+    """Half of the positions are moved to where anything may be."""
+    for partition in positions:
+        if client.rng.random() < 0.5:
+            seen = await end_of(connection, partition)
+            client.history.note(seen)
+            positions[partition] = client.rng.randint(0, seen.end_offset)
+
+
+def note_start(
+    client: Client, reply: Reply, partition: TopicPartition, data: fetch.PartitionData
+) -> None:
+    # Old versions of the reply do not tell it.
+    if data.log_start_offset >= 0 and data.last_stable_offset >= 0:
+        client.history.note(
+            StartSeen(reply.span, partition, data.log_start_offset, data.last_stable_offset)
+        )
 
 
 def fetch_request(

@@ -12,7 +12,7 @@ from random import Random
 
 from semel.errors import OutOfOrderSequence, UnknownTopicOrPartition
 from semel.records.compression import Compression
-from semel.records.records import Record, encode_batch
+from semel.records.records import encode_batch
 from semel.types import TopicPartition
 from semel.verify.history import (
     Began,
@@ -38,11 +38,11 @@ from semel.verify.workloads.incarnation import (
 from semel.verify.workloads.producers import (
     ACKS_ALL,
     IN_FLIGHT_MAX,
-    PADDING_SIZES,
+    Contents,
     outcomes,
+    plain_contents,
     request_of,
 )
-from semel.verify.world.loop import START_MS
 from semel.wire.messages import end_txn, produce
 
 GAVE_UP = -1
@@ -99,8 +99,10 @@ class TransactionalProducer:
         partitions: Sequence[TopicPartition],
         errands: Errands,
         brief: Sequence[TopicPartition] = (),
+        contents: Contents = plain_contents,
     ) -> None:
         self._client = client
+        self._contents = contents
         self._rng = client.rng
         self._history = client.history
         self._habits = habits
@@ -287,12 +289,7 @@ class TransactionalProducer:
 
     def _encoded(self, batch: Batch) -> bytes:
         return encode_batch(
-            [
-                Record(
-                    None, f"{label} ".encode() + bytes(self._rng.choice(PADDING_SIZES)), START_MS
-                )
-                for label in batch.labels
-            ],
+            self._contents(self._client, batch.partition, batch.labels),
             compression=self._rng.choice((Compression.NONE, Compression.NONE, Compression.LZ4)),
             producer_id=self._incarnation.producer_id,
             producer_epoch=self._incarnation.producer_epoch,

@@ -1,18 +1,24 @@
-"""What a run is made of: topics, a cast of clients and an ordeal, in three workloads."""
+"""What a run is made of: topics, a cast of clients and an ordeal, in four workloads."""
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from random import Random
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+from semel.broker.config import BrokerConfig
 from semel.types import TopicPartition
 from semel.verify.workloads.administrators import Administrator, Deleter, Operator
+from semel.verify.workloads.client import Client
 from semel.verify.workloads.copiers import Copier
+from semel.verify.workloads.forgetting import Ponderer, Remaker, Trimmer, contents_of
 from semel.verify.workloads.groups import Auditor, Bookkeeper, Consumer
 from semel.verify.workloads.population import RIVALLED, Cast, Work
 from semel.verify.workloads.producers import (
     ACKS_ALL,
     ACKS_NONE,
     ACKS_ONE,
+    Contents,
     PlainProducer,
     Producer,
 )
@@ -23,6 +29,7 @@ from semel.verify.workloads.transactional_producers import (
     TransactionalProducer,
     habits_of,
 )
+from semel.verify.world.machine import CONFIG
 
 
 class Ordeal(NamedTuple):
@@ -34,6 +41,8 @@ class Ordeal(NamedTuple):
     """The least and the most."""
     pause_s_mean: float = 0.12
     """Between two faults."""
+    background_delays_s: tuple[float, ...] = ()
+    """One of these, anew at each start, before each step of what the disk does on the side."""
 
 
 class Workload(NamedTuple):
@@ -47,6 +56,9 @@ class Workload(NamedTuple):
     is_read_at_rest: bool
     """Also before the power is lost for the last time, so that it is not this that ends things."""
     ordeal: Ordeal = Ordeal()
+    settings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    """Of topics that are not to keep everything."""
+    config: BrokerConfig = CONFIG
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -185,4 +197,128 @@ CLOCKS = Workload(
         duration_s=(1.0, 6.0),
         pause_s_mean=0.4,
     ),
+)
+
+
+# Topics that forget: by age, by size, on demand, and all but the newest record of each key
+
+FORGETTING_TOPICS = {"aged": 2, "sized": 1, "trimmed": 1, "latest": 2, "passing": 1}
+FORGETTING_SETTINGS = {
+    "aged": {"retention.ms": "2000"},
+    "sized": {"retention.ms": "-1", "retention.bytes": "20000"},
+    "trimmed": {"retention.ms": "-1"},
+    "latest": {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": "3600000",
+    },
+    "passing": {
+        "cleanup.policy": "compact,delete",
+        "min.cleanable.dirty.ratio": "0.2",
+        "delete.retention.ms": "500",
+        "retention.ms": "4000",
+    },
+}
+FORGETFUL = replace(
+    CONFIG,
+    message_max_bytes=20_000,
+    journal_segment_bytes=350_000,
+    journal_settle_bytes=300_000,
+    journal_volume_bytes=700_000,
+    log_retention_check_interval_ms=1,
+)
+"""Small, so that much is sealed, settled and given back within seconds."""
+PACE = 6.0
+
+
+def _forgetting_cast(rng: Random) -> dict[str, Work]:
+    works: dict[str, Work] = {}
+    partitions = [
+        each for topic in FORGETTING_TOPICS for each in _partitions(FORGETTING_TOPICS, topic)
+    ]
+    contents = contents_of(FORGETTING_SETTINGS)
+    for number in range(3):
+        works[f"producer-{number}"] = _slowly(_producing_much(rng, partitions, contents))
+    for name in ("a", "b"):
+        works[RIVALLED + name] = _slowly(_transacting_much(rng, name, partitions, contents))
+    for name in ("c", "d"):
+        works[RIVALLED + name] = _pondering(rng, name, partitions, contents)
+    works["trimmer"] = lambda client: Trimmer(
+        client, _partitions(FORGETTING_TOPICS, "trimmed")
+    ).run()
+    works["remaker"] = lambda client: Remaker(client).run()
+    works["reader"] = _slowly(lambda client: Reader(client, partitions, begins_anywhere=True).run())
+    works["reader-committed"] = _slowly(
+        lambda client: CommittedReader(client, partitions, begins_anywhere=True).run()
+    )
+    return works
+
+
+def _producing_much(rng: Random, partitions: list[TopicPartition], contents: Contents) -> Work:
+    chosen = rng.sample(partitions, rng.randint(2, 4))
+    batch_count = rng.randint(100, 200)
+    return lambda client: Producer(client, chosen, ACKS_ALL, batch_count, contents=contents).run()
+
+
+def _transacting_much(
+    rng: Random, name: str, partitions: list[TopicPartition], contents: Contents
+) -> Work:
+    habits = habits_of(rng, name)
+    chosen = rng.sample(partitions, rng.randint(2, 4))
+    errands = Errands(rng.randint(25, 45))
+    return lambda client: TransactionalProducer(
+        client, habits, chosen, errands, contents=contents
+    ).run()
+
+
+def _pondering(
+    rng: Random, name: str, partitions: list[TopicPartition], contents: Contents
+) -> Work:
+    habits = replace(habits_of(rng, name), timeout_ms=6_000)
+    # Where an open transaction is in the way of most.
+    chosen = [TopicPartition("sized", 0), TopicPartition("latest", 0)]
+    chosen += rng.sample([each for each in partitions if each not in chosen], 1)
+    errands = Errands(rng.randint(3, 5))
+    return lambda client: Ponderer(client, habits, chosen, errands, contents=contents).run()
+
+
+def _slowly(work: Work) -> Work:
+    def slow(client: Client) -> Coroutine[Any, Any, None]:
+        client.pace = PACE
+        return work(client)
+
+    return slow
+
+
+FORGETTING = Workload(
+    FORGETTING_TOPICS,
+    "nobody",
+    [],
+    _forgetting_cast,
+    rest_s=5.0,
+    is_read_at_rest=True,
+    ordeal=Ordeal(
+        (
+            "dead clients",
+            "deaths at a removal",
+            "deaths while settling",
+            "full disks",
+            "hangs in a sync",
+            "hangs while settling",
+            "kills",
+            "kills in a blocking call",
+            "lost connections",
+            "power losses",
+            "power losses at a checkpoint",
+            "power losses in a sync",
+            "rivals",
+            "small clock jumps",
+            "stops",
+        ),
+        duration_s=(4.0, 9.0),
+        pause_s_mean=0.4,
+        background_delays_s=(0.0, 0.005, 0.04),
+    ),
+    settings=FORGETTING_SETTINGS,
+    config=FORGETFUL,
 )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -10,9 +11,10 @@ from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.errors import JournalFailed
 from semel.journal import names
-from semel.journal.file.device import Done
-from semel.journal.file.memory import Killed, MemoryDevice
-from semel.verify.history import Cause, Complaint, Died, History, OpenFailed
+from semel.journal.file.device import Done, Job
+from semel.journal.file.memory import Killed, MemoryDevice, SimulatedJob
+from semel.types import Buffer
+from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.network import Network
 
@@ -29,6 +31,10 @@ CONFIG = BrokerConfig(
     group_min_session_timeout_ms=100,
     num_partitions=2,
 )
+INTERNAL_TOPICS = {
+    "__consumer_offsets": CONFIG.offsets_topic_num_partitions,
+    "__transaction_state": CONFIG.transaction_state_log_num_partitions,
+}
 DISK_BYTES = 2**30
 
 
@@ -44,9 +50,54 @@ class SimulatedDisk(MemoryDevice):
         """Called once, instead of a sync that will never be heard of again."""
         self.on_next_checkpoint: Callable[[], None] | None = None
         """Called once, when a checkpoint has got its name."""
+        self.volume_count = 0
+        self.steps_left = 0
+        self.counts_removals_alone = False
+        self.background_delay_s = 0.0
+        self.on_step: Callable[[], None] | None = None
+        """Called once, when that many calls that make a volume or give room back are done."""
+
+    def create(self, name: str) -> None:
+        super().create(name)
+        self._step(name)
+
+    def write(self, name: str, offset: int, parts: Sequence[Buffer]) -> None:
+        super().write(name, offset, parts)
+        self._step(name)
+
+    def sync(self, name: str) -> None:
+        super().sync(name)
+        self._step(name)
+
+    def remove(self, name: str) -> None:
+        super().remove(name)
+        self._step(name, is_removal=True)
+
+    def submit(self, job: Job, on_done: Done) -> SimulatedJob:
+        return SimulatedJob(job, on_done, self._in_the_background)
+
+    def _in_the_background(self, action: Callable[[], None]) -> None:
+        if self.background_delay_s == 0.0:
+            self._later(action)
+            return
+        assert self._loop is not None
+        self._loop.call_later(self.background_delay_s, self._later, action)
+
+    def _step(self, name: str, *, is_removal: bool = False) -> None:
+        is_of_volume = names.VOLUME in name
+        if self.on_step is None or not (is_of_volume or name.endswith(names.SEGMENT)):
+            return
+        if self.counts_removals_alone and not is_removal:
+            return
+        self.steps_left -= 1
+        if self.steps_left <= 0:
+            on_step, self.on_step = self.on_step, None
+            on_step()
 
     def rename(self, name: str, successor: str) -> None:
         super().rename(name, successor)
+        self.volume_count += successor.endswith(names.VOLUME)
+        self._step(successor)
         if successor.endswith(names.CHECKPOINT) and self.on_next_checkpoint is not None:
             on_next_checkpoint, self.on_next_checkpoint = self.on_next_checkpoint, None
             on_next_checkpoint()
@@ -98,8 +149,18 @@ class Hopeless(Exception):
 
 
 class Machine:
-    def __init__(self, seed: int, network: Network, history: History) -> None:
+    def __init__(
+        self,
+        seed: int,
+        network: Network,
+        history: History,
+        config: BrokerConfig = CONFIG,
+        background_delays_s: Sequence[float] = (),
+    ) -> None:
+        self._background_delays_s = background_delays_s or (0.0,)
+        self._background_rng = Random(f"background {seed}")
         self._seed = seed
+        self._config = config
         self._network = network
         self._history = history
         self._rng = Random(f"machine {seed}")
@@ -147,16 +208,17 @@ class Machine:
 
     def _start(self) -> None:
         self.start_count += 1
+        self.device.background_delay_s = self._background_rng.choice(self._background_delays_s)
         process = Process(f"broker {self.start_count}")
         self._processes.append(process)
         self._running = process
         # Clocks are set a little at every start.
-        self.clock.error_ms += self._rng.randint(-50, 50)
+        self.set_clock(self._rng.randint(-50, 50))
         randomness = SeededRandomness(f"{self._seed} {self.start_count}")
         storage = Storage("simulated", lambda: (DISK_BYTES, DISK_BYTES // 2))
         try:
             self.broker = process.call(
-                lambda: Broker(CONFIG, [self.device], storage, self.clock, randomness)
+                lambda: Broker(self._config, [self.device], storage, self.clock, randomness)
             )
         except Killed:
             self._die(Cause.KILLED, "while opening")
@@ -167,13 +229,14 @@ class Machine:
             return
         self._tasks = ProcessTasks(self, process)
         starting = process.start(self.broker.start(self._tasks))
-        starting.add_done_callback(self._started)
+        starting.add_done_callback(partial(self._started, process))
 
-    def _started(self, starting: "asyncio.Task[Any]") -> None:
+    def _started(self, process: Process, starting: "asyncio.Task[Any]") -> None:
+        if process is not self._running:
+            return  # It has died between the end of its start and this.
         error = starting.exception()
         if error is not None:
-            assert self._running is not None
-            self.broken(self._running, error)
+            self.broken(process, error)
         else:
             self._is_listening = True
             self._changed.set()
@@ -189,6 +252,7 @@ class Machine:
     def set_clock(self, ahead_ms: int) -> None:
         """The wall clock jumps, whether a broker runs or rests; back if it is negative."""
         self.clock.error_ms += ahead_ms
+        self._history.note(ClockSet(self._loop.time(), self.clock.error_ms))
 
     def freeze(self, duration_s: float) -> None:
         if self._running is not None:
@@ -218,6 +282,30 @@ class Machine:
 
     def lose_power_at_a_checkpoint(self, delay_s: float) -> None:
         self.device.on_next_checkpoint = self._power_loss_in(delay_s)
+
+    def die_while_settling(
+        self,
+        step_count: int,
+        delay_s: float,
+        *,
+        loses_power: bool,
+        counts_removals_alone: bool = False,
+    ) -> None:
+        """So long after the call that is this one of those that make volumes or remove files."""
+        die = self.lose_power if loses_power else self.kill
+
+        def plan() -> None:
+            self._loop.call_later(delay_s, die, context=self._context)
+
+        self.device.counts_removals_alone = counts_removals_alone
+        self.device.steps_left = step_count
+        self.device.on_step = plan
+
+    def hang_while_settling(self, step_count: int, delay_s: float) -> None:
+        """The first sync of the journal behind that call does not return any more."""
+        self.device.counts_removals_alone = False
+        self.device.steps_left = step_count
+        self.device.on_step = partial(self.lose_power_in_a_sync, delay_s)
 
     def _power_loss_in(self, delay_s: float) -> Callable[[], None]:
         # The plan is ours, not that of the process that meets it.
