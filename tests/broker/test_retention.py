@@ -354,3 +354,16 @@ def test_records_go_though_settling_takes_for_ever(monkeypatch: pytest.MonkeyPat
             assert log_start(broker, "t") == 1
 
     run(Random(1), scenario())
+
+
+def test_records_without_a_time_are_not_old() -> None:
+    async def scenario() -> None:
+        async with started(live()) as broker:
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            for _ in range(2):
+                await produce(broker, "t", -1)
+            await pass_check()
+            await asyncio.sleep(3 * HOUR_MS / 1000)
+            assert log_start(broker, "t") == 0
+
+    run(Random(1), scenario())

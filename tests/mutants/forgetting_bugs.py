@@ -46,7 +46,7 @@ def retention_goes_beyond_the_last_stable_offset(patch: Patch) -> None:
         before = await lane.log.first_kept(partition, *retention._limits(lane, keeping))
         before = min(before, partition.high_watermark)
         is_more = keeping.is_limited and before > partition.log_start_offset
-        return retention.Expired(partition, before) if is_more else None
+        return retention.Expired(partition, before, 0) if is_more else None
 
     patch.setattr(DeleteExpired, "decide", greedy)
     patch.setattr(Retention, "_expired", expired)
@@ -166,7 +166,7 @@ def what_is_settled_is_taken_for_an_orphan_at_a_start(patch: Patch) -> None:
 
     async def tidy(self: Settling) -> None:
         await start(self)
-        await self._store.delete(self._there & set(self._state.volumes[:1]))
+        await self._store.delete(self._there.keys() & set(self._state.volumes[:1]))
 
     patch.setattr(Settling, "start", tidy)
 

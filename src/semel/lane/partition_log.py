@@ -21,7 +21,7 @@ from semel.log.partition import Partition
 from semel.log.producers import NotRemembered
 from semel.log.transactions import AbortedTransaction, in_order
 from semel.records import batch as record_batch
-from semel.records.batch import BatchHeader
+from semel.records.batch import NO_TIMESTAMP_MS, BatchHeader
 from semel.types import Buffer, Offset
 from semel.volumes.store import VolumeStore
 
@@ -313,7 +313,10 @@ class PartitionLog:
         found = await self._batches.first_at_or_after(partition.number, youngest_gone_ms + 1)
         first = Offset(end if found is None else found.base_offset)
         if first > partition.log_start_offset:
-            return first
+            # A batch without a time may be of any: it goes with one behind it, not by itself.
+            timed = await self._batches.first_at_or_after(partition.number, 0)
+            is_any_old = timed is not None and timed.base_offset < first
+            return first if is_any_old else partition.log_start_offset
         # The index knows the largest time up to a batch. If that is of one deleted since, the
         # batches themselves have to be asked.
         behind = NO_OFFSET
@@ -322,7 +325,7 @@ class PartitionLog:
         ):
             for location in some:
                 header = await self._batches.header(location)
-                if header.max_timestamp_ms > youngest_gone_ms:
+                if not NO_TIMESTAMP_MS < header.max_timestamp_ms <= youngest_gone_ms:
                     return Offset(location.base_offset)
             behind = some[-1].base_offset
         return end
