@@ -114,6 +114,8 @@ def worker(broker: Broker, tmp_path: Path) -> Iterator[Worker]:
         # One that was killed is missed soon.
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1000",
+        "consumer.session.timeout.ms": "6000",
+        "consumer.heartbeat.interval.ms": "1000",
         "scheduled.rebalance.max.delay.ms": "0",
         "offset.storage.partitions": "3",
         "status.storage.partitions": "2",
