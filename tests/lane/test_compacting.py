@@ -404,3 +404,22 @@ def test_a_check_misses_no_volume_that_went_with_what_it_was_needed_for(
         await world.lane.close()
 
     run(Random(0), live())
+
+
+def test_the_bytes_that_are_needed_of_a_volume_are_the_same_after_a_start() -> None:
+    async def live() -> None:
+        world = World(MemoryDevice(Random(3)), 3)
+        await world.start()
+        for _ in range(4):
+            await world.change(250)
+            await world.tidy()
+        before = world.lane._state
+        assert before.cleaned_live_bytes
+        await world.lane.close()
+        await world.start()
+        after = world.lane._state
+        assert after.cleaned_live_bytes == before.cleaned_live_bytes
+        assert after.cleaned_volumes == before.cleaned_volumes
+        await world.lane.close()
+
+    run(Random(3), live())

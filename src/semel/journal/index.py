@@ -160,7 +160,7 @@ class BatchIndex:
         self._sealed_bases = array("q")
         """Of the volumes, by the journal's order, then of the sealed segments behind them."""
         self._volume_count = 0
-        self._cleaned: Mapping[int, Cleaned] = {}
+        self._cleaned: dict[int, Cleaned] = {}
         """By partition."""
         self._unpublished: dict[int, IndexInMemory] = {}
         """By base, oldest first."""
@@ -210,10 +210,7 @@ class BatchIndex:
 
     def drop(self, partition: int) -> None:
         """The partition is deleted; its number is never used again."""
-        if partition in self._cleaned:
-            self._cleaned = {
-                number: part for number, part in self._cleaned.items() if number != partition
-            }
+        self._cleaned.pop(partition, None)
         self._dropped.append(partition)
 
     # For who builds it.
@@ -751,12 +748,17 @@ class BatchIndex:
         del self._sealed_bases[first:stop]
         self._segment_last = 0
 
-    def settle(
-        self, volumes: Sequence[int], end: int, cleaned: Mapping[int, Cleaned] | None = None
-    ) -> None:
+    def clean(self, partition: int, cleaned: Cleaned) -> None:
+        """What compaction has left of it is found there from now on."""
+        self._cleaned[partition] = cleaned
+
+    def forget_cleaned(self, partition: int) -> None:
+        """What compaction has left of it, if anything, is deleted."""
+        self._cleaned.pop(partition, None)
+
+    def settle(self, volumes: Sequence[int], end: int) -> None:
         """What lives on of the journal before `end` lies in the volumes that begin at these
-        positions, and nowhere else; so does what was cleaned."""
-        self._cleaned = cleaned or {}
+        positions, and nowhere else, but for what was cleaned."""
         for base in self._sealed_bases[: self._volume_count]:
             if base not in volumes:
                 self._forget(base)

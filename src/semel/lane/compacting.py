@@ -86,10 +86,7 @@ class Compacting:
     def _mostly_gone(self) -> set[int]:
         """Volumes of earlier passes of which little is needed: what is left of them is compacted
         again, so that they can go."""
-        live_bytes = dict.fromkeys(self._state.cleaned_volumes, 0)
-        for part in self._state.cleaned.values():
-            if part.byte_count:
-                live_bytes[part.volume] += part.byte_count
+        live_bytes = self._state.cleaned_live_bytes
         return {
             volume
             for volume, byte_count in self._state.cleaned_volumes.items()

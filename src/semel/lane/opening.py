@@ -9,7 +9,7 @@ from semel.journal.seam import Journal
 from semel.lane import facts, restoring
 from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import Frame, decode
-from semel.lane.state import NO_EFFECTS, Effects, LaneState
+from semel.lane.state import NO_EFFECTS, CleanedPart, Effects, LaneState
 from semel.lane.transactions import add_transaction
 from semel.transactions.commands import RaiseTerm
 from semel.types import Position, Term
@@ -22,7 +22,9 @@ def rebuild(state: LaneState, journal: Journal) -> None:
     """The checkpoint, then every frame behind it."""
     if journal.checkpoint is not None:
         restoring.restore(journal.checkpoint, state)
-        settle_index(journal, state)
+        journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
+        for number, part in state.cleaned.items():
+            journal.index.clean(number, _in_index(part))
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)
@@ -53,16 +55,25 @@ def index_frame(
             journal.index.add_aborted(number, aborted)
         for partition in effects.gone:
             journal.index.drop(partition.number)
-        if effects.has_settled:
-            settle_index(journal, state)
+        if effects.has_settled or effects.moved_log_starts:
+            _index_settled(journal, state, frame)
 
 
-def settle_index(journal: Journal, state: LaneState) -> None:
-    cleaned = {
-        number: Cleaned(part.end, volume_base(part.volume) if part.byte_count else None)
-        for number, part in state.cleaned.items()
-    }
-    journal.index.settle([*map(volume_base, state.volumes)], state.settled_end, cleaned)
+def _index_settled(journal: Journal, state: LaneState, frame: Frame) -> None:
+    for entry in frame.entries:
+        if isinstance(entry, facts.Settled):
+            journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
+        elif isinstance(entry, facts.Cleaned):
+            for number, _, _ in entry.parts:
+                journal.index.clean(number, _in_index(state.cleaned[number]))
+        elif (
+            isinstance(entry, facts.RecordsDeleted) and entry.partition_number not in state.cleaned
+        ):
+            journal.index.forget_cleaned(entry.partition_number)
+
+
+def _in_index(part: CleanedPart) -> Cleaned:
+    return Cleaned(part.end, volume_base(part.volume) if part.byte_count else None)
 
 
 class BeginTerm(NamedTuple):

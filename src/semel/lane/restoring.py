@@ -82,6 +82,9 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
             state.cleaned_volumes = dict(piece.volumes)
             for number, end, volume, byte_count in piece.parts:
                 state.cleaned[number] = CleanedPart(Offset(end), volume, byte_count)
+                if byte_count:
+                    live_bytes = state.cleaned_live_bytes
+                    live_bytes[volume] = live_bytes.get(volume, 0) + byte_count
     groups = [piece.groups for piece in pieces if isinstance(piece, GroupsPiece)]
     state.groups.restore(_groups_of(groups))
     values = [piece.transactions for piece in pieces if isinstance(piece, TransactionsPiece)]

@@ -103,6 +103,8 @@ class LaneState:
         self.cleaned_volumes: dict[int, int] = {}
         """Those that hold what compaction has left, and the bytes that were left when each was
         made."""
+        self.cleaned_live_bytes: dict[int, int] = {}
+        """Of the same volumes, the bytes that are still needed. Law: there is none without any."""
         self.next_volume = 0
         self.is_retention_enforced = False
         self._coordinated: dict[int, Callable[[BatchEntry, int], None]] = {}
@@ -249,7 +251,7 @@ class LaneState:
                 partition.delete_before(Offset(fact.log_start_offset))
                 part = self.cleaned.get(partition.number)
                 if part is not None and partition.log_start_offset >= part.end:
-                    del self.cleaned[partition.number]
+                    self._forget_cleaned(partition.number)
             case facts.ProducerIdTaken():
                 self.next_producer_id = ProducerId(fact.producer_id + 1)
             case facts.ProducersExpired():
@@ -293,21 +295,31 @@ class LaneState:
 
     def _clean(self, fact: facts.Cleaned) -> None:
         for number, end, byte_count in fact.parts:
+            self._forget_cleaned(number)
             self.cleaned[number] = CleanedPart(Offset(end), fact.volume, byte_count)
             partition = self.partitions.get(number)
             if partition is not None and partition.transactions.aborted_before is not None:
                 # The volume has those that are left, and of the others the markers may be gone.
                 self._before_partition(partition)
                 partition.transactions.aborted_before.forget_before(Offset(end))
-        self.cleaned_volumes[fact.volume] = sum(byte_count for _, _, byte_count in fact.parts)
+        byte_count = sum(byte_count for _, _, byte_count in fact.parts)
+        if byte_count:
+            self.cleaned_volumes[fact.volume] = self.cleaned_live_bytes[fact.volume] = byte_count
         self.next_volume = max(self.next_volume, fact.volume + 1)
-        for volume in self.cleaned_volumes.keys() - self.named_volumes():
-            del self.cleaned_volumes[volume]
+
+    def _forget_cleaned(self, number: int) -> None:
+        """What was left of a partition is needed no more."""
+        part = self.cleaned.pop(number, None)
+        if part is None or not part.byte_count:
+            return
+        self.cleaned_live_bytes[part.volume] -= part.byte_count
+        if not self.cleaned_live_bytes[part.volume]:
+            del self.cleaned_live_bytes[part.volume]
+            del self.cleaned_volumes[part.volume]
 
     def named_volumes(self) -> set[int]:
         """Those that must be there, and no others."""
-        cleaned = {part.volume for part in self.cleaned.values() if part.byte_count}
-        return cleaned.union(self.volumes)
+        return {*self.volumes, *self.cleaned_volumes}
 
     # Partitions
 
@@ -347,7 +359,7 @@ class LaneState:
                     del self._coordinated[number]
         gone = self.hosting.drop(fact.name)
         for partition in gone:
-            self.cleaned.pop(partition.number, None)
+            self._forget_cleaned(partition.number)
         return gone
 
 
