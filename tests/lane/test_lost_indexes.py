@@ -124,29 +124,28 @@ def told_by(content: bytes) -> dict[int, Told]:
     }
 
 
-def first_offsets(files: Files) -> dict[int, int]:
-    """Of what there is of each partition that was not deleted, wherever it lies."""
+def offsets_in(files: Files) -> dict[int, set[int]]:
+    """Where batches begin of each partition that was not deleted, wherever they lie."""
     stored = checkpoints.decode(
         files[max(name for name in files if name.endswith(names.CHECKPOINT))]
     )
     assert stored is not None
     living = restored(stored.state[0]).partitions
-    found: dict[int, int] = {}
+    found: dict[int, set[int]] = {}
     for name, content in files.items():
         if name.endswith((names.INDEX, names.VOLUME_INDEX)):
             for number, told in told_by(content).items():
                 if number in living:
-                    first = told.rows[0][0]
-                    found[number] = min(first, found.get(number, first))
+                    found.setdefault(number, set()).update(told.rows[0])
     return found
 
 
-def check_same(built: dict[int, Told], lost: dict[int, Told], firsts: dict[int, int]) -> None:
+def check_same(built: dict[int, Told], lost: dict[int, Told], offsets: dict[int, set[int]]) -> None:
     """Of partitions that are there, but for transactions whose first records are gone: no reader
     comes to where they began."""
-    for number in lost.keys() & firsts.keys():
+    for number in lost.keys() & offsets.keys():
         now, then = built[number], lost[number]
-        cut = {each[::2] for each in then.aborted if each[1] < firsts[number]}
+        cut = {each[::2] for each in then.aborted if each[1] not in offsets[number]}
         for told in (now, then):
             told.aborted.difference_update({each for each in told.aborted if each[::2] in cut})
         assert now == then
@@ -168,7 +167,7 @@ def test_a_lost_index_is_built_again_and_tells_the_same(
     if is_settled:
         assert names.positions(list(files), names.VOLUME)
     newest = names.positions(list(files), names.SEGMENT)[-1]
-    firsts = first_offsets(files)
+    offsets = offsets_in(files)
     aborted_count = 0
     for lost in (bases[:1], bases[1:2], bases[-1:], bases[:2], bases):
         device = device_with(files)
@@ -185,7 +184,7 @@ def test_a_lost_index_is_built_again_and_tells_the_same(
         for base in set(lost) & set(names.positions(device.names(), names.INDEX)):
             name = names.index(base)
             built = told_by(device.read(name, 0, device.size(name)))
-            check_same(built, told_by(files[name]), firsts)
+            check_same(built, told_by(files[name]), offsets)
             aborted_count += sum(len(each.aborted) for each in built.values())
     assert aborted_count
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from journal.test_check import Files, device_with, files_of
-from lane.test_compacting import World
+from lane.test_compacting import COMPACTION, World
 from semel.cli.frame_format import frame_as_json, frame_in_words
 from semel.errors import CorruptJournal
 from semel.journal import names
@@ -21,6 +21,7 @@ from semel.lane.check import LaneExaminer
 from semel.lane.dump import ShownBatch, ShownVolume, dump
 from semel.lane.named_volumes import NamedVolumes
 from semel.lane.partition_names import restored
+from semel.lane.topics import DeleteTopic
 from support.seeded_loop import elapse, run
 
 STEP = 499
@@ -177,21 +178,23 @@ def log_end_offset() -> int:
 
 
 def test_the_facts_of_settling_and_compaction_are_shown_to_be_read() -> None:
-    async def live() -> MemoryDevice:
+    said: list[str] = []
+
+    def look(device: MemoryDevice) -> None:
+        for shown in dump(device, 0, None):
+            said.extend(frame_in_words(shown, records=False))
+
+    async def live() -> None:
         device = MemoryDevice(Random(4))
         world = World(device, 4)
         await world.start()
-        lines: list[str] = []
-        while "Cleaned" not in " ".join(lines) or "Settled" not in " ".join(lines):
+        look(device)
+        while not (world.lane._state.volumes and world.lane._state.cleaned_volumes):
             await world.change(250)
             await world.tidy()
-            frames = dump(device, 0, None)
-            lines += [line for frame in frames for line in frame_in_words(frame, records=False)]
-        said.extend(lines)
+            look(device)
         await world.lane.close()
-        return device
 
-    said: list[str] = []
     run(Random(4), live())
     assert "  fact RetentionEnforced" in said
     settled = next(line for line in said if "Settled" in line)
@@ -256,6 +259,63 @@ def test_a_backup_while_volumes_are_made_and_replaced_has_those_that_it_needs(
     assert plans[-1]
     if seed == 0:
         assert len(plans) > 1, "no file went away while it was copied"
+
+
+def test_a_backup_has_the_volumes_that_are_named_behind_the_newest_checkpoint() -> None:
+    async def live() -> tuple[MemoryDevice, set[int]]:
+        device = MemoryDevice(Random(7))
+        world = World(device, 7)
+        await world.start()
+        await world.change(700)
+        await world.tidy()
+        await world.change(200)
+        wanted = [(world.lane.view.partition("c", 0), COMPACTION)]
+        await world.lane.compacting.round(wanted)
+        named = world.lane._state.named_volumes()
+        device.kill()
+        return device, named
+
+    device, named = run(Random(7), live())
+    newest = checkpoints.read(device, names.positions(device.names(), names.CHECKPOINT)[-1])
+    assert newest is not None
+    assert restored(newest.state[0]).named_volumes() != named, "there is nothing to be missed"
+    target = MemoryDevice(Random(8))
+    for _ in Backup(device, target, NamedVolumes).make():
+        pass
+    assert volumes_in(target) == named
+    assert checked(target) == []
+    start(target)
+
+
+def fail(warning: str) -> None:
+    raise AssertionError(warning)
+
+
+def test_what_compaction_left_of_a_deleted_topic_is_asked_for_by_nobody() -> None:
+    async def live() -> MemoryDevice:
+        device = MemoryDevice(Random(9))
+        world = World(device, 9)
+        await world.start()
+        state, view = world.lane._state, world.lane.view
+        await world.change(900)
+        for topic in ("c", "d"):
+            await world.lane.compacting.round([(view.partition(topic, 0), COMPACTION)])
+        of_d = state.cleaned[view.partition("d", 0).number].volume
+        world.lane.submit(DeleteTopic("d"))
+        await world.lane.settling.round(fail)
+        # Only the next pass would forget it.
+        assert of_d in state.cleaned_volumes
+        assert of_d not in volumes_in(device)
+        device.kill()
+        return device
+
+    device = run(Random(9), live())
+    target = MemoryDevice(Random(8))
+    for _ in Backup(device, target, NamedVolumes).make():
+        pass
+    for each in (device, target):
+        assert [finding for finding in checked(each) if finding.is_damage] == []
+        start(each)
 
 
 def test_a_damaged_volume_is_not_backed_up() -> None:

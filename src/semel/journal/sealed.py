@@ -10,8 +10,8 @@ has the rows of one partition, and the transactions that were aborted by markers
     | last offset deltas | aborted columns
 
 Numbers have the machine's byte order, since they are read in place; a foreign file fails its
-checksum and is built again by replay. What is read is checked by the page, so that a lookup reads
-and checks what it needs, and no more of it the larger the file is.
+checksum, and is built again once it is removed. What is read is checked by the page, so that a
+lookup reads and checks what it needs, and no more of it the larger the file is.
 
 Format 3 has no last offset deltas. Formats 1 and 2 have no pages and no aborted transactions either
 (`journal/index_files.py`).
