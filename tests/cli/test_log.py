@@ -304,45 +304,6 @@ def test_a_backup_of_a_running_broker_has_what_was_acknowledged_before_it(
             assert json.loads(out)[0]["partitions"][0]["epoch"] == 1
 
 
-SETTLED = {
-    **SETTINGS,
-    "journal.settle.bytes": 4_000_000,
-    "journal.volume.bytes": 8_000_000,
-    "log.retention.check.interval.ms": 100,
-}
-
-
-def test_a_backup_of_a_broker_that_settles_its_journal_has_what_was_acknowledged_before_it(
-    run: Run, tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    promised: dict[Path, int] = {}
-    with Broker(data=data, settings=SETTLED) as broker:
-        topics.create(broker.bootstrap_servers, "numbers")
-        topics.create(broker.bootstrap_servers, "others")
-        writers = [Writer(broker.bootstrap_servers, name) for name in ("numbers", "others")]
-        for writer in writers:
-            writer.start()
-        try:
-            while not list(data.glob("*.volume")):
-                writers[0].stored_more(500)
-            for number in range(3):
-                copy = tmp_path / f"copy-{number}"
-                promised[copy] = writers[0].stored_more(1_000)
-                code, _, err = run("log", "backup", data, copy)
-                assert (code, err) == (0, "")
-        finally:
-            for writer in writers:
-                writer.stop()
-    for copy, count in promised.items():
-        assert list(copy.glob("*.volume"))
-        assert run("log", "check", copy)[0] == 0
-        with Broker(data=copy, settings=SETTLED) as broker:
-            (found,) = stored.numbers(broker, "numbers")
-            assert found == list(range(len(found)))
-            assert len(found) >= count
-
-
 def test_a_backup_of_a_damaged_folder_is_refused_and_leaves_nothing(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
