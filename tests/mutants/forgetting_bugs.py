@@ -20,7 +20,7 @@ from semel.lane.settling import Settling
 from semel.lane.state import LaneState
 from semel.lane.topics import DeleteExpired
 from semel.lane.view import PartitionView
-from semel.types import Offset, Position
+from semel.types import Offset
 from semel.volumes import store
 from semel.volumes.making import MakesHere
 from semel.volumes.writing import Compaction, CompactionPlan, Made, Plan, _File
@@ -114,22 +114,6 @@ def the_names_of_a_volume_are_not_synced(patch: Patch) -> None:
     patch.setattr(store, "_create", hasty)
 
 
-def segments_go_before_it_is_durable_that_they_are_dead(patch: Patch) -> None:
-    async def hasty(self: Settling) -> None:
-        position = self._journal.end
-        for partition in self._lane.view.partitions():
-            if partition.log_start_offset < partition.log_end_offset:
-                found = await self._lane.log.position_in_journal(partition)
-                position = position if found is None else min(position, Position(found))
-        for _ in range(3):
-            if not self._lane.is_leading or self._journal.release_before(position):
-                return
-            self._lane.append_nothing()
-            await self._journal.checkpoint_now()
-
-    patch.setattr(Settling, "_release", hasty)
-
-
 def what_compaction_has_made_is_taken_for_an_orphan(patch: Patch) -> None:
     patch.setattr(Settling, "_needed", lambda self: set(self._state.volumes))
 
@@ -168,16 +152,6 @@ def what_starts_behind_it_is_not_settled(patch: Patch) -> None:
 
 
 # Compaction
-
-
-def open_transactions_are_compacted(patch: Patch) -> None:
-    async def beyond(self: Settling, partition: PartitionView) -> Offset:
-        sealed = self._journal.sealed()
-        end = sealed[-1].end if sealed else self._state.settled_end
-        active = await self._lane.log.offset_behind(partition, end)
-        return partition.high_watermark if active is None else active
-
-    patch.setattr(Settling, "sealed_end", beyond)
 
 
 def aborted_records_count_as_values(patch: Patch) -> None:
@@ -228,12 +202,10 @@ FORGETTING_BUGS = (
     Bug(1, nothing_is_ever_too_old, r"after its time"),
     Bug(2, a_volume_is_not_synced, LOST),
     Bug(2, the_names_of_a_volume_are_not_synced, LOST),
-    Bug(2, segments_go_before_it_is_durable_that_they_are_dead, LOST, first_seed=14),
     Bug(2, what_compaction_has_made_is_taken_for_an_orphan, LOST),
     Bug(2, what_is_settled_is_taken_for_an_orphan_at_a_start, LOST),
     Bug(2, what_is_deleted_is_settled_too, r"the disk holds"),
     Bug(2, what_starts_behind_it_is_not_settled, LOST),
-    Bug(3, open_transactions_are_compacted, FORGOTTEN, first_seed=6),
     Bug(3, aborted_records_count_as_values, FORGOTTEN),
     Bug(3, deletions_are_forgotten_at_once, FORGOTTEN),
     Bug(3, what_an_earlier_pass_has_left_is_not_read, FORGOTTEN),
