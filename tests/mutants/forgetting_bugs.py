@@ -44,7 +44,7 @@ def retention_goes_beyond_the_last_stable_offset(patch: Patch) -> None:
         before = await lane.log.first_kept(partition, *retention._limits(lane, keeping))
         before = min(before, partition.high_watermark)
         is_more = keeping.is_limited and before > partition.log_start_offset
-        return retention.Expired(partition, before, 0) if is_more else None
+        return retention.Expired(partition, before, 0, keeping) if is_more else None
 
     patch.setattr(DeleteExpired, "decide", greedy)
     patch.setattr(Retention, "_expired", expired)

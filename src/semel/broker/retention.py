@@ -39,6 +39,8 @@ class Expired(NamedTuple):
     partition: PartitionView
     before: Offset
     byte_count: int
+    keeping: Keeping
+    """By which this is so."""
 
 
 class Retention:
@@ -124,9 +126,9 @@ class Retention:
             if found is not None:
                 expired.append(found)
             if len(expired) == DELETIONS_AT_ONCE:
-                self._delete(lane, expired)
+                await self._delete(lane, expired)
                 expired = []
-        self._delete(lane, expired)
+        await self._delete(lane, expired)
 
     async def _compact(self, lane: Lane) -> None:
         try:
@@ -140,22 +142,30 @@ class Retention:
             if topic is not None and keeping_of(topic.config, self._broker.config).is_compacted:
                 yield partition, compaction_of(topic.config, self._broker.config)
 
-    def _delete(self, lane: Lane, expired: list[Expired]) -> None:
-        if expired and lane.is_leading:
+    async def _delete(self, lane: Lane, expired: list[Expired]) -> None:
+        if not expired:
+            return
+        if self._broker.leads_catalogue and lane is not self._broker.controller:
+            # What the topics keep is said in another lane, and may be lost there.
+            await self._broker.controller.until_durable()
+        # It may have been changed while others were looked at.
+        still = [each for each in expired if self._keeping(each.partition) == each.keeping]
+        if lane.is_leading and still:
             lane.submit(
-                DeleteExpired(tuple((each.partition.number, each.before) for each in expired))
+                DeleteExpired(tuple((each.partition.number, each.before) for each in still))
             )
-            byte_count = sum(each.byte_count for each in expired)
+            byte_count = sum(each.byte_count for each in still)
             self._broker.metrics.retention_bytes_deleted += byte_count
+
+    def _keeping(self, partition: PartitionView) -> Keeping | None:
+        topic = self._broker.catalogue.get(partition.topic_partition.topic)
+        return None if topic is None else keeping_of(topic.config, self._broker.config)
 
     async def _expired(self, lane: Lane, partition: PartitionView) -> Expired | None:
         if partition.log_start_offset >= partition.last_stable_offset:
             return None
-        topic = self._broker.catalogue.get(partition.topic_partition.topic)
-        if topic is None:
-            return None
-        keeping = keeping_of(topic.config, self._broker.config)
-        if not keeping.is_limited:
+        keeping = self._keeping(partition)
+        if keeping is None or not keeping.is_limited:
             return None
         try:
             before = await lane.log.first_kept(partition, *_limits(lane, keeping))
@@ -167,7 +177,7 @@ class Retention:
         except (CorruptJournal, OSError, RequestError) as error:
             self._broker.found_unreadable(partition.topic_partition, error)
             return None
-        return Expired(partition, before, byte_count)
+        return Expired(partition, before, byte_count, keeping)
 
     def _will_die(self, lane: Lane, end: int) -> bool:
         """Whether what lives in the journal before `end` is kept for one time, in few partitions:

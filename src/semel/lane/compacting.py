@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.compaction.eligibility import Dirtiness
+from semel.errors import CorruptJournal
 from semel.lane.commands import SettlingSettings
 from semel.lane.settling import Settling
 from semel.lane.state import LaneState
@@ -19,6 +20,10 @@ PARTITIONS_AT_ONCE: Final = 64
 """Looked at before others have their turn."""
 
 NO_LAG_MS_MAX: Final = 2**63 - 1
+
+
+COMPACTED_AT_ONCE: Final = 500
+"""Partitions of one pass, which one fact names."""
 
 
 class CompactionSettings(NamedTuple):
@@ -64,7 +69,10 @@ class Compacting:
         for number, (partition, settings) in enumerate(wanted):
             if number % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            candidate = await self._candidate(partition, settings, sealed_end, mostly_gone)
+            try:
+                candidate = await self._candidate(partition, settings, sealed_end, mostly_gone)
+            except (CorruptJournal, OSError):
+                continue  # Its readers are told. Others are compacted all the same.
             if candidate is not None:
                 candidates.append(candidate)
         candidates.sort(key=lambda each: each.worth, reverse=True)
@@ -72,6 +80,8 @@ class Compacting:
         size = 0
         for candidate in candidates:
             if chosen and size + candidate.size > self._settings.volume_bytes:
+                break
+            if len(chosen) == COMPACTED_AT_ONCE:
                 break
             chosen.append(candidate)
             size += candidate.size
