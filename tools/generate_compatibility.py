@@ -44,7 +44,7 @@ connection that it waits for, in its own re-bootstrap. `metadata.recovery.strate
 and the tests that kill the broker under transactions set it.
 
 Where a topic was deleted and made again, librdkafka goes on at its old offset in the new topic once
-it has heard of the new id, on any cluster; our own consumer goes where `auto_offset_reset` says.
+it has heard of the new id; our own consumer goes where `auto_offset_reset` says.
 
 A consumer of kafka-python 3.0 can read nothing for five minutes (`metadata_max_age_ms`), on any
 cluster: it forgets a `subscribe` that comes while the reply to an earlier request for metadata is
