@@ -93,7 +93,7 @@ def test_replies_find_their_requests_however_the_stream_is_cut(
 
 
 @pytest.mark.parametrize(
-    ("known", "expected"), [((0, 5), 5), ((0, 99), 12), ((12, 20), 12), ((3, 3), 3)]
+    ("known", "expected"), [((0, 5), 5), ((0, 99), 13), ((12, 20), 13), ((3, 3), 3)]
 )
 def test_the_highest_version_that_both_know_is_used(known: tuple[int, int], expected: int) -> None:
     connection, peer = negotiated({3: known})
@@ -112,7 +112,7 @@ def test_37_the_new_dialect_is_spoken_only_where_the_cluster_has_agreed_on_it(
     assert spoken == ([12, 5, 5] if (agreed or 0) >= 2 else [11, 4, 4])
 
 
-@pytest.mark.parametrize("known", [{3: (13, 20)}, {18: (0, 3)}])
+@pytest.mark.parametrize("known", [{3: (14, 20)}, {18: (0, 3)}])
 def test_without_a_common_version_the_request_is_refused(known: dict[int, tuple[int, int]]) -> None:
     connection, _ = negotiated(known)
     with pytest.raises(UnsupportedVersion, match="Metadata"):

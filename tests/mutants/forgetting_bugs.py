@@ -115,7 +115,7 @@ def the_names_of_a_volume_are_not_synced(patch: Patch) -> None:
 
 
 def what_compaction_has_made_is_taken_for_an_orphan(patch: Patch) -> None:
-    patch.setattr(Settling, "_needed", lambda self: set(self._state.volumes))
+    patch.setattr(LaneState, "named_volumes", lambda self: set(self.volumes))
 
 
 def what_is_settled_is_taken_for_an_orphan_at_a_start(patch: Patch) -> None:
