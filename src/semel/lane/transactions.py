@@ -107,7 +107,7 @@ def add_transaction(
     if not decision.values:
         return Added(decision)
     newest = decision.values[-1]
-    if newest.is_prepared and _is_here(state, newest):
+    if newest.is_prepared and (environment.lane_count == 1 or _is_here(state, newest)):
         # Prepare and complete are one frame then, and one sync.
         decision = complete_at_once(decision, context)
         newest = decision.values[-1]
@@ -157,11 +157,15 @@ def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) ->
     # Offset and leader epoch lie outside the checksum, so that one batch serves all partitions.
     batch = memoryview(encode_marker(marker, leader_epoch=term))
     header = record_batch.read(batch)
+    # One transaction names each of its partitions once.
+    is_alone = not frame.batches
+    partition_of = state.hosting.partition
     for topic, index in markers.partitions:
-        partition = state.partition(topic, index)
+        partition = partition_of(topic, index)
         assert partition is not None, f"a marker for {topic}-{index}, which is not there"
-        number = partition.number
-        base_offset = frame.next_offset(number, partition.log_end_offset)
+        number, base_offset = partition.number, partition.log_end_offset
+        if not is_alone:
+            base_offset = frame.next_offset(number, base_offset)
         frame.add_batch(number, base_offset, term, header, header.checksum, batch, marker)
 
 
