@@ -9,6 +9,8 @@ import pytest
 from semel.broker import log
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
+from semel.broker.retention import Retention
+from semel.broker.topic_config import Keeping
 from semel.errors import InvalidRecord, OffsetOutOfRange
 from semel.journal.file.memory import MemoryDevice
 from semel.lane import facts
@@ -365,5 +367,24 @@ def test_records_without_a_time_are_not_old() -> None:
             await pass_check()
             await asyncio.sleep(3 * HOUR_MS / 1000)
             assert log_start(broker, "t") == 0
+
+    run(Random(1), scenario())
+
+
+def test_what_a_topic_keeps_is_looked_at_again_when_its_records_go() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
+            retention, lane = Retention(broker), broker.controller
+            found = await retention._expired(lane, lane.view.partition("t", 0))
+            assert found is not None
+            await retention._delete(
+                lane, [found._replace(keeping=Keeping(False, True, None, None))]
+            )
+            assert log_start(broker, "t") == 0
+            await retention._delete(lane, [found])
+            assert log_start(broker, "t") == 1
 
     run(Random(1), scenario())

@@ -42,9 +42,9 @@ class Housekeeping:
         self._was_short_of_room = False
         self._is_deleting = False
 
-    @property
-    def _retention_pause_s(self) -> float:
-        """At once when the disk becomes short of room, and often while it is."""
+    def _look_at_room(self) -> float:
+        """How long to wait between two rounds of retention, in seconds: not at all when the disk
+        becomes short of room, and not long while it is."""
         pause_s = self._broker.config.log_retention_check_interval_ms / 1000
         was_short = self._was_short_of_room
         self._was_short_of_room = self._broker.is_short_of_room
@@ -133,7 +133,7 @@ class Housekeeping:
 
     def _delete_expired(self) -> None:
         now_s = self._server.loop.time()
-        if now_s < self._retention_ended_s + self._retention_pause_s:
+        if now_s < self._retention_ended_s + self._look_at_room():
             return
         if self._is_deleting:
             # Settling may take long. What topics keep no longer goes meanwhile.

@@ -146,8 +146,10 @@ class Retention:
         if not expired:
             return
         if self._broker.leads_catalogue and lane is not self._broker.controller:
-            # What the topics keep is said in another lane, and may be lost there.
-            await self._broker.controller.until_durable()
+            # What the topics keep is said in another lane, and may be lost there. If that is led
+            # elsewhere by then, nothing is known of any topic, and nothing goes.
+            controller = self._broker.controller
+            await controller.while_leading(controller.until_durable())
         # It may have been changed while others were looked at.
         still = [each for each in expired if self._keeping(each.partition) == each.keeping]
         if lane.is_leading and still:

@@ -2,8 +2,8 @@
 
 v2  flexible encoding
 
-Records below an offset are no longer shown; their bytes go when their journal segment does. A topic
-that is compacted and nothing else refuses: tombstones delete from it.
+Records below an offset are no longer shown; their room comes back with a round of retention. A
+topic that is compacted and nothing else refuses: tombstones delete from it.
 """
 
 from typing import TYPE_CHECKING
