@@ -12,6 +12,7 @@ import pytest
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
 from semel.broker.dispatch import route
+from semel.broker.retention import Retention
 from semel.errors import (
     NONE,
     CoordinatorNotAvailable,
@@ -305,6 +306,19 @@ async def test_without_the_catalogue_there_is_no_controller(machine: TwoLanes) -
         assert await controllers(broker) == [-1, -1]
         await broker.take_lane(0, machine.devices[0])
         assert await controllers(broker) == [node_id, node_id]
+
+
+@on_two_lanes
+async def test_without_the_catalogue_rounds_of_retention_keep_what_they_do_not_know(
+    machine: TwoLanes,
+) -> None:
+    async with machine.broker() as broker:
+        await create(broker)
+        await produced(broker, over_both())
+        await broker.step_down(0)
+        await Retention(broker).round()
+        (partition,) = broker.led_lanes[0].view.partitions()
+        assert (partition.log_start_offset, partition.log_end_offset) == (0, 1)
 
 
 async def controllers(broker: Broker) -> list[int]:

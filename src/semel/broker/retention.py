@@ -16,7 +16,7 @@ from semel.errors import CorruptJournal, JournalFull, RequestError
 from semel.lane.compacting import CompactionSettings
 from semel.lane.lane import Lane
 from semel.lane.topics import DeleteExpired
-from semel.lane.view import PartitionView
+from semel.lane.view import PartitionView, TopicView
 from semel.types import Offset
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Retention:
 
     def _compacted(self, lane: Lane) -> Iterator[tuple[PartitionView, CompactionSettings]]:
         for partition in lane.view.partitions():
-            topic = self._broker.catalogue.get(partition.topic_partition.topic)
+            topic = self._topic(partition.topic_partition.topic)
             if topic is not None and keeping_of(topic.config, self._broker.config).is_compacted:
                 yield partition, compaction_of(topic.config, self._broker.config)
 
@@ -159,8 +159,12 @@ class Retention:
             byte_count = sum(each.byte_count for each in still)
             self._broker.metrics.retention_bytes_deleted += byte_count
 
+    def _topic(self, name: str) -> TopicView | None:
+        """None also if the catalogue is led elsewhere: what is not known is kept."""
+        return self._broker.catalogue.get(name) if self._broker.leads_catalogue else None
+
     def _keeping(self, partition: PartitionView) -> Keeping | None:
-        topic = self._broker.catalogue.get(partition.topic_partition.topic)
+        topic = self._topic(partition.topic_partition.topic)
         return None if topic is None else keeping_of(topic.config, self._broker.config)
 
     async def _expired(self, lane: Lane, partition: PartitionView) -> Expired | None:
@@ -187,7 +191,7 @@ class Retention:
         keepings = set()
         count = 0
         for partition, position in lane.settling.first_positions.items():
-            topic = self._broker.catalogue.get(partition.topic)
+            topic = self._topic(partition.topic)
             if position < end and topic is not None:
                 keepings.add(keeping_of(topic.config, self._broker.config))
                 count += 1
