@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from semel.errors import CorruptJournal
-from semel.journal.file.device import Device, Job
+from semel.journal.file.device import Device, Job, finish
 from semel.journal.file.disk import FileDevice
 from semel.volumes.writing import (
     CompactionPlan,
@@ -104,7 +104,6 @@ class MakesHere:
         return await self._run(compact(self._device, plan))
 
     async def _run(self, steps: Steps) -> Made:
-        done: asyncio.Future[Made] = asyncio.get_running_loop().create_future()
         made: list[Made] = []
 
         def job() -> Job:
@@ -116,16 +115,8 @@ class MakesHere:
                     return
                 yield
 
-        def on_done(error: Exception | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(made[0])
-            else:
-                done.set_exception(error)
-
-        self._device.submit(job(), on_done)
-        return await done
+        await finish(self._device, job())
+        return made[0]
 
     async def measure(self, plan: Plan) -> list[Extent]:
         return measure(self._device, plan)

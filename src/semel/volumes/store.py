@@ -4,13 +4,12 @@ A volume is two files that never change once they are there: its batches and the
 made elsewhere, under temporary names, and then created here: when that returns it is there to stay.
 """
 
-import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
 from semel.errors import CorruptJournal
 from semel.journal import names
-from semel.journal.file.device import Device, Job
+from semel.journal.file.device import Device, Job, finish, read_beside
 from semel.journal.pages import RESTORE
 from semel.journal.runs import Run, gather
 from semel.types import Buffer
@@ -72,27 +71,13 @@ class DeviceVolumes:
                 )
 
     async def create(self, number: int, temporary: str) -> None:
-        await self._run(_create(self._device, number, temporary))
+        await finish(self._device, _create(self._device, number, temporary))
 
     async def discard(self, number: int, temporary: str) -> None:
-        await self._run(_discard(self._device, number, temporary))
+        await finish(self._device, _discard(self._device, number, temporary))
 
     async def delete(self, numbers: Iterable[int]) -> None:
-        await self._run(_delete(self._device, list(numbers)))
-
-    async def _run(self, job: Job) -> None:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_done(error: Exception | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self._device.submit(job, on_done)
-        await done
+        await finish(self._device, _delete(self._device, list(numbers)))
 
     def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         found: list[memoryview] = []
@@ -109,7 +94,7 @@ class DeviceVolumes:
             name, offset, size = _locate(run)
             stored: Buffer | None = self._device.read_now(name, offset, size)
             if stored is None:
-                stored = await self.read_index(name, offset, size)
+                stored = await read_beside(self._device, name, offset, size)
             if len(stored) != size:
                 raise CorruptJournal(
                     f"{name}, byte {offset}: {len(stored)} of {size} bytes are there"
@@ -118,18 +103,7 @@ class DeviceVolumes:
         return found
 
     async def read_index(self, name: str, offset: int, size: int) -> Buffer:
-        answer: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()
-
-        def on_done(found: Buffer | Exception) -> None:
-            if answer.done():
-                return
-            if isinstance(found, Exception):
-                answer.set_exception(found)
-            else:
-                answer.set_result(found)
-
-        self._device.submit_read(name, offset, size, on_done)
-        return await answer
+        return await read_beside(self._device, name, offset, size)
 
 
 def _runs(extents: list[tuple[int, int]]) -> list[Run]:

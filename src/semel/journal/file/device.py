@@ -122,3 +122,35 @@ class Device(Protocol):
 
     def stop(self) -> None:
         """Ends the device's threads, closes its files and gives the folder free."""
+
+
+async def finish(device: Device, job: Job) -> None:
+    """Return when it is done. Raises what it raises."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(error: Exception | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    device.submit(job, on_done)
+    await done
+
+
+async def read_beside(device: Device, name: str, offset: int, size: int) -> Buffer:
+    """As `read`, beside the loop. Raises OSError."""
+    answer: asyncio.Future[Buffer] = asyncio.get_running_loop().create_future()
+
+    def on_done(found: Buffer | Exception) -> None:
+        if answer.done():
+            return
+        if isinstance(found, Exception):
+            answer.set_exception(found)
+        else:
+            answer.set_result(found)
+
+    device.submit_read(name, offset, size, on_done)
+    return await answer

@@ -17,7 +17,7 @@ from semel.journal.file import formats, note
 from semel.journal.file.background import BackgroundJobs, Publication
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.commit import GroupCommit, SyncReason
-from semel.journal.file.device import Device
+from semel.journal.file.device import Device, read_beside
 from semel.journal.file.formats import ANY_CONTENTS, Contents
 from semel.journal.file.mending import Mending
 from semel.journal.file.recovery import Recovered, recover
@@ -322,32 +322,17 @@ class FileJournal:
 
     async def read_index(self, name: str, offset: int, size: int) -> Buffer:
         """What a lookup in the index misses. Raises OSError."""
-        return await self._read_beside(name, offset, size)
+        return await read_beside(self._device, name, offset, size)
 
     async def _read(self, position: int, size: int) -> Buffer:
         name, offset = self.segments.locate(position)
         is_missed, self._missed = position == self._missed, None
         stored = None if is_missed else self._device.read_now(name, offset, size)
         if stored is None:
-            stored = await self._read_beside(name, offset, size)
+            stored = await read_beside(self._device, name, offset, size)
         if len(stored) != size:
             raise CorruptJournal(f"{name}, byte {offset}: {len(stored)} of {size} bytes are there")
         return stored
-
-    async def _read_beside(self, name: str, offset: int, size: int) -> Buffer:
-        assert self._loop is not None
-        answer: asyncio.Future[Buffer] = self._loop.create_future()
-
-        def on_done(found: Buffer | Exception) -> None:
-            if answer.done():
-                return
-            if isinstance(found, Exception):
-                answer.set_exception(found)
-            else:
-                answer.set_result(found)
-
-        self._device.submit_read(name, offset, size, on_done)
-        return await answer
 
     @property
     def is_short_of_room(self) -> bool:
