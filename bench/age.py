@@ -19,6 +19,7 @@ from semel.wire.messages import api_versions, produce
 
 TOPIC = "bench"
 SEGMENT_BYTES = 1_500_000
+OLD_BATCH_BYTES = 16 * 1024
 """The smallest there may be, so that segments roll often."""
 PRODUCE, API_VERSIONS = 0, 18
 NOW_MS = 1_700_000_000_000
@@ -88,7 +89,7 @@ def cold_reads(plan: Plan) -> Iterator[Figure]:
     ):
         load.wait_for_topic(broker.port, TOPIC)
         load.wait_for_topic(broker.port, "old")
-        old = load.produce_request("old", 0, 16 * 1024, acks=1)
+        old = load.produce_request("old", 0, OLD_BATCH_BYTES, acks=1)
         for _ in range(3):
             load.run(broker.port, lambda: old, connections=2, in_flight=5, seconds=plan.seconds)
         frame = load.produce_request(TOPIC, 0, 1024, acks=-1)
@@ -206,16 +207,22 @@ def _read_files(begun: Event, enough: Event, port: int, folder: str) -> None:
 
 
 def _read_old(begun: Event, enough: Event, port: int, folder: str, is_cold: bool) -> None:
-    """Fetch after fetch through the old data; if cold, the kernel is told to forget it before."""
+    """Fetch after fetch through the old data; if cold, the kernel forgets it before each pass."""
     with socket.create_connection(("127.0.0.1", port)) as link:
         begun.set()
         offset = 0
         while not enough.is_set():
-            # Not the open one: who appends to half a page that was forgotten waits for the disk,
-            # and no reader of old data makes the kernel forget what was written last.
-            for file in sorted(Path(folder).glob("*.segment"))[:-1] if is_cold else ():
-                descriptor = os.open(file, os.O_RDONLY)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                os.close(descriptor)
+            if is_cold and not offset:
+                _forget(folder)
             link.sendall(load.fetch_request("old", [0], 1 << 20, offset=offset))
-            offset = 0 if len(load.receive_exactly(link)) < 1 << 19 else offset + 64
+            batches = len(load.receive_exactly(link)) // OLD_BATCH_BYTES
+            offset = offset + batches if batches else 0
+
+
+def _forget(folder: str) -> None:
+    # Not the open one: who appends to half a page that was forgotten waits for the disk, and no
+    # reader of old data makes the kernel forget what was written last.
+    for file in sorted(Path(folder).glob("*.segment"))[:-1]:
+        descriptor = os.open(file, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)

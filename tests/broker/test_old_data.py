@@ -1,5 +1,6 @@
 """Reading what lies in old segments: their index files are read beside the loop, and rightly."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from semel.errors import NONE, StorageError
 from semel.journal import names
 from semel.journal.file.device import DoneReading
 from semel.journal.file.memory import MemoryDevice
+from semel.lane.partition_log import BACKFILL_BYTES, CALM_AFTER
 from semel.log.transactions import Aborted, AbortedIndex
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import Offset, ProducerId
@@ -293,5 +295,47 @@ def test_what_an_older_checkpoint_has_brought_is_told_and_carried_on() -> None:
                 ]
                 of_older = [(3, 99)] if start <= 40 else []
                 assert await told(broker, start) == sorted([*of_files, *of_older])
+
+    run(Random(1), main())
+
+
+def size_of(data: PartitionData) -> int:
+    assert isinstance(data.records, list)
+    return sum(len(batch) for batch in data.records)
+
+
+async def fetch_large(broker: Broker) -> PartitionData:
+    """From a client that would rather wait than get less than half of it."""
+    asked = [FetchTopic("t", [wanted(2, 0)])]
+    request = FetchRequest(None, -1, 60_000, 2**19, 2**20, 0, topics=asked)
+    (topic,) = (await call(broker, "fetch", 11, request)).responses
+    found: list[PartitionData] = topic.partitions
+    return found[0]
+
+
+def test_beside_producers_old_data_is_given_in_small_answers_until_they_rest() -> None:
+    async def scenario(broker: Broker, device: ColdDisk, written: Written) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(CALM_AFTER):
+            await fetch_large(broker)
+        assert size_of(await fetch_large(broker)) > 2**19
+        await write(broker, b"one more", 0, 1)
+        begun = loop.time()
+        for _ in range(CALM_AFTER):
+            assert OTHER_SIZE <= size_of(await fetch_large(broker)) <= BACKFILL_BYTES
+        assert loop.time() < begun + 60, "a small answer waits for no more to come"
+        assert size_of(await fetch_large(broker)) > 2**19
+
+    with_old_data(scenario)
+
+
+def test_what_is_in_memory_is_given_in_large_answers_beside_producers_too() -> None:
+    async def main() -> None:
+        config = replace(CONFIG, journal_tail_bytes=2**23)
+        async with started(opened(ColdDisk(), Random(1), config)) as broker:
+            await call(broker, "create_topics", 5, CreateTopicsRequest([CreatableTopic("t", 3, 1)]))
+            for _ in range(40):
+                await write(broker, bytes(OTHER_SIZE), 2, 1)
+            assert size_of(await fetch_large(broker)) > 2**19
 
     run(Random(1), main())

@@ -151,6 +151,10 @@ class MemoryJournal:
 
         self._loop.call_soon(act)
 
+    @property
+    def held_from(self) -> Position:
+        return Position(0)
+
     def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         return [self._read(position, size) for position, size in extents]
 

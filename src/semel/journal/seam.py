@@ -116,6 +116,10 @@ class Journal(Protocol):
         Whoever says something of the state that no frame of its own makes true waits for this.
         """
 
+    @property
+    def held_from(self) -> Position:
+        """What was appended from here on is in memory: to read it nothing is waited for."""
+
     def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         """As `read_all`, if nothing of it has to be waited for; else None."""
 

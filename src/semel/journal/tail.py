@@ -63,6 +63,11 @@ class Tail:
         while self._bytes_held > self._bytes_max:
             self._drop_first()
 
+    @property
+    def start(self) -> int | None:
+        """Of the first frame that is held."""
+        return self._starts[self._first] if self._first < len(self._starts) else None
+
     def read(self, position: int, size: int) -> bytes | None:
         """Bytes that lie within one frame; None if that frame is not held."""
         number = bisect_right(self._starts, position, self._first) - 1

@@ -8,10 +8,12 @@ Both steps can be taken at once if all they need is in memory. Otherwise they ar
 loop goes on meanwhile.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal
+from semel.journal.names import VOLUMES_FROM
 from semel.journal.pages import NotLoaded
 from semel.journal.seam import Journal
 from semel.lane.searches import NO_OFFSET, OldRetries, StoredBatches, TimedRecord, TimeSearch
@@ -41,7 +43,7 @@ class Wanted(NamedTuple):
 class Found:
     """What there is to read of some partitions."""
 
-    __slots__ = ("damage", "extents", "size", "wanted")
+    __slots__ = ("damage", "extents", "is_cut", "old_size", "size", "wanted")
 
     def __init__(self, wanted: Sequence[Wanted]) -> None:
         self.wanted = wanted
@@ -49,6 +51,10 @@ class Found:
         """Bytes of all of it."""
         self.extents: list[list[tuple[int, int]]] = []
         """For each that is wanted, where its batches lie. Of use to the log alone."""
+        self.old_size = 0
+        """Bytes of what is not in memory."""
+        self.is_cut = False
+        """There is more, which was left for the next time as others wait for the loop."""
         self.damage: dict[int, Damage] = {}
         """By the number of what was wanted."""
 
@@ -77,11 +83,42 @@ MOVES_MAX = 3
 """Batches may be settled in a volume, and that replaced by another, while they are being read."""
 
 
+BACKFILL_BYTES: Final = 128 * 1024
+"""Of old data in one answer beside producers. It takes the loop about as long as a sync takes."""
+
+CALM_AFTER: Final = 512
+"""Answers without a frame between them until none is expected: 64 MiB in small ones."""
+
+
+class Backfill:
+    """How much of old data one answer may have.
+
+    To read, copy and send a megabyte takes the loop longer than a sync, and who reads old data
+    asks for the next at once. So while others append, it is given in small answers. It is counted
+    and not timed, so that a simulation repeats itself.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._frames_seen = journal.frames_appended
+        self._answers_since = CALM_AFTER
+
+    def answer_bytes_max(self) -> int:
+        """Of the next answer."""
+        if self._frames_seen != self._journal.frames_appended:
+            self._frames_seen = self._journal.frames_appended
+            self._answers_since = 0
+        self._answers_since += 1
+        return BACKFILL_BYTES if self._answers_since <= CALM_AFTER else sys.maxsize
+
+
 class PartitionLog:
     def __init__(
         self, journal: Journal, volumes: VolumeStore, partitions: Mapping[int, Partition]
     ) -> None:
         self._stored = StoredBytes(journal, volumes)
+        self._journal = journal
+        self._backfill = Backfill(journal)
         self._partitions = partitions
         self._index = journal.index
         self._batches = StoredBatches(self._stored, journal.index)
@@ -119,12 +156,28 @@ class PartitionLog:
             size = 0
             for _, batch_size in extents:
                 size += batch_size
+            if size > BACKFILL_BYTES and self._is_old(extents):
+                size = self._cut(found, extents, size)
             # The first batch of all is given whole whatever its size, or its reader would never
             # get past it; the others have to fit.
             if size > left and found.size > 0:
                 extents, size = [], 0
             found.extents.append(extents)
             found.size += size
+
+    def _is_old(self, extents: list[tuple[int, int]]) -> bool:
+        """Volumes lie behind everything, and have what is oldest."""
+        first = extents[0][0]
+        return first < self._journal.held_from or first >= VOLUMES_FROM
+
+    def _cut(self, found: Found, extents: list[tuple[int, int]], size: int) -> int:
+        """Leave of old data what makes a small answer, if it has to be; returns its size."""
+        left = self._backfill.answer_bytes_max() - found.old_size
+        while size > left and len(extents) > 1:
+            size -= extents.pop()[1]
+            found.is_cut = True
+        found.old_size += size
+        return size
 
     # Reading it.
 

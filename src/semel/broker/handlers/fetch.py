@@ -128,6 +128,7 @@ class _Look:
         self._call = call
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._is_refused = False
+        self._is_cut = False
         size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._room = min(size_max, broker.reply_room_bytes)
         self._size_min = min(request.min_bytes, size_max)
@@ -213,12 +214,13 @@ class _Look:
     def _keep(self, lane: Lane, found: Found) -> None:
         self._found[lane] = found
         self._size += found.size
+        self._is_cut |= found.is_cut
         self._is_refused |= bool(found.damage)
 
     @property
     def is_enough(self) -> bool:
         """By sizes alone: nothing is read before it is worth an answer."""
-        return self._is_refused or self._size >= self._size_min
+        return self._is_refused or self._is_cut or self._size >= self._size_min
 
     # Answering
 

@@ -276,6 +276,11 @@ class FileJournal:
         (found,) = await self.read_all([(position, size)])
         return found
 
+    @property
+    def held_from(self) -> Position:
+        start = self._tail.start
+        return self.end if start is None else Position(start)
+
     def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         """As `read_all`, if nothing of it has to be fetched from the disk; else None."""
         held = self._held(extents)
