@@ -316,8 +316,6 @@ async def fetch_large(broker: Broker) -> PartitionData:
 def test_beside_producers_old_data_is_given_in_small_answers_until_they_rest() -> None:
     async def scenario(broker: Broker, device: ColdDisk, written: Written) -> None:
         loop = asyncio.get_running_loop()
-        for _ in range(CALM_AFTER):
-            await fetch_large(broker)
         assert size_of(await fetch_large(broker)) > 2**19
         await write(broker, b"one more", 0, 1)
         begun = loop.time()

@@ -62,10 +62,14 @@ def test_it_is_equal_to_the_set_of_those_that_joined(seed: int) -> None:
 def test_it_is_packed_as_it_is_written() -> None:
     taking_part = participants({TopicPartition("b", 2**31 - 1), TopicPartition("b", 1)})
     taking_part = taking_part.joined([TopicPartition("a", 258)])
-    assert list(taking_part.packed()) == [
-        ("a", 1, struct.pack(">i", 258)),
-        ("b", 2, struct.pack(">2i", 1, 2**31 - 1)),
-    ]
+    no_tags = b"\0"
+    assert taking_part.packed() == b"".join(
+        (
+            bytes([2 + 1]),
+            *(bytes([1 + 1]), b"a", bytes([1 + 1]), struct.pack(">i", 258), no_tags),
+            *(bytes([1 + 1]), b"b", bytes([2 + 1]), struct.pack(">2i", 1, 2**31 - 1), no_tags),
+        )
+    )
     assert participants(taking_part) is taking_part
 
 

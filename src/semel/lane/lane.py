@@ -314,16 +314,19 @@ class Lane:
         partitions = self._state.partitions
         if self._log_starts_moved_at <= position:
             self.are_log_starts_durable = True
-        grown: dict[Partition, None] = {}
+        # A transaction's batch and its marker are often durable together.
+        ends: dict[int, int] = {}
         while unread and unread[0][0] <= position:
             for batch in unread.popleft()[1]:
-                partition = partitions.get(batch.number)
-                if partition is None:
-                    continue  # It was deleted meanwhile.
-                end = batch.base_offset + batch.header.last_offset_delta + 1
-                partition.advance_high_watermark(Offset(end))
-                if partition.watchers:
-                    grown[partition] = None
+                ends[batch.number] = batch.base_offset + batch.header.last_offset_delta + 1
+        grown: list[Partition] = []
+        for number, end in ends.items():
+            partition = partitions.get(number)
+            if partition is None:
+                continue  # It was deleted meanwhile.
+            partition.advance_high_watermark(Offset(end))
+            if partition.watchers:
+                grown.append(partition)
         for partition in grown:
             for tell in tuple(partition.watchers):
                 tell()

@@ -100,14 +100,16 @@ class Backfill:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._frames_seen = journal.frames_appended
+        self._frames_seen: int | None = None
+        """When old data was last asked for."""
         self._answers_since = CALM_AFTER
 
     def answer_bytes_max(self) -> int:
         """Of the next answer."""
-        if self._frames_seen != self._journal.frames_appended:
-            self._frames_seen = self._journal.frames_appended
+        frames = self._journal.frames_appended
+        if self._frames_seen not in (None, frames):
             self._answers_since = 0
+        self._frames_seen = frames
         self._answers_since += 1
         return BACKFILL_BYTES if self._answers_since <= CALM_AFTER else sys.maxsize
 

@@ -180,7 +180,8 @@ class LaneState:
         partition = self.partitions.get(batch.number)
         if partition is None:
             partition = self._numbered(batch.number)
-        self._before_partition(partition)
+        if self.capture is not None:
+            self.capture.before_partition(partition)
         marker = batch.marker
         if marker is None:
             raise CorruptJournal(

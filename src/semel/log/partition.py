@@ -147,7 +147,10 @@ class Partition:
         now_ms: int,
     ) -> tuple[Offset, Aborted | None]:
         """Take a marker, which has an offset of its own; gives that, and what it aborted here."""
-        offset = self._next_offset(term)
+        term_starts = self.term_starts
+        offset = self.log_end_offset
+        if not term_starts or term_starts[-1].term != term:
+            offset = self._next_offset(term)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = Producer(epoch, now_ms)

@@ -88,16 +88,16 @@ def encode_batch(
 
 
 def _encode_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytearray:
+    key, value, _, headers, _ = record
     out = bytearray(1)  # Attributes of a record: none are defined.
     append_varint(out, timestamp_delta_ms)
     append_varint(out, offset_delta)
-    _append_bytes(out, record.key)
-    _append_bytes(out, record.value)
-    headers = record.headers
+    _append_bytes(out, key)
+    _append_bytes(out, value)
     append_varint(out, len(headers))
-    for name, value in headers:
+    for name, content in headers:
         _append_bytes(out, name.encode())
-        _append_bytes(out, value)
+        _append_bytes(out, content)
     return out
 
 

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 from semel.types import TopicPartition
+from semel.wire.primitives import uvarint
+
+_NO_TAGS: Final = b"\x00"
 
 INSERTED_MAX: Final = 8
 """Indexes. More at once are sorted together with those that are there."""
@@ -19,11 +22,12 @@ INSERTED_MAX: Final = 8
 class Participants(Set[TopicPartition]):
     """Changed by nobody once it is made. Equal to every set with the same partitions."""
 
-    __slots__ = ("_by_topic", "_count", "names_size")
+    __slots__ = ("_by_topic", "_count", "_packed", "names_size")
 
     def __init__(self, by_topic: "dict[str, array[int]]", count: int, names_size: int) -> None:
         self._by_topic = by_topic
         self._count = count
+        self._packed: bytes | None = None
         self.names_size = names_size
         """Characters of the names of all topics."""
 
@@ -64,14 +68,19 @@ class Participants(Set[TopicPartition]):
     def has_topic(self, topic: str) -> bool:
         return topic in self._by_topic
 
-    def packed(self) -> Iterator[tuple[str, int, bytes]]:
-        """Each topic, how many of its partitions take part, and their indexes, 32 bits each with
-        the highest first."""
-        for topic in sorted(self._by_topic):
-            indexes = self._by_topic[topic][:]
-            if _IS_LITTLE:
-                indexes.byteswap()
-            yield topic, len(indexes), indexes.tobytes()
+    def packed(self) -> bytes:
+        """As a compact array of topics, each with a compact array of indexes: made once, as the
+        values of one transaction have the same participants."""
+        if self._packed is None:
+            parts = [uvarint(len(self._by_topic) + 1)]
+            for topic in sorted(self._by_topic):
+                name, indexes = topic.encode(), self._by_topic[topic][:]
+                if _IS_LITTLE:
+                    indexes.byteswap()
+                parts += (uvarint(len(name) + 1), name, uvarint(len(indexes) + 1))
+                parts += (indexes.tobytes(), _NO_TAGS)
+            self._packed = b"".join(parts)
+        return self._packed
 
     def joined(self, partitions: Iterable[TopicPartition]) -> "Participants":
         """With these as well."""

@@ -42,10 +42,13 @@ _NO_TAGS: Final = b"\x00"
 _NULL_ARRAY: Final = b"\x00"
 _HEAD: Final = struct.Struct(">qhib")
 """Producer id, epoch, timeout, status: the same in both versions."""
+_VALUE_HEAD: Final = struct.Struct(">hqhib")
+"""The version, then as above."""
 _TIMES: Final = struct.Struct(">qq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+_KEY: Final = _INT16.pack(KEY_VERSION)
 
 
 def _tag(tag: int, size: int) -> bytes:
@@ -63,45 +66,42 @@ _DOOMED: Final = _tag(DOOMED_TAG, 1) + b"\x01"
 
 def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:
     """The key and the value of the record that stores this."""
-    key = _INT16.pack(KEY_VERSION) + string_field(transaction.transactional_id)
+    key = _KEY + string_field(transaction.transactional_id)
     if transaction.status is Status.DEAD:
         return key, None
-    head = _INT16.pack(VALUE_VERSION) + _HEAD.pack(
-        transaction.producer_id,
-        transaction.producer_epoch,
-        transaction.timeout_ms,
-        transaction.status,
-    )
-    times = _TIMES.pack(transaction.last_update_ms, transaction.started_at_ms)
-    return key, b"".join((head, _partitions(transaction), times, _tags(transaction)))
+    is_empty = transaction.status is Status.EMPTY
+    parts = [
+        _VALUE_HEAD.pack(
+            VALUE_VERSION,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            transaction.timeout_ms,
+            transaction.status,
+        ),
+        _NULL_ARRAY if is_empty else participants(transaction.partitions).packed(),
+        _TIMES.pack(transaction.last_update_ms, transaction.started_at_ms),
+        _NO_TAGS,
+    ]
+    _add_tags(parts, transaction)
+    return key, b"".join(parts)
 
 
-def _partitions(transaction: Transaction) -> bytes:
-    if transaction.status is Status.EMPTY:
-        return _NULL_ARRAY
-    taking_part = participants(transaction.partitions)
-    parts = [uvarint(taking_part.topic_count + 1)]
-    for topic, count, indexes in taking_part.packed():
-        name = topic.encode()
-        parts += (uvarint(len(name) + 1), name, uvarint(count + 1), indexes, _NO_TAGS)
-    return b"".join(parts)
-
-
-def _tags(transaction: Transaction) -> bytes:
-    fields = []
+def _add_tags(parts: list[bytes], transaction: Transaction) -> None:
+    """How many there are stands last in `parts` until now."""
+    before = len(parts)
     if transaction.previous_producer_id != NO_PRODUCER_ID:
-        fields.append(_PREVIOUS_PRODUCER_ID + _INT64.pack(transaction.previous_producer_id))
+        parts.append(_PREVIOUS_PRODUCER_ID + _INT64.pack(transaction.previous_producer_id))
     if transaction.next_producer_id != NO_PRODUCER_ID:
-        fields.append(_NEXT_PRODUCER_ID + _INT64.pack(transaction.next_producer_id))
+        parts.append(_NEXT_PRODUCER_ID + _INT64.pack(transaction.next_producer_id))
     if transaction.client_version != 0:
-        fields.append(_CLIENT_VERSION + _INT16.pack(transaction.client_version))
+        parts.append(_CLIENT_VERSION + _INT16.pack(transaction.client_version))
     if transaction.epoch_term != NO_TERM:
-        fields.append(_EPOCH_TERM + _INT32.pack(transaction.epoch_term))
+        parts.append(_EPOCH_TERM + _INT32.pack(transaction.epoch_term))
     if transaction.last_producer_epoch != NO_PRODUCER_EPOCH:
-        fields.append(_LAST_PRODUCER_EPOCH + _INT16.pack(transaction.last_producer_epoch))
+        parts.append(_LAST_PRODUCER_EPOCH + _INT16.pack(transaction.last_producer_epoch))
     if transaction.is_doomed:
-        fields.append(_DOOMED)
-    return uvarint(len(fields)) + b"".join(fields)
+        parts.append(_DOOMED)
+    parts[before - 1] = uvarint(len(parts) - before)
 
 
 def decode(key: Buffer, value: Buffer | None) -> Transaction | None:
