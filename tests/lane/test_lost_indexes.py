@@ -173,7 +173,8 @@ def test_a_lost_index_is_built_again_and_tells_the_same(
         device = device_with(files)
         for base in lost:
             device.remove(names.index(base))
-        findings = checked(device)
+        # A volume may be left of a topic that was deleted since the last round.
+        findings = [finding for finding in checked(device) if finding.is_damage]
         assert {finding.file for finding in findings} == {names.index(base) for base in lost}
         assert {finding.meaning for finding in findings} == {
             "the next start builds it again from its segment"

@@ -27,7 +27,7 @@ from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import Offset, TopicPartition
 from semel.volumes.making import MakesHere
 from semel.volumes.store import DeviceVolumes
-from semel.volumes.writing import Made, Plan
+from semel.volumes.writing import Made, SettlingPlan
 from support.handled import LoopClock, SeededRandomness
 from support.seeded_loop import run
 
@@ -268,7 +268,7 @@ def test_a_lane_that_steps_down_while_it_settles_adds_nothing_to_the_folder() ->
 class RunsOutOfRoom(MakesHere):
     """When nearly all is written."""
 
-    async def make(self, plan: Plan) -> Made:
+    async def make(self, plan: SettlingPlan) -> Made:
         await super().make(plan)
         raise OSError("no space left on device")
 

@@ -23,7 +23,7 @@ from semel.lane.view import PartitionView
 from semel.types import Offset
 from semel.volumes import store
 from semel.volumes.making import MakesHere
-from semel.volumes.writing import Compaction, CompactionPlan, Made, Plan, _File
+from semel.volumes.writing import Compaction, CompactionPlan, Made, SettlingPlan, _File
 
 # Retention
 
@@ -131,7 +131,7 @@ def what_is_settled_is_taken_for_an_orphan_at_a_start(patch: Patch) -> None:
 def what_is_deleted_is_settled_too(patch: Patch) -> None:
     plan = Settling._plan
 
-    async def from_zero(self: Settling, sources: Any) -> Plan:
+    async def from_zero(self: Settling, sources: Any) -> SettlingPlan:
         planned = await plan(self, sources)
         starts = array("q", bytes(len(planned.starts)))
         return replace(planned, starts=starts.tobytes())
@@ -143,7 +143,7 @@ def what_starts_behind_it_is_not_settled(patch: Patch) -> None:
     """The first batch that reaches the start of a log is cut off."""
     plan = Settling._plan
 
-    async def too_late(self: Settling, sources: Any) -> Plan:
+    async def too_late(self: Settling, sources: Any) -> SettlingPlan:
         planned = await plan(self, sources)
         starts = array("q", (each + 1 for each in array("q", planned.starts)))
         return replace(planned, starts=starts.tobytes())

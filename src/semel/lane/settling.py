@@ -21,7 +21,14 @@ from semel.lane.state import LaneState
 from semel.types import Position, TopicPartition
 from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
 from semel.volumes.store import NoVolumes, VolumeStore
-from semel.volumes.writing import Compaction, CompactionPlan, Extent, Made, Plan
+from semel.volumes.writing import (
+    Compaction,
+    CompactionPlan,
+    Extent,
+    Made,
+    MeasuringPlan,
+    SettlingPlan,
+)
 from semel.world import Moment, Randomness
 
 if TYPE_CHECKING:
@@ -44,7 +51,7 @@ SMALL_MAX: Final = 16
 """Small volumes side by side; as many become one however small that is."""
 
 Warn = Callable[[str], None]
-AnyPlan = TypeVar("AnyPlan", Plan, CompactionPlan)
+AnyPlan = TypeVar("AnyPlan", SettlingPlan, CompactionPlan)
 
 
 class Volumes(NamedTuple):
@@ -262,7 +269,8 @@ class Settling:
         if not looked_at:
             return
         chosen = [number for number in volumes if number in looked_at]
-        plan = await self._plan([volume_base(number) for number in chosen])
+        numbers, starts = await self._kept()
+        plan = MeasuringPlan(tuple(map(volume_base, chosen)), numbers, starts)
         extents = dict(zip(chosen, await self._maker.measure(plan), strict=True))
         self._measured = {
             number: self._round if number in extents else self._measured.get(number, 0)
@@ -403,8 +411,14 @@ class Settling:
             if self._lane.is_leading:
                 await self._sweep()
 
-    async def _plan(self, sources: Sequence[int]) -> Plan:
-        """With the partitions as they are now: what is deleted meanwhile goes the next time."""
+    async def _plan(self, sources: Sequence[int]) -> SettlingPlan:
+        numbers, starts = await self._kept()
+        volume, temporary = self._state.next_volume, self._temporary()
+        return SettlingPlan(tuple(sources), numbers, starts, volume, temporary)
+
+    async def _kept(self) -> tuple[bytes, bytes]:
+        """The partitions as they are now, and where each begins to count in what is not compacted:
+        what is deleted meanwhile goes the next time."""
         numbers, starts = array("q"), array("q")
         partitions = self._state.partitions
         for count, number in enumerate(sorted(partitions), 1):
@@ -416,10 +430,4 @@ class Settling:
                 starts.append(start if cleaned is None else max(start, cleaned.end))
             if count % (16 * PARTITIONS_AT_ONCE) == 0:
                 await asyncio.sleep(0)
-        return Plan(
-            self._state.next_volume,
-            self._temporary(),
-            tuple(sources),
-            numbers.tobytes(),
-            starts.tobytes(),
-        )
+        return numbers.tobytes(), starts.tobytes()

@@ -21,7 +21,8 @@ from semel.volumes.writing import (
     CompactionPlan,
     Extent,
     Made,
-    Plan,
+    MeasuringPlan,
+    SettlingPlan,
     Steps,
     compact,
     measure,
@@ -39,9 +40,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
 
     folder: str
     bytes_per_s: int
-    plan: Plan | None = None
-    compaction: CompactionPlan | None = None
-    is_to_measure: bool = False
+    plan: SettlingPlan | CompactionPlan | MeasuringPlan
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -67,26 +66,26 @@ class VolumeMaker(Protocol):
     bytes_per_s: int
     """That it writes at most, so that others have the disk too."""
 
-    async def make(self, plan: Plan) -> Made:
+    async def make(self, plan: SettlingPlan) -> Made:
         """The volume, under its temporary names, durable. Raises CorruptJournal, OSError."""
 
     async def compact(self, plan: CompactionPlan) -> Made:
         """As `make`, of what compaction leaves."""
 
-    async def measure(self, plan: Plan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
         """What of its sources lives. Raises CorruptJournal, OSError."""
 
 
 class MakesNone:
     bytes_per_s = BYTES_PER_S_MIN
 
-    async def make(self, plan: Plan) -> Made:
+    async def make(self, plan: SettlingPlan) -> Made:
         raise OSError("nobody makes volumes here")
 
     async def compact(self, plan: CompactionPlan) -> Made:
         raise OSError("nobody makes volumes here")
 
-    async def measure(self, plan: Plan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
         raise OSError("nobody makes volumes here")
 
 
@@ -97,7 +96,7 @@ class MakesHere:
         self._device = device
         self.bytes_per_s = BYTES_PER_S_MIN
 
-    async def make(self, plan: Plan) -> Made:
+    async def make(self, plan: SettlingPlan) -> Made:
         return await self._run(write(self._device, plan))
 
     async def compact(self, plan: CompactionPlan) -> Made:
@@ -118,7 +117,7 @@ class MakesHere:
         await finish(self._device, job())
         return made[0]
 
-    async def measure(self, plan: Plan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
         return measure(self._device, plan)
 
 
@@ -129,19 +128,19 @@ class MakesApart:
         self._folder = folder
         self.bytes_per_s = BYTES_PER_S_MIN
 
-    async def make(self, plan: Plan) -> Made:
-        return await self._made(Order(self._folder, self.bytes_per_s, plan))
+    async def make(self, plan: SettlingPlan) -> Made:
+        return await self._made(plan)
 
     async def compact(self, plan: CompactionPlan) -> Made:
-        return await self._made(Order(self._folder, self.bytes_per_s, compaction=plan))
+        return await self._made(plan)
 
-    async def _made(self, order: Order) -> Made:
-        answer = await self._ask(order)
+    async def _made(self, plan: SettlingPlan | CompactionPlan) -> Made:
+        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
         assert isinstance(answer, Success)
         return answer.made
 
-    async def measure(self, plan: Plan) -> list[Extent]:
-        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan, is_to_measure=True))
+    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
+        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
         assert isinstance(answer, Measured)
         return answer.extents
 
@@ -193,12 +192,15 @@ def work() -> None:
         return
     order: Order = msgspec.msgpack.decode(told, type=Order)
     answer: Answer
+    device = FileDevice(Path(order.folder))
     try:
-        if order.is_to_measure:
-            assert order.plan is not None
-            answer = Measured(measure(FileDevice(Path(order.folder)), order.plan))
-        else:
-            answer = Success(_make(order))
+        match order.plan:
+            case SettlingPlan():
+                answer = Success(_make(write(device, order.plan), order.bytes_per_s))
+            case CompactionPlan():
+                answer = Success(_make(compact(device, order.plan), order.bytes_per_s))
+            case MeasuringPlan():
+                answer = Measured(measure(device, order.plan))
     except CorruptJournal as error:
         answer = Refusal(str(error), is_damage=True)
     except OSError as error:
@@ -208,13 +210,8 @@ def work() -> None:
         sys.stdout.buffer.flush()
 
 
-def _make(order: Order) -> Made:
-    device = FileDevice(Path(order.folder))
-    if order.compaction is not None:
-        steps = compact(device, order.compaction)
-    else:
-        assert order.plan is not None
-        steps = write(device, order.plan)
+def _make(steps: Steps, bytes_per_s: int) -> Made:
+    """No faster than that."""
     clock = SystemClock()
     begun_ms = clock.monotonic_ms()
     byte_count = 0
@@ -225,7 +222,7 @@ def _make(order: Order) -> Made:
             made: Made = done.value
             return made
         passed_s = (clock.monotonic_ms() - begun_ms) / 1000
-        ahead_s = byte_count / order.bytes_per_s - passed_s
+        ahead_s = byte_count / bytes_per_s - passed_s
         # Nothing more is ever said here: what can be read is that the broker has ended.
         if select.select([_STDIN], [], [], max(0.0, ahead_s))[0]:
             sys.exit(1)

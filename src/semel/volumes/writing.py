@@ -43,11 +43,9 @@ class Portion(NamedTuple):
     start: int
 
 
-class Plan(msgspec.Struct, frozen=True, array_like=True):
-    volume: int
-    """Its number."""
-    temporary: str
-    """The ending of the names until it is whole; of one process alone."""
+class MeasuringPlan(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What to look at."""
+
     sources: tuple[int, ...]
     """The positions at which the segments and volumes begin that are read, in their order."""
     numbers: bytes
@@ -58,6 +56,15 @@ class Plan(msgspec.Struct, frozen=True, array_like=True):
     def portions(self) -> Iterator[Portion]:
         numbers, starts = array("q", self.numbers), array("q", self.starts)
         return map(Portion, numbers, starts)
+
+
+class SettlingPlan(MeasuringPlan, frozen=True, array_like=True, tag=True):
+    """What to put into a volume: all that is kept of these sources."""
+
+    volume: int
+    """Its number."""
+    temporary: str
+    """The ending of the names until it is whole; of one process alone."""
 
 
 class Compaction(msgspec.Struct, frozen=True, array_like=True):
@@ -82,11 +89,11 @@ class Compaction(msgspec.Struct, frozen=True, array_like=True):
     buffer_size: int
 
 
-class CompactionPlan(msgspec.Struct, frozen=True, array_like=True):
+class CompactionPlan(msgspec.Struct, frozen=True, array_like=True, tag=True):
     volume: int
     temporary: str
     sources: tuple[int, ...]
-    """As of a `Plan`."""
+    """As of a `SettlingPlan`."""
     compactions: tuple[Compaction, ...]
     """By rising number of the partition."""
 
@@ -115,7 +122,7 @@ Steps = Generator[int, None, Made]
 """Gives the bytes written in each step, so that who runs it may take its time."""
 
 
-def write(device: Device, plan: Plan) -> Steps:
+def write(device: Device, plan: SettlingPlan) -> Steps:
     """Raises CorruptJournal, OSError."""
     indexes = Pages(device.read, INDEX_BYTES_HELD)
     sources = [open_index(indexes, names.index_at(base)) for base in plan.sources]
@@ -282,7 +289,7 @@ def _aborted(producer_id: int, first_offset: int, marker_offset: int, floor: int
     )
 
 
-def measure(device: Device, plan: Plan) -> list[Extent]:
+def measure(device: Device, plan: MeasuringPlan) -> list[Extent]:
     """Of each source. Raises CorruptJournal, OSError."""
     indexes = Pages(device.read, INDEX_BYTES_HELD)
     starts = {portion.number: portion.start for portion in plan.portions()}
