@@ -12,6 +12,7 @@ from semel.broker.config import BrokerConfig
 from semel.broker.retention import Retention
 from semel.broker.topic_config import Keeping
 from semel.errors import InvalidRecord, OffsetOutOfRange
+from semel.journal import names
 from semel.journal.file.memory import MemoryDevice
 from semel.lane import facts
 from semel.lane.topics import DeleteExpired
@@ -386,5 +387,38 @@ def test_what_a_topic_keeps_is_looked_at_again_when_its_records_go() -> None:
             assert log_start(broker, "t") == 0
             await retention._delete(lane, [found])
             assert log_start(broker, "t") == 1
+
+    run(Random(1), scenario())
+
+
+def test_damage_is_logged_once_and_counted_while_all_else_is_settled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[tuple[str, object]] = []
+    monkeypatch.setattr(
+        log, "warning", lambda event, **values: logged.append((event, values.get("partition")))
+    )
+
+    async def scenario() -> None:
+        device = MemoryDevice(Random(1))
+        clock = LoopClock()
+        async with started(opened(device, Random(1), RETAINING, clock)) as broker:
+            for topic in ("damaged", "whole", "gone"):
+                await create(broker, topic, {})
+                await produce(broker, topic, clock.wall_ms())
+            await fill(broker, "gone", clock.wall_ms(), 6)
+            found = journal_of(broker).index.find(
+                broker.controller.view.partition("damaged", 0).number, 0
+            )
+            assert found is not None
+            device.flip_bit(names.segment(0), found.position + 70)
+            request = DeleteTopicsRequest([DeleteTopicState("gone")])
+            await call(broker, "delete_topics", 6, request)
+            logged.clear()
+            for _ in range(3):
+                await pass_check()
+            assert len(journal_of(broker).segments.bases) <= 2
+            assert logged == [("a partition cannot be read", "damaged-0")]
+            assert broker.unreadable_count == 1
 
     run(Random(1), scenario())

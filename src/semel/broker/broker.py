@@ -509,6 +509,11 @@ class Broker:
             self._unreadable.add(partition)
             log.warning("a partition cannot be read", partition=str(partition), reason=str(error))
 
+    @property
+    def unreadable_count(self) -> int:
+        """Of partitions that were found so since the start."""
+        return len(self._unreadable)
+
     def complain(self, message: str, error: Exception) -> None:
         """Tell of an error of our own."""
         asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

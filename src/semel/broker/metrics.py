@@ -164,6 +164,11 @@ class Collector:
         )
         yield from _disk(broker)
         yield from _tidying(broker)
+        yield gauge(
+            "semel_unreadable_partitions",
+            "Partitions of which something was found damaged since the start.",
+            broker.unreadable_count,
+        )
         yield gauge("semel_connections", "Open connections.", broker.connection_count)
         yield gauge("semel_topics", "Topics.", len(broker.catalogue))
         yield gauge(

@@ -88,6 +88,7 @@ class Retention:
             await lane.while_leading(self._tidy_lane(lane, may_expire))
 
     async def _tidy_lane(self, lane: Lane, may_expire: bool) -> None:
+        lane.settling.on_damage = self._broker.found_unreadable
         try:
             if lane.view.is_retention_enforced:
                 if may_expire:

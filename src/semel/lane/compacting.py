@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.compaction.eligibility import Dirtiness
-from semel.errors import CorruptJournal
+from semel.errors import CorruptJournal, CorruptMessage
 from semel.lane.commands import SettlingSettings
 from semel.lane.settling import Settling
 from semel.lane.state import LaneState
@@ -54,6 +54,9 @@ class Compacting:
         self._state = state
         self._settling = settling
         self._settings = settings
+        self._damaged: dict[int, Offset] = {}
+        """Partitions of which something could not be read, and where their logs began then: until
+        that moves they would be read in vain."""
         self.pass_count = 0
         self.bytes_read = 0
         self.bytes_written = 0
@@ -63,18 +66,7 @@ class Compacting:
 
         Raises JournalFull, CorruptJournal, OSError.
         """
-        mostly_gone = self._mostly_gone()
-        sealed_end = self._settling.sealed_end()
-        candidates: list[_Candidate] = []
-        for number, (partition, settings) in enumerate(wanted):
-            if number % PARTITIONS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            try:
-                candidate = await self._candidate(partition, settings, sealed_end, mostly_gone)
-            except (CorruptJournal, OSError):
-                continue  # Its readers are told. Others are compacted all the same.
-            if candidate is not None:
-                candidates.append(candidate)
+        candidates = await self._candidates(wanted)
         candidates.sort(key=lambda each: each.worth, reverse=True)
         chosen: list[_Candidate] = []
         size = 0
@@ -85,13 +77,49 @@ class Compacting:
                 break
             chosen.append(candidate)
             size += candidate.size
-        if chosen and self._lane.is_leading:
-            chosen.sort(key=lambda each: each.partition.number)
-            compactions = [await self._compaction(each) for each in chosen]
+        chosen.sort(key=lambda each: each.partition.number)
+        compactions: list[Compaction] = []
+        for candidate in chosen:
+            try:
+                compactions.append(await self._compaction(candidate))
+            except CorruptJournal as damage:
+                self._found_damage(candidate.partition, damage)
+        if compactions and self._lane.is_leading:
             made = await self._settling.compact(compactions)
+            partitions = {each.partition.number: each.partition for each in chosen}
+            for each in made.damaged:
+                self._found_damage(partitions[each.number], CorruptJournal(each.reason))
             self.pass_count += 1
             self.bytes_read += size
             self.bytes_written += made.data_bytes + made.index_bytes
+
+    async def _candidates(
+        self, wanted: Iterable[tuple[PartitionView, CompactionSettings]]
+    ) -> list[_Candidate]:
+        mostly_gone = self._mostly_gone()
+        sealed_end = self._settling.sealed_end()
+        candidates: list[_Candidate] = []
+        for number, (partition, settings) in enumerate(wanted):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if self._damaged.get(partition.number) == partition.log_start_offset:
+                continue
+            try:
+                candidate = await self._candidate(partition, settings, sealed_end, mostly_gone)
+            except (CorruptJournal, CorruptMessage) as damage:
+                # Others are compacted all the same.
+                self._found_damage(partition, damage)
+                continue
+            except OSError as error:
+                self._settling.on_damage(partition.topic_partition, error)
+                continue
+            if candidate is not None:
+                candidates.append(candidate)
+        return candidates
+
+    def _found_damage(self, partition: PartitionView, damage: Exception) -> None:
+        self._damaged[partition.number] = partition.log_start_offset
+        self._settling.on_damage(partition.topic_partition, damage)
 
     def _mostly_gone(self) -> set[int]:
         """Volumes of earlier passes of which little is needed: what is left of them is compacted

@@ -18,6 +18,7 @@ from semel.lane import facts
 from semel.lane.commands import Claim, Decided, Environment, SettlingSettings
 from semel.lane.frame import Frame
 from semel.lane.state import LaneState
+from semel.lane.view import PartitionView
 from semel.types import Position, TopicPartition
 from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
 from semel.volumes.store import NoVolumes, VolumeStore
@@ -51,6 +52,7 @@ SMALL_MAX: Final = 16
 """Small volumes side by side; as many become one however small that is."""
 
 Warn = Callable[[str], None]
+OnDamage = Callable[[TopicPartition, Exception], None]
 AnyPlan = TypeVar("AnyPlan", SettlingPlan, CompactionPlan)
 
 
@@ -137,6 +139,10 @@ class Settling:
         """Where the first batches that are shown lie in the journal, if not in volumes alone."""
         self.will_die: Callable[[Position], bool] = lambda end: False
         """Whether all that lives in the journal before a position will go at about one time."""
+        self.on_damage: OnDamage = lambda partition, damage: None
+        """Hears of each partition of which something cannot be read, again and again."""
+        self._damage_told: set[str] = set()
+        """What concerns more than one partition, and was said."""
 
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
@@ -175,15 +181,34 @@ class Settling:
         try:
             await self._sweep()
             await self._release()
-            while self._lane.is_leading and await self._settle():
-                await self._release()
-            await self._renew_volumes()
+            try:
+                while self._lane.is_leading and await self._settle():
+                    await self._release()
+            except CorruptJournal as damage:
+                # Fewer at a time come to what is before it. Volumes have nothing to do with it.
+                self._sources_max = max(1, self._sources_max // 2)
+                self._tell(damage, warn)
+            await self._renew_volumes(warn)
         except JournalFull:
             # What was deleted needs no room to be removed; the rest is done when there is some.
             return
-        except (CorruptJournal, OSError) as error:
+        except CorruptJournal as damage:
+            self._tell(damage, warn)
+        except OSError as error:
             self._sources_max = max(1, self._sources_max // 2)
             warn(f"old data is not settled, which is tried again: {error}")
+
+    def _tell(self, damage: CorruptJournal, warn: Warn) -> None:
+        """Once: it will be met in each round."""
+        if str(damage) not in self._damage_told:
+            self._damage_told.add(str(damage))
+            warn(f"old data is not settled, as some of it cannot be read: {damage}")
+
+    def _told_of(self, made: Made) -> None:
+        for each in made.damaged:
+            partition = self._state.partitions.get(each.number)
+            if partition is not None:
+                self.on_damage(partition.topic_partition, CorruptJournal(each.reason))
 
     def _keep_pace(self) -> None:
         """More comes in than is settled, unless that is faster."""
@@ -204,7 +229,7 @@ class Settling:
             if number % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if partition.log_start_offset < partition.log_end_offset:
-                found = await self._lane.log.position_in_journal(partition)
+                found = await self._position_in_journal(partition)
                 if found is not None:
                     self.first_positions[partition.topic_partition] = found
                     position = min(position, Position(found))
@@ -223,6 +248,14 @@ class Settling:
             self._journal.make_room()
             self._lane.append_nothing()
             await self._journal.checkpoint_now()
+
+    async def _position_in_journal(self, partition: PartitionView) -> int | None:
+        """Of the first batch that is shown; the first of all if that cannot be told."""
+        try:
+            return await self._lane.log.position_in_journal(partition)
+        except (CorruptJournal, OSError) as damage:
+            self.on_damage(partition.topic_partition, damage)
+            return self._state.settled_end
 
     async def _settle(self) -> bool:
         """The oldest segments, if that is worth it; whether there may be more to do."""
@@ -256,12 +289,17 @@ class Settling:
             if count % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             if position < end and view.hosts_partition(*partition):
-                live_bytes += await log.bytes_in_journal(view.partition(*partition), end)
+                try:
+                    live_bytes += await log.bytes_in_journal(view.partition(*partition), end)
+                except (CorruptJournal, OSError) as damage:
+                    # It may be all.
+                    self.on_damage(partition, damage)
+                    return end
         return live_bytes
 
     # Volumes
 
-    async def _renew_volumes(self) -> None:
+    async def _renew_volumes(self, warn: Warn) -> None:
         """Remove those in which nothing lives, copy what lives of those with little of it."""
         volumes = self._state.volumes
         oldest_first = sorted(volumes, key=lambda number: self._measured.get(number, 0))
@@ -276,14 +314,24 @@ class Settling:
             number: self._round if number in extents else self._measured.get(number, 0)
             for number in volumes
         }
+        for extent in extents.values():
+            if extent.damage is not None:
+                self._tell(CorruptJournal(extent.damage), warn)
         for replaced, live_bytes in self._renewable(volumes.copy(), extents):
             if not self._lane.is_leading:
                 return
-            if live_bytes:
-                bases = [volume_base(number) for number in replaced]
-                await self._replace(bases, replaced, self._state.settled_end)
-            else:
-                await self._adopt((), replaced, self._state.settled_end)
+            try:
+                await self._renew(replaced, live_bytes)
+            except CorruptJournal as damage:
+                # They stay as they are, and others are renewed.
+                self._tell(damage, warn)
+
+    async def _renew(self, replaced: tuple[int, ...], live_bytes: int) -> None:
+        if live_bytes:
+            bases = [volume_base(number) for number in replaced]
+            await self._replace(bases, replaced, self._state.settled_end)
+        else:
+            await self._adopt((), replaced, self._state.settled_end)
 
     def _renewable(
         self, volumes: Sequence[int], extents: dict[int, Extent]
@@ -293,7 +341,7 @@ class Settling:
 
         def kind(number: int) -> str:
             extent = extents.get(number)
-            if extent is None:
+            if extent is None or extent.damage is not None:
                 return "left"
             if not extent.live_bytes:
                 return "dead"
@@ -336,7 +384,8 @@ class Settling:
     async def compact(self, compactions: Sequence[Compaction]) -> Made:
         """Leave the newest records of these partitions, which come by rising number.
 
-        Raises JournalFull, CorruptJournal, OSError.
+        Those of which something is damaged stay as they are. Raises JournalFull, CorruptJournal,
+        OSError.
         """
         settled_end = self._state.settled_end
         sealed = [each.base for each in self._journal.sealed() if each.base >= settled_end]
@@ -348,7 +397,8 @@ class Settling:
         )
         made = await self._made(plan, self._maker.compact)
         parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
-        await self._say(Clean(plan.volume, parts))
+        if parts:
+            await self._say(Clean(plan.volume, parts))
         return made
 
     def sealed_end(self) -> int:
@@ -372,6 +422,7 @@ class Settling:
         """What lives in these sources becomes a volume, if anything does."""
         plan = await self._plan(sources)
         made = await self._made(plan, self._maker.make)
+        self._told_of(made)
         if not made.data_bytes:
             await self._adopt((), replaced, end)
             return

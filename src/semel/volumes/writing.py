@@ -3,11 +3,17 @@
 A plan says what goes into it. Making it is a function from files to files that knows nothing else,
 so that it can run in a process of its own, be killed anywhere, and leave no more than temporary
 files. Every batch is checked before it is taken: the files it came from are removed afterwards.
+
+Law: damage stays what it is. A batch that is damaged is settled bit for bit, where its old index
+says that it belongs, so that its readers go on to find it damaged, and all the others find theirs.
+Compaction would have to believe what it reads: it leaves such a partition alone. Where bytes cannot
+be read at all, nothing is settled.
 """
 
+import errno
 from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,7 +24,7 @@ from semel.journal import names, sealed
 from semel.journal.file.device import Device
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
-from semel.journal.rows import Directory, Rows
+from semel.journal.rows import UNKNOWN_DELTA, Directory, Rows
 from semel.journal.sealed import NO_ENTRY, Stretch
 from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction
 from semel.records import batch as record_batch
@@ -32,7 +38,10 @@ SYNC_SIZE: Final = 8 * 2**20
 INDEX_BYTES_HELD: Final = 128 * 2**20
 ROWS_AT_ONCE: Final = 4096
 
-Readable = TypeVar("Readable", bound=Buffer)
+UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)})
+"""What a disk or its file system says of bytes that it has lost."""
+
+DAMAGES_TOLD_MAX: Final = 100
 
 
 class Portion(NamedTuple):
@@ -105,10 +114,19 @@ class Compacted(msgspec.Struct, frozen=True, array_like=True):
     byte_count: int
 
 
+class Damaged(msgspec.Struct, frozen=True, array_like=True):
+    """Something of a partition that was not what had been written."""
+
+    number: int
+    reason: str
+
+
 class Made(msgspec.Struct, frozen=True, array_like=True):
     data_bytes: int
     index_bytes: int
     compacted: tuple[Compacted, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
+    """A few of each partition at most. Those to be compacted are not among what is."""
 
 
 class Extent(msgspec.Struct, frozen=True, array_like=True):
@@ -116,6 +134,8 @@ class Extent(msgspec.Struct, frozen=True, array_like=True):
 
     live_bytes: int
     all_bytes: int
+    damage: str | None = None
+    """Why neither can be told."""
 
 
 Steps = Generator[int, None, Made]
@@ -124,20 +144,25 @@ Steps = Generator[int, None, Made]
 
 def write(device: Device, plan: SettlingPlan) -> Steps:
     """Raises CorruptJournal, OSError."""
-    indexes = Pages(device.read, INDEX_BYTES_HELD)
+    indexes = _indexes(device)
     sources = [open_index(indexes, names.index_at(base)) for base in plan.sources]
     data = _File(device, names.volume(plan.volume) + plan.temporary)
     yield 0
     base = names.volume_base(plan.volume)
     rows_by_partition: dict[int, Rows] = {}
+    damaged: list[Damaged] = []
     for portion in plan.portions():
         rows = Rows(None)
         for source in sources:
             for batches in _batches(device, source, portion):
                 for batch in batches:
-                    header = _checked(batch, portion.number)
-                    _add_row(rows, header, base + data.size)
-                    data.add(batch)
+                    try:
+                        _add_row(rows, batch.checked(), base + data.size)
+                    except CorruptMessage as error:
+                        _add_row_of_damaged(rows, batch, base + data.size)
+                        if len(damaged) < DAMAGES_TOLD_MAX:
+                            damaged.append(Damaged(portion.number, batch.in_words(error)))
+                    data.add(batch.stored)
                 if data.unwritten_bytes >= WRITE_SIZE:
                     yield data.write()
             _add_aborted(rows, source, portion)
@@ -153,37 +178,31 @@ def write(device: Device, plan: SettlingPlan) -> Steps:
     index.add(content)
     yield index.write()
     index.sync()
-    return Made(data.size, index.size)
+    return Made(data.size, index.size, damaged=tuple(damaged))
 
 
 def compact(device: Device, plan: CompactionPlan) -> Steps:
     """As `write`, of partitions whose newest records alone stay."""
-    indexes = Pages(device.read, INDEX_BYTES_HELD)
-    sources = [open_index(indexes, names.index_at(base)) for base in plan.sources]
     data = _File(device, names.volume(plan.volume) + plan.temporary)
     yield 0
     base = names.volume_base(plan.volume)
     rows_by_partition: dict[int, Rows] = {}
     compacted: list[Compacted] = []
+    damaged: list[Damaged] = []
+    opened = _Opened(_indexes(device))
     for compaction in plan.compactions:
         before = data.size
-        rows = Rows(None)
-        its_sources = sources
-        if compaction.cleaned is not None:
-            cleaned = open_index(indexes, names.index_at(compaction.cleaned))
-            its_sources = [cleaned, *sources]
-        keys = yield from _keys(device, sources, compaction)
-        cleaning = _cleaning(keys, compaction)
-        read = _range(device, its_sources, compaction, keys.end_offset)
-        for batch in _readable(cleaning.clean(read), compaction.number):
-            _add_row(rows, record_batch.read(batch), base + data.size)
-            data.add(batch)
-            if data.unwritten_bytes >= WRITE_SIZE:
-                yield data.write()
+        try:
+            its_sources = _ItsSources(opened, plan.sources, compaction)
+            rows, end = yield from _compact(device, its_sources, compaction, data, base)
+        except (CorruptJournal, CorruptMessage) as error:
+            # All of it stays where it is: of the others as much can be told as before.
+            data.rewind(before)
+            damaged.append(Damaged(compaction.number, str(error)))
+            continue
         if rows.positions:
-            _add_aborted_left(rows, its_sources, compaction, keys.end_offset, cleaning)
             rows_by_partition[compaction.number] = rows
-        compacted.append(Compacted(compaction.number, keys.end_offset, data.size - before))
+        compacted.append(Compacted(compaction.number, end, data.size - before))
     yield data.write()
     data.sync()
     assert data.size <= names.VOLUME_SPAN
@@ -192,7 +211,50 @@ def compact(device: Device, plan: CompactionPlan) -> Steps:
     index.add(content)
     yield index.write()
     index.sync()
-    return Made(data.size, index.size, tuple(compacted))
+    return Made(data.size, index.size, tuple(compacted), tuple(damaged))
+
+
+class _Opened:
+    """Indexes by where their sources begin, each opened when somebody asks for it: one that is
+    damaged must not keep those from their work who need others."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._indexes: dict[int, AnySealedIndex] = {}
+
+    def at(self, base: int) -> AnySealedIndex:
+        index = self._indexes.get(base)
+        if index is None:
+            index = self._indexes[base] = open_index(self._pages, names.index_at(base))
+        return index
+
+
+class _ItsSources:
+    """Of one partition."""
+
+    def __init__(self, opened: _Opened, bases: Sequence[int], compaction: Compaction) -> None:
+        self.dirty = [opened.at(base) for base in bases]
+        self.all = self.dirty
+        """Before them what the last pass has left."""
+        if compaction.cleaned is not None:
+            self.all = [opened.at(compaction.cleaned), *self.dirty]
+
+
+def _compact(
+    device: Device, sources: _ItsSources, compaction: Compaction, data: "_File", volume_base: int
+) -> Generator[int, None, tuple[Rows, int]]:
+    """One partition: what the volume has of it, and up to where that is all."""
+    rows = Rows(None)
+    keys = yield from _keys(device, sources.dirty, compaction)
+    cleaning = _cleaning(keys, compaction)
+    for batch in cleaning.clean(_range(device, sources.all, compaction, keys.end_offset)):
+        _add_row(rows, record_batch.read(batch), volume_base + data.size)
+        data.add(batch)
+        if data.unwritten_bytes >= WRITE_SIZE:
+            yield data.write()
+    if rows.positions:
+        _add_aborted_left(rows, sources.all, compaction, keys.end_offset, cleaning)
+    return rows, keys.end_offset
 
 
 def _keys(
@@ -202,7 +264,7 @@ def _keys(
     aborted = _transactions(compaction.dirty_aborted)
     keys = KeyMap(first_dirty_offset, aborted, buffer_size=compaction.buffer_size)
     dirty = _range(device, sources, compaction, compaction.end, first_dirty_offset)
-    for number, batch in enumerate(_readable(dirty, compaction.number)):
+    for number, batch in enumerate(dirty):
         if not keys.add(batch):
             break
         if number % ROWS_AT_ONCE == 0:
@@ -245,16 +307,10 @@ def _range(
         portion = Portion(compaction.number, max(first, compaction.start, start or 0))
         for batches in _batches(device, source, portion):
             for batch in batches:
-                if record_batch.read(batch).base_offset >= end:
+                if batch.base_offset >= end:
                     return
-                yield batch
-
-
-def _readable(batches: Iterator[Readable], partition: int) -> Iterator[Readable]:
-    try:
-        yield from batches
-    except CorruptMessage as error:
-        raise CorruptJournal(f"a batch of partition {partition} is damaged: {error}") from error
+                batch.check_place()
+                yield batch.stored
 
 
 def _add_aborted_left(
@@ -289,14 +345,37 @@ def _aborted(producer_id: int, first_offset: int, marker_offset: int, floor: int
     )
 
 
+def _indexes(device: Device) -> Pages:
+    def read(name: str, offset: int, size: int) -> bytes:
+        return _read_bytes(device, name, offset, size)
+
+    return Pages(read, INDEX_BYTES_HELD)
+
+
+def _read_bytes(device: Device, name: str, offset: int, size: int) -> bytes:
+    try:
+        return device.read(name, offset, size)
+    except OSError as error:
+        if error.errno in UNREADABLE:
+            raise CorruptJournal(f"{name}, byte {offset}: {error.strerror}") from error
+        raise
+
+
 def measure(device: Device, plan: MeasuringPlan) -> list[Extent]:
-    """Of each source. Raises CorruptJournal, OSError."""
-    indexes = Pages(device.read, INDEX_BYTES_HELD)
+    """Of each source. Raises OSError."""
+    indexes = _indexes(device)
     starts = {portion.number: portion.start for portion in plan.portions()}
-    return [_extent(open_index(indexes, names.index_at(base)), starts) for base in plan.sources]
+    return [_extent(indexes, names.index_at(base), starts) for base in plan.sources]
 
 
-def _extent(source: AnySealedIndex, starts: Mapping[int, int]) -> Extent:
+def _extent(indexes: Pages, name: str, starts: Mapping[int, int]) -> Extent:
+    try:
+        return _measured(open_index(indexes, name), starts)
+    except CorruptJournal as error:
+        return Extent(0, 0, str(error))
+
+
+def _measured(source: AnySealedIndex, starts: Mapping[int, int]) -> Extent:
     live_bytes = all_bytes = 0
     for entry, number in enumerate(source.directory().partitions):
         stretch = source.stretch(entry)
@@ -333,6 +412,17 @@ class _File:
         self.unwritten_bytes += len(part)
         self.size += len(part)
 
+    def rewind(self, size: int) -> None:
+        """Take back what was added behind so many bytes."""
+        written_size = self.size - self.unwritten_bytes
+        while self.size > max(size, written_size):
+            self.size -= len(self._parts.pop())
+        if size < written_size:
+            self._device.truncate(self._name, size)
+            self._synced_size = min(self._synced_size, size)
+            self.size = written_size = size
+        self.unwritten_bytes = self.size - written_size
+
     def write(self) -> int:
         """Gives the number of bytes."""
         written = self.unwritten_bytes
@@ -348,9 +438,38 @@ class _File:
         self._synced_size = self.size
 
 
-def _batches(
-    device: Device, source: AnySealedIndex, portion: Portion
-) -> Iterator[list[memoryview]]:
+class _Batch(NamedTuple):
+    """A batch as it is stored, and what the index of its source says of it."""
+
+    stored: memoryview
+    stretch: Stretch
+    row: int
+    base_offset: int
+
+    def check_place(self) -> record_batch.BatchHeader:
+        """That it is the one that was written there. Raises CorruptMessage.
+
+        A checksum of Kafka's does not cover the offset, nor the size.
+        """
+        header = record_batch.read(self.stored)
+        if (header.base_offset, header.size) != (self.base_offset, len(self.stored)):
+            raise CorruptMessage(
+                f"it tells of {header.size} bytes at offset {header.base_offset}, its index of "
+                f"{len(self.stored)} at {self.base_offset}"
+            )
+        return header
+
+    def checked(self) -> record_batch.BatchHeader:
+        """Raises CorruptMessage."""
+        header = self.check_place()
+        record_batch.verify_checksum(self.stored, header)
+        return header
+
+    def in_words(self, error: CorruptMessage) -> str:
+        return f"the batch at offset {self.base_offset} is damaged: {error}"
+
+
+def _batches(device: Device, source: AnySealedIndex, portion: Portion) -> Iterator[list[_Batch]]:
     """Those of one source, some at a time."""
     entry = source.entry(portion.number)
     stretch = None if entry == NO_ENTRY else source.stretch(entry)
@@ -360,14 +479,23 @@ def _batches(
     row = _first_live(stretch, portion.start)
     while row < stretch.stop:
         stop = min(row + ROWS_AT_ONCE, stretch.stop)
-        yield from _read(device, name, source.base, stretch.without_pages(row, stop))
+        some = stretch.without_pages(row, stop)
+        shift = row - some.first
+        for first, found in _read(device, name, source.base, some):
+            yield [
+                _Batch(stored, stretch, at + shift, some.base_offsets[at])
+                for at, stored in enumerate(found, first)
+            ]
         row = stop
 
 
-def _read(device: Device, name: str, base: int, some: Stretch) -> Iterator[list[memoryview]]:
-    """Batches that lie side by side are read at once."""
+def _read(
+    device: Device, name: str, base: int, some: Stretch
+) -> Iterator[tuple[int, list[memoryview]]]:
+    """From a row on: batches that lie side by side are read at once."""
     row = some.first
     while row < some.stop:
+        first = row
         start = some.positions[row]
         sizes = [some.sizes[row]]
         end = start + sizes[0]
@@ -376,7 +504,7 @@ def _read(device: Device, name: str, base: int, some: Stretch) -> Iterator[list[
             sizes.append(some.sizes[row])
             end += sizes[-1]
             row += 1
-        stored = memoryview(device.read(name, start - base, end - start))
+        stored = memoryview(_read_bytes(device, name, start - base, end - start))
         if len(stored) != end - start:
             raise CorruptJournal(f"{name}: cut at byte {start - base + len(stored)}")
         at = 0
@@ -384,16 +512,7 @@ def _read(device: Device, name: str, base: int, some: Stretch) -> Iterator[list[
         for size in sizes:
             batches.append(stored[at : at + size])
             at += size
-        yield batches
-
-
-def _checked(batch: memoryview, partition: int) -> record_batch.BatchHeader:
-    try:
-        header = record_batch.read(batch)
-        record_batch.verify_checksum(batch, header)
-    except CorruptMessage as error:
-        raise CorruptJournal(f"a batch of partition {partition} is damaged: {error}") from error
-    return header
+        yield first, batches
 
 
 def _add_row(rows: Rows, header: record_batch.BatchHeader, position: int) -> None:
@@ -402,6 +521,18 @@ def _add_row(rows: Rows, header: record_batch.BatchHeader, position: int) -> Non
     rows.base_offsets.append(header.base_offset)
     rows.sizes.append(header.size)
     rows.last_offset_deltas.append(header.last_offset_delta)
+    rows.positions.append(position)
+
+
+def _add_row_of_damaged(rows: Rows, batch: _Batch, position: int) -> None:
+    """As its source tells it: a word of its own cannot be believed."""
+    stretch, row = batch.stretch, batch.row
+    rows.timestamp_max = max(rows.timestamp_max, stretch.timestamps[row])
+    rows.timestamps.append(rows.timestamp_max)
+    rows.base_offsets.append(batch.base_offset)
+    rows.sizes.append(len(batch.stored))
+    has_deltas = len(stretch.last_offset_deltas) > 0
+    rows.last_offset_deltas.append(stretch.last_offset_deltas[row] if has_deltas else UNKNOWN_DELTA)
     rows.positions.append(position)
 
 

@@ -1,0 +1,214 @@
+"""Damage in old data: it is told of, it stays what it is, and all else is settled and compacted."""
+
+import errno
+from bisect import bisect_right
+from random import Random
+
+import pytest
+
+from lane import test_compacting, test_settling
+from lane.test_settling import SEGMENT_BYTES, TOPICS
+from semel.journal import names
+from semel.journal.file.check import Folder, check
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.names import VOLUMES_FROM
+from semel.lane.check import LaneExaminer
+from semel.lane.lane import Lane
+from semel.lane.topics import CreateTopic
+from semel.records import batch as record_batch
+from semel.types import TopicPartition
+from support.seeded_loop import run
+
+PLACES = {"base offset": 7, "length": 11, "magic": 16, "checksum": 17, "records": 70}
+"""Of a byte in a batch. Kafka's checksum covers the last alone."""
+
+
+def place(lane: Lane, device: MemoryDevice, topic: str, offset: int) -> tuple[str, int, int, int]:
+    """Of the batch at or behind an offset: its file, where in it, its size and base offset."""
+    found = lane._journal.index.find(lane.view.partition(topic, 0).number, offset)
+    assert found is not None
+    base = found.position
+    if base < VOLUMES_FROM:
+        bases = names.positions(device.names(), names.SEGMENT)
+        base = bases[bisect_right(bases, found.position) - 1]
+    else:
+        base = names.volume_base(names.volume_at(base))
+    return names.data_at(base), found.position - base, found.size, found.base_offset
+
+
+def flip(lane: Lane, device: MemoryDevice, topic: str, offset: int, byte: int) -> int:
+    """A bit of the batch at or behind this offset. Gives where the batch begins."""
+    name, start, _, base_offset = place(lane, device, topic, offset)
+    device.flip_bit(name, start + byte)
+    return base_offset
+
+
+def stored_at(lane: Lane, device: MemoryDevice, topic: str, offset: int) -> bytes:
+    """On the disk: what was written last is held in memory as well."""
+    return device.read(*place(lane, device, topic, offset)[:3])
+
+
+class Reports:
+    def __init__(self, lane: Lane) -> None:
+        self.damage: list[tuple[TopicPartition, str]] = []
+        self.warnings: list[str] = []
+        self._lane = lane
+        lane.settling.on_damage = lambda partition, error: self.damage.append(
+            (partition, str(error))
+        )
+
+    async def settle(self) -> None:
+        await self._lane.settling.round(self.warnings.append)
+
+
+async def filled(device: MemoryDevice, seed: int) -> test_settling.World:
+    world = test_settling.World(device, seed)
+    world.lane = await test_settling.start(device, world.rng)
+    await world.some_changes(1_000)
+    await world.lane.until_durable()
+    return world
+
+
+@pytest.mark.parametrize("byte", PLACES.values(), ids=PLACES)
+def test_a_damaged_batch_is_settled_as_it_is_and_all_others_as_they_were(byte: int) -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(1))
+        world = await filled(device, 1)
+        lane = world.lane
+        reports = Reports(lane)
+        offset = flip(lane, device, "b", world.starts["b"], byte)
+        damaged = stored_at(lane, device, "b", offset)
+        oldest = names.positions(device.names(), names.SEGMENT)[0]
+        for _ in range(3):
+            await reports.settle()
+        assert reports.warnings == []
+        assert {partition for partition, _ in reports.damage} == {TopicPartition("b", 0)}
+        assert all(f"the batch at offset {offset} is damaged" in why for _, why in reports.damage)
+        assert names.segment(oldest) not in device.names()
+        for each in (lane, await again(world)):
+            assert stored_at(each, device, "b", offset) == damaged
+        del world.values["b"]
+        await world.check()
+        await world.lane.close()
+        found = list(check(Folder(device, LaneExaminer(), lambda done, total: None)))
+        assert [each.file.endswith(names.VOLUME) for each in found] == [True]
+        assert f"whoever reads the batch of b-0 at offset {offset} gets an error" in (
+            found[0].meaning
+        )
+
+    async def again(world: test_settling.World) -> Lane:
+        device = world.device
+        assert isinstance(device, MemoryDevice)
+        await world.lane.until_durable()
+        device.kill()
+        world.lane = await test_settling.start(device, world.rng)
+        return world.lane
+
+    run(Random(1), live())
+
+
+class Unreadable(MemoryDevice):
+    """As a disk with a bad sector."""
+
+    bad: tuple[str, int] | None = None
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        if self.bad is not None and self.bad[0] == name and 0 <= self.bad[1] - offset < size:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().read(name, offset, size)
+
+
+def test_what_cannot_be_read_stays_where_it_is_and_is_told_of_once() -> None:
+    async def live() -> None:
+        device = Unreadable(Random(2))
+        world = await filled(device, 2)
+        lane = world.lane
+        reports = Reports(lane)
+        sealed = lane._journal.sealed()
+        assert len(sealed) > 4
+        bad = sealed[2]
+        for number in range(100, SEGMENT_BYTES - 100):
+            # In a batch that lives, and not in the head of a frame.
+            device.bad = (names.segment(bad.base), number)
+            if any(is_hit(lane, topic, bad.base + number) for topic in TOPICS):
+                break
+        for _ in range(12):
+            await reports.settle()
+        assert lane._state.settled_end == bad.base
+        assert names.segment(bad.base) in device.names()
+        assert names.segment(sealed[0].base) not in device.names()
+        assert len(reports.warnings) == 1
+        assert "Input/output error" in reports.warnings[0]
+        device.bad = None
+        for _ in range(3):
+            await reports.settle()
+        assert lane._state.settled_end > bad.base
+        assert len(reports.warnings) == 1
+        await world.check()
+        await lane.close()
+
+    def is_hit(lane: Lane, topic: str, position: int) -> bool:
+        if not lane.view.hosts(topic):
+            return False
+        partition = lane.view.partition(topic, 0)
+        offset = partition.log_start_offset
+        batches = lane._journal.index.batches(partition.number, offset, 2**62, 10**6)
+        return any(each.position <= position < each.position + each.size for each in batches)
+
+    run(Random(2), live())
+
+
+async def compacting_world(device: MemoryDevice) -> test_compacting.World:
+    world = test_compacting.World(device, 3)
+    await world.start()
+    for topic in ("c", "d", "plain"):
+        world.lane.submit(CreateTopic(topic, 1, {}))
+        world.written[topic] = []
+    for _ in range(6):
+        await world.change(150)
+    return world
+
+
+@pytest.mark.parametrize("is_compacted", [False, True], ids=["dirty", "compacted before"])
+@pytest.mark.parametrize("byte", PLACES.values(), ids=PLACES)
+def test_a_damaged_partition_is_not_compacted_and_the_others_are(
+    byte: int, is_compacted: bool
+) -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(3))
+        world = await compacting_world(device)
+        if is_compacted:
+            await world.tidy()
+            for _ in range(8):
+                await world.change(150)
+        lane, reports = world.lane, Reports(world.lane)
+        numbers = {topic: lane.view.partition(topic, 0).number for topic in ("c", "d")}
+        before = dict(lane._state.cleaned)
+        assert (numbers["d"] in before) == is_compacted
+        start = lane.view.partition("d", 0).log_start_offset
+        offset = flip(lane, device, "d", start, byte)
+        damaged = stored_at(lane, device, "d", offset)
+        whole = whole_behind(lane, device, offset)
+        for _ in range(3):
+            await world.tidy()
+        after = lane._state.cleaned
+        assert after.get(numbers["d"]) == before.get(numbers["d"])
+        assert after[numbers["c"]] != before.get(numbers["c"])
+        assert {partition for partition, _ in reports.damage} == {TopicPartition("d", 0)}
+        assert stored_at(lane, device, "d", offset) == damaged
+        assert whole_behind(lane, device, offset) == whole
+        del world.written["d"]
+        await world.check()
+        await lane.close()
+
+    def whole_behind(lane: Lane, device: MemoryDevice, offset: int) -> list[bytes]:
+        partition = lane.view.partition("d", 0)
+        found = []
+        for each in lane._journal.index.batches(partition.number, offset + 1, 2**62, 10**6):
+            if each.base_offset > offset:
+                stored = stored_at(lane, device, "d", each.base_offset)
+                record_batch.verify_checksum(stored, record_batch.read(stored))
+                found.append(stored)
+        return found
+
+    run(Random(3), live())
