@@ -1,7 +1,7 @@
 """Retention: what goes, when, what stays, and that its room comes back."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
 import pytest
@@ -9,15 +9,18 @@ import pytest
 from semel.broker import log
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
-from semel.broker.retention import Retention
+from semel.broker.retention import Policies, Retention
 from semel.broker.topic_config import Keeping
 from semel.errors import InvalidRecord, OffsetOutOfRange
 from semel.journal import names
 from semel.journal.file.memory import MemoryDevice
 from semel.lane import facts
+from semel.lane.partition_log import Stored, Wanted
 from semel.lane.topics import DeleteExpired
+from semel.records import batch as record_batch
 from semel.records.records import Record, encode_batch
 from semel.types import Offset
+from semel.volumes.writing import CompactionPlan, Made
 from semel.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -420,5 +423,70 @@ def test_damage_is_logged_once_and_counted_while_all_else_is_settled(
             assert len(journal_of(broker).segments.bases) <= 2
             assert logged == [("a partition cannot be read", "damaged-0")]
             assert broker.unreadable_count == 1
+
+    run(Random(1), scenario())
+
+
+async def configure(broker: Broker, topic: str, setting: str, value: str) -> None:
+    resource = AlterConfigsResource(2, topic, [AlterableConfig(setting, 0, value)])
+    request = IncrementalAlterConfigsRequest([resource])
+    (answer,) = (await call(broker, "incremental_alter_configs", 1, request)).responses
+    assert answer.error_code == 0, answer.error_message
+
+
+async def remake(broker: Broker, topic: str) -> None:
+    await call(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState(topic)]))
+    await create(broker, topic, {"cleanup.policy": "compact"})
+    await produce(broker, topic, 0)
+
+
+async def keep_longer(broker: Broker, topic: str) -> None:
+    await configure(broker, topic, "min.compaction.lag.ms", str(HOUR_MS))
+
+
+async def keep_all(broker: Broker, topic: str) -> None:
+    await configure(broker, topic, "cleanup.policy", "delete")
+
+
+@pytest.mark.parametrize("change", [keep_all, keep_longer, remake])
+def test_what_compaction_has_made_counts_only_if_the_topic_still_wants_it(
+    change: Callable[[Broker, str], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        device = MemoryDevice(Random(1))
+        clock = LoopClock()
+        async with started(opened(device, Random(1), RETAINING, clock)) as broker:
+            lane = broker.controller
+            for topic in ("changed", "same"):
+                await create(broker, topic, {"cleanup.policy": "compact"})
+                await fill(broker, topic, clock.wall_ms(), 2)
+            maker = lane.settling._maker
+            compact = maker.compact
+
+            async def overtaken(plan: CompactionPlan) -> Made:
+                made = await compact(plan)
+                assert len(made.compacted) == 2
+                monkeypatch.undo()
+                await change(broker, "changed")
+                return made
+
+            monkeypatch.setattr(maker, "compact", overtaken)
+            await lane.compacting.round(Policies(broker, lane))
+            assert maker.compact is not overtaken, "there was no pass"
+            parts = state_of(broker).cleaned
+            assert list(parts) == [lane.view.partition("same", 0).number]
+            changed = lane.view.partition("changed", 0)
+            found = await lane.log.find(
+                [Wanted(changed, Offset(0), changed.high_watermark, 2**20)], 2**20
+            )
+            (stored,) = await lane.log.read(found, with_aborted=False)
+            assert isinstance(stored, Stored)
+            assert record_batch.read(stored.batches[0]).record_count == 1
+            await lane.settling.round(pytest.fail)
+            assert state_of(broker).named_volumes() == {
+                int(name.removesuffix(names.VOLUME))
+                for name in device.names()
+                if name.endswith(names.VOLUME)
+            }
 
     run(Random(1), scenario())

@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import NamedTuple
 
 import pytest
 
@@ -19,6 +20,7 @@ from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce, ProduceInTransaction
 from semel.lane.topics import CreateTopic, DeleteExpired, DeleteTopic
 from semel.lane.transactions import Transact
+from semel.lane.view import PartitionView
 from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.transactions.commands import End, InitProducer
@@ -36,6 +38,17 @@ DELETE_RETENTION_MS = 10_000
 COMPACTION = CompactionSettings(DELETE_RETENTION_MS, 0, 2**63 - 1, 0.3, 2**20)
 COMPACTED = ("c", "d")
 KEYS = 40
+
+
+class Compacted(NamedTuple):
+    """These topics, and no others."""
+
+    topics: tuple[str, ...]
+
+    def settings_of(self, partition: PartitionView) -> CompactionSettings | None:
+        return COMPACTION if partition.topic_partition.topic in self.topics else None
+
+    async def until_durable(self) -> None: ...
 
 
 class World:
@@ -155,10 +168,7 @@ class World:
 
     async def tidy(self) -> None:
         view = self.lane.view
-        wanted = [
-            (view.partition(topic, 0), COMPACTION) for topic in COMPACTED if view.hosts(topic)
-        ]
-        await self.lane.compacting.round(wanted)
+        await self.lane.compacting.round(Compacted(COMPACTED))
         if view.hosts("plain"):
             plain = view.partition("plain", 0)
             self.lane.submit(DeleteExpired(((plain.number, plain.last_stable_offset),)))

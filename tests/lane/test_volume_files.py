@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from journal.test_check import Files, device_with, files_of
-from lane.test_compacting import COMPACTION, World
+from lane.test_compacting import Compacted, World
 from semel.cli.frame_format import frame_as_json, frame_in_words
 from semel.errors import CorruptJournal
 from semel.journal import names
@@ -269,8 +269,7 @@ def test_a_backup_has_the_volumes_that_are_named_behind_the_newest_checkpoint() 
         await world.change(700)
         await world.tidy()
         await world.change(200)
-        wanted = [(world.lane.view.partition("c", 0), COMPACTION)]
-        await world.lane.compacting.round(wanted)
+        await world.lane.compacting.round(Compacted(("c",)))
         named = world.lane._state.named_volumes()
         device.kill()
         return device, named
@@ -299,7 +298,7 @@ def test_what_compaction_left_of_a_deleted_topic_is_asked_for_by_nobody() -> Non
         state, view = world.lane._state, world.lane.view
         await world.change(900)
         for topic in ("c", "d"):
-            await world.lane.compacting.round([(view.partition(topic, 0), COMPACTION)])
+            await world.lane.compacting.round(Compacted((topic,)))
         of_d = state.cleaned[view.partition("d", 0).number].volume
         world.lane.submit(DeleteTopic("d"))
         await world.lane.settling.round(fail)

@@ -5,7 +5,6 @@ enough keeps all behind it. Nothing at or behind the last stable offset goes.
 """
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -41,6 +40,36 @@ class Expired(NamedTuple):
     byte_count: int
     keeping: Keeping
     """By which this is so."""
+
+
+class Policies:
+    """What topics say now of what is kept of them, to who asks for the partitions of a lane."""
+
+    def __init__(self, broker: "Broker", lane: Lane) -> None:
+        self._broker = broker
+        self._lane = lane
+
+    def topic(self, name: str) -> TopicView | None:
+        """None also if the catalogue is led elsewhere: what is not known is kept."""
+        return self._broker.catalogue.get(name) if self._broker.leads_catalogue else None
+
+    def keeping_of(self, partition: PartitionView) -> Keeping | None:
+        topic = self.topic(partition.topic_partition.topic)
+        return None if topic is None else keeping_of(topic.config, self._broker.config)
+
+    def settings_of(self, partition: PartitionView) -> CompactionSettings | None:
+        """None also if it is not compacted."""
+        topic = self.topic(partition.topic_partition.topic)
+        if topic is None or not keeping_of(topic.config, self._broker.config).is_compacted:
+            return None
+        return compaction_of(topic.config, self._broker.config)
+
+    async def until_durable(self) -> None:
+        """They may be said in another lane, and be lost there. If that is led elsewhere by then,
+        nothing is known of any topic, and nothing goes."""
+        if self._broker.leads_catalogue and self._lane is not self._broker.controller:
+            controller = self._broker.controller
+            await controller.while_leading(controller.until_durable())
 
 
 class Retention:
@@ -133,26 +162,17 @@ class Retention:
 
     async def _compact(self, lane: Lane) -> None:
         try:
-            await lane.compacting.round(self._compacted(lane))
+            await lane.compacting.round(Policies(self._broker, lane))
         except (CorruptJournal, OSError) as error:
             self._broker.warn(f"topics are not compacted, which is tried again: {error}")
-
-    def _compacted(self, lane: Lane) -> Iterator[tuple[PartitionView, CompactionSettings]]:
-        for partition in lane.view.partitions():
-            topic = self._topic(partition.topic_partition.topic)
-            if topic is not None and keeping_of(topic.config, self._broker.config).is_compacted:
-                yield partition, compaction_of(topic.config, self._broker.config)
 
     async def _delete(self, lane: Lane, expired: list[Expired]) -> None:
         if not expired:
             return
-        if self._broker.leads_catalogue and lane is not self._broker.controller:
-            # What the topics keep is said in another lane, and may be lost there. If that is led
-            # elsewhere by then, nothing is known of any topic, and nothing goes.
-            controller = self._broker.controller
-            await controller.while_leading(controller.until_durable())
+        policies = Policies(self._broker, lane)
+        await policies.until_durable()
         # It may have been changed while others were looked at.
-        still = [each for each in expired if self._keeping(each.partition) == each.keeping]
+        still = [each for each in expired if policies.keeping_of(each.partition) == each.keeping]
         if lane.is_leading and still:
             lane.submit(
                 DeleteExpired(tuple((each.partition.number, each.before) for each in still))
@@ -160,18 +180,10 @@ class Retention:
             byte_count = sum(each.byte_count for each in still)
             self._broker.metrics.retention_bytes_deleted += byte_count
 
-    def _topic(self, name: str) -> TopicView | None:
-        """None also if the catalogue is led elsewhere: what is not known is kept."""
-        return self._broker.catalogue.get(name) if self._broker.leads_catalogue else None
-
-    def _keeping(self, partition: PartitionView) -> Keeping | None:
-        topic = self._topic(partition.topic_partition.topic)
-        return None if topic is None else keeping_of(topic.config, self._broker.config)
-
     async def _expired(self, lane: Lane, partition: PartitionView) -> Expired | None:
         if partition.log_start_offset >= partition.last_stable_offset:
             return None
-        keeping = self._keeping(partition)
+        keeping = Policies(self._broker, lane).keeping_of(partition)
         if keeping is None or not keeping.is_limited:
             return None
         try:
@@ -189,10 +201,11 @@ class Retention:
     def _will_die(self, lane: Lane, end: int) -> bool:
         """Whether what lives in the journal before `end` is kept for one time, in few partitions:
         to settle it would only be to write it twice."""
+        policies = Policies(self._broker, lane)
         keepings = set()
         count = 0
         for partition, position in lane.settling.first_positions.items():
-            topic = self._topic(partition.topic)
+            topic = policies.topic(partition.topic)
             if position < end and topic is not None:
                 keepings.add(keeping_of(topic.config, self._broker.config))
                 count += 1

@@ -1,8 +1,7 @@
 """Which partitions are compacted, and when: those with most that newer records have replaced."""
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from semel.compaction.eligibility import Dirtiness
 from semel.errors import CorruptJournal, CorruptMessage
@@ -36,6 +35,16 @@ class CompactionSettings(NamedTuple):
     buffer_size: int
 
 
+class CompactionPolicies(Protocol):
+    """What topics say of their compaction, which they may change at any time."""
+
+    def settings_of(self, partition: PartitionView) -> CompactionSettings | None:
+        """As they are now. None if it is not to be compacted, or that is not known."""
+
+    async def until_durable(self) -> None:
+        """What is said by now can no longer be lost."""
+
+
 class _Candidate(NamedTuple):
     partition: PartitionView
     settings: CompactionSettings
@@ -61,12 +70,12 @@ class Compacting:
         self.bytes_read = 0
         self.bytes_written = 0
 
-    async def round(self, wanted: Iterable[tuple[PartitionView, CompactionSettings]]) -> None:
-        """One pass over as many of them as fill a volume, those first that gain most.
+    async def round(self, policies: CompactionPolicies) -> None:
+        """One pass over as many partitions as fill a volume, those first that gain most.
 
         Raises JournalFull, CorruptJournal, OSError.
         """
-        candidates = await self._candidates(wanted)
+        candidates = await self._candidates(policies)
         candidates.sort(key=lambda each: each.worth, reverse=True)
         chosen: list[_Candidate] = []
         size = 0
@@ -85,23 +94,35 @@ class Compacting:
             except CorruptJournal as damage:
                 self._found_damage(candidate.partition, damage)
         if compactions and self._lane.is_leading:
-            made = await self._settling.compact(compactions)
-            partitions = {each.partition.number: each.partition for each in chosen}
+            volume, made = await self._settling.compact(compactions)
+            by_number = {each.partition.number: each for each in chosen}
             for each in made.damaged:
-                self._found_damage(partitions[each.number], CorruptJournal(each.reason))
+                partition = by_number[each.number].partition
+                self._found_damage(partition, CorruptJournal(each.reason))
             self.pass_count += 1
             self.bytes_read += size
             self.bytes_written += made.data_bytes + made.index_bytes
+            await policies.until_durable()
+            # A pass takes its time. What was made for a topic that wants something else by now is
+            # named by nobody.
+            still = [
+                each
+                for each in made.compacted
+                if policies.settings_of(by_number[each.number].partition)
+                == by_number[each.number].settings
+            ]
+            await self._settling.adopt_compacted(volume, still)
 
-    async def _candidates(
-        self, wanted: Iterable[tuple[PartitionView, CompactionSettings]]
-    ) -> list[_Candidate]:
+    async def _candidates(self, policies: CompactionPolicies) -> list[_Candidate]:
         mostly_gone = self._mostly_gone()
         sealed_end = self._settling.sealed_end()
         candidates: list[_Candidate] = []
-        for number, (partition, settings) in enumerate(wanted):
+        for number, partition in enumerate(self._lane.view.partitions()):
             if number % PARTITIONS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            settings = policies.settings_of(partition)
+            if settings is None:
+                continue
             if self._damaged.get(partition.number) == partition.log_start_offset:
                 continue
             try:

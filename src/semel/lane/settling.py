@@ -23,6 +23,7 @@ from semel.types import Position, TopicPartition
 from semel.volumes.making import BYTES_PER_S_MIN, MakesNone, VolumeMaker
 from semel.volumes.store import NoVolumes, VolumeStore
 from semel.volumes.writing import (
+    Compacted,
     Compaction,
     CompactionPlan,
     Extent,
@@ -381,11 +382,11 @@ class Settling:
 
     # Compaction
 
-    async def compact(self, compactions: Sequence[Compaction]) -> Made:
-        """Leave the newest records of these partitions, which come by rising number.
+    async def compact(self, compactions: Sequence[Compaction]) -> tuple[int, Made]:
+        """Make a volume of the newest records of these partitions, which come by rising number.
 
-        Those of which something is damaged stay as they are. Raises JournalFull, CorruptJournal,
-        OSError.
+        It is to be adopted. Partitions of which something is damaged are not in it. Raises
+        CorruptJournal, OSError.
         """
         settled_end = self._state.settled_end
         sealed = [each.base for each in self._journal.sealed() if each.base >= settled_end]
@@ -395,11 +396,17 @@ class Settling:
             (*map(volume_base, self._state.volumes), *sealed),
             tuple(compactions),
         )
-        made = await self._made(plan, self._maker.compact)
-        parts = tuple((each.number, each.end, each.byte_count) for each in made.compacted)
+        return plan.volume, await self._made(plan, self._maker.compact)
+
+    async def adopt_compacted(self, volume: int, compacted: Sequence[Compacted]) -> None:
+        """What compaction has left of these partitions lies there from now on, and what lay
+        elsewhere counts no more; of other partitions nothing is needed there. Raises JournalFull.
+        """
+        parts = tuple((each.number, each.end, each.byte_count) for each in compacted)
         if parts:
-            await self._say(Clean(plan.volume, parts))
-        return made
+            await self._say(Clean(volume, parts))
+        else:
+            await self._sweep()
 
     def sealed_end(self) -> int:
         """Where what is written to, or may be replayed, begins in the journal."""
