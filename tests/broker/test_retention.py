@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -10,11 +11,12 @@ from semel.broker import log
 from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.retention import Policies, Retention
-from semel.broker.topic_config import Keeping
+from semel.broker.topic_config import Keeping, compaction_of
 from semel.errors import InvalidRecord, OffsetOutOfRange
 from semel.journal import names
 from semel.journal.file.memory import MemoryDevice
 from semel.lane import facts
+from semel.lane.compacting import ROLL_PAUSE_MS
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.topics import DeleteExpired
 from semel.records import batch as record_batch
@@ -33,6 +35,11 @@ from semel.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from semel.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from support.handled import CONFIG, LoopClock, call, opened, started
 from support.inside import journal_of, state_of
@@ -488,5 +495,118 @@ def test_what_compaction_has_made_counts_only_if_the_topic_still_wants_it(
                 for name in device.names()
                 if name.endswith(names.VOLUME)
             }
+
+    run(Random(1), scenario())
+
+
+def segments_begun(broker: Broker) -> list[int]:
+    return list(journal_of(broker).segments.bases)
+
+
+async def watch_segments(broker: Broker, seconds: int, step_s: int) -> set[int]:
+    begun: set[int] = set()
+    for _ in range(seconds // step_s):
+        await asyncio.sleep(step_s)
+        begun |= set(segments_begun(broker))
+    return begun
+
+
+@pytest.mark.parametrize(
+    "settings", [{"segment.ms": str(HOUR_MS)}, {"max.compaction.lag.ms": str(HOUR_MS)}]
+)
+@pytest.mark.parametrize("has_time", [True, False])
+def test_a_small_compacted_topic_is_compacted_when_its_records_are_old_enough(
+    settings: dict[str, str], has_time: bool
+) -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        config = replace(RETAINING, log_retention_check_interval_ms=HOUR_MS // 10)
+        async with started(live(clock=clock, config=config)) as broker:
+            lane = broker.controller
+            await create(broker, "t", {"cleanup.policy": "compact", **settings})
+            for _ in range(100):
+                await produce(broker, "t", clock.wall_ms() if has_time else -1)
+            partition = lane.view.partition("t", 0)
+            size = await lane.log.bytes_of(partition)
+            await asyncio.sleep(0.8 * HOUR_MS / 1000)
+            assert await lane.log.bytes_of(partition) == size
+            assert segments_begun(broker) == [0]
+            await asyncio.sleep(0.8 * HOUR_MS / 1000)
+            assert await lane.log.bytes_of(partition) < size / 50
+            begun = segments_begun(broker)
+            assert len(begun) <= 2
+            # What is clean needs no further pass.
+            assert await watch_segments(broker, 2 * HOUR_MS // 1000, HOUR_MS // 4000) == set(begun)
+
+    run(Random(1), scenario())
+
+
+def test_records_are_compacted_after_a_week_unless_a_setting_says_otherwise() -> None:
+    """Kafka's default of segment.ms."""
+    config = BrokerConfig()
+    assert compaction_of({}, config).roll_ms == 7 * 24 * HOUR_MS
+    for name in ("segment.ms", "max.compaction.lag.ms"):
+        assert compaction_of({name: "5"}, config).roll_ms == 5
+    settings = {"segment.ms": "5", "min.compaction.lag.ms": "6"}
+    assert compaction_of(settings, config).roll_ms == 6
+
+
+def test_the_journal_is_rolled_for_small_topics_only_now_and_then() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        config = replace(RETAINING, log_retention_check_interval_ms=1_000)
+        async with started(live(clock=clock, config=config)) as broker:
+            settings = {"cleanup.policy": "compact", "max.compaction.lag.ms": "1"}
+            await create(broker, "t", settings)
+            begun: set[int] = set()
+            for _ in range(600):
+                await produce(broker, "t", clock.wall_ms())
+                begun |= await watch_segments(broker, 1, 1)
+            partition = broker.controller.view.partition("t", 0)
+            batch_size = len(encode_batch([Record(b"k", bytes(100), clock.wall_ms())]))
+            size = await broker.controller.log.bytes_of(partition)
+            assert size < 3 * batch_size * ROLL_PAUSE_MS // 1_000
+            assert 5 < len(begun) <= 2 + 600_000 // ROLL_PAUSE_MS
+
+    run(Random(1), scenario())
+
+
+def test_committed_offsets_of_a_small_broker_are_compacted() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        config = replace(CONFIG, log_retention_check_interval_ms=CHECK_MS, log_roll_ms=HOUR_MS)
+        async with started(live(clock=clock, config=config)) as broker:
+            await create(broker, "t", {})
+            for offset in range(200):
+                partition = OffsetCommitRequestPartition(0, committed_offset=offset)
+                topic = OffsetCommitRequestTopic("t", partitions=[partition])
+                request = OffsetCommitRequest("g", topics=[topic])
+                await call(broker, "offset_commit", 8, request)
+            lane = broker.controller
+            (partition_of_g,) = [
+                each
+                for each in lane.view.partitions()
+                if each.topic_partition.topic == "__consumer_offsets" and each.log_end_offset
+            ]
+            size = await lane.log.bytes_of(partition_of_g)
+            await asyncio.sleep(1.5 * HOUR_MS / 1000)
+            assert await lane.log.bytes_of(partition_of_g) < size / 50
+
+    run(Random(1), scenario())
+
+
+def test_a_small_topic_shows_nothing_that_is_too_old_though_no_journal_file_is_full() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            lane = broker.controller
+            await create(broker, "t", {"retention.ms": str(HOUR_MS)})
+            await produce(broker, "t", clock.wall_ms())
+            await asyncio.sleep(HOUR_MS / 1000 - 1)
+            assert await lane.log.bytes_of(lane.view.partition("t", 0)) > 0
+            await pass_check()
+            assert segments_begun(broker) == [0]
+            assert log_start(broker, "t") == 1
+            assert await lane.log.bytes_of(lane.view.partition("t", 0)) == 0
 
     run(Random(1), scenario())

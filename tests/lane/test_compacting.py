@@ -35,7 +35,7 @@ SETTINGS = LaneSettings(
     settling=SettlingSettings(journal_bytes_min=2 * SEGMENT_BYTES, volume_bytes=6 * SEGMENT_BYTES),
 )
 DELETE_RETENTION_MS = 10_000
-COMPACTION = CompactionSettings(DELETE_RETENTION_MS, 0, 2**63 - 1, 0.3, 2**20)
+COMPACTION = CompactionSettings(DELETE_RETENTION_MS, 0, 2**63 - 1, 2**63 - 1, 0.3, 2**20)
 COMPACTED = ("c", "d")
 KEYS = 40
 
@@ -44,9 +44,10 @@ class Compacted(NamedTuple):
     """These topics, and no others."""
 
     topics: tuple[str, ...]
+    settings: CompactionSettings = COMPACTION
 
     def settings_of(self, partition: PartitionView) -> CompactionSettings | None:
-        return COMPACTION if partition.topic_partition.topic in self.topics else None
+        return self.settings if partition.topic_partition.topic in self.topics else None
 
     async def until_durable(self) -> None: ...
 
@@ -59,6 +60,7 @@ class World:
         self.written: dict[str, list[tuple[int, bytes, bytes | None]]] = {}
         """By topic: offset, key and value of every committed record."""
         self.transaction_count = 0
+        self.settings = COMPACTION
 
     async def start(self) -> None:
         journal = FileJournal.open(
@@ -168,7 +170,7 @@ class World:
 
     async def tidy(self) -> None:
         view = self.lane.view
-        await self.lane.compacting.round(Compacted(COMPACTED))
+        await self.lane.compacting.round(Compacted(COMPACTED, self.settings))
         if view.hosts("plain"):
             plain = view.partition("plain", 0)
             self.lane.submit(DeleteExpired(((plain.number, plain.last_stable_offset),)))
@@ -252,10 +254,14 @@ def test_the_newest_of_each_key_is_there_whatever_was_compacted_settled_and_lost
 
 
 @pytest.mark.parametrize("is_power_loss", [False, True])
-def test_a_crash_at_any_moment_of_a_pass_loses_nothing(is_power_loss: bool) -> None:
+@pytest.mark.parametrize("segment_ms", [2**63 - 1, 0], ids=["full segments", "rolled"])
+def test_a_crash_at_any_moment_of_a_pass_loses_nothing(
+    is_power_loss: bool, segment_ms: int
+) -> None:
     async def live(number: int) -> bool:
         device = MemoryDevice(Random(number))
         world = World(device, number)
+        world.settings = COMPACTION._replace(segment_ms=segment_ms)
         await world.start()
         await world.change(500)
         tidying = asyncio.ensure_future(world.tidy())

@@ -116,6 +116,7 @@ class BrokerConfig:
     log_retention_bytes: int = _setting(
         -1, "retention.bytes of topics that set none; -1: all.", least=-1
     )
+    log_roll_ms: int = _setting(604_800_000, "segment.ms of topics that set none.", least=1)
     log_cleaner_delete_retention_ms: int = _setting(
         86_400_000, "delete.retention.ms of topics that set none."
     )

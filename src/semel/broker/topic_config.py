@@ -56,7 +56,7 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     "max.compaction.lag.ms": TopicSetting(
         str(INT64_MAX),
         "long",
-        "A full journal file with records that are older is compacted.",
+        "Records that are older are compacted, also before a journal file is full.",
         least=1,
         broker_setting="log.cleaner.max.compaction.lag.ms",
     ),
@@ -114,7 +114,12 @@ TOPIC_SETTINGS: Mapping[str, TopicSetting] = {
     ),
     "segment.jitter.ms": TopicSetting("0", "long", "Kept; the journal has its own files."),
     "segment.ms": TopicSetting(
-        "604800000", "long", "Kept; the journal has its own files.", least=1
+        "604800000",
+        "long",
+        "How old records of a compacted topic become before a journal file that is not full is "
+        "compacted too.",
+        least=1,
+        broker_setting="log.roll.ms",
     ),
     "unclean.leader.election.enable": TopicSetting(
         "false", "boolean", "Kept; nothing acknowledged is ever given up."
@@ -159,6 +164,7 @@ def compaction_of(config: Mapping[str, str], broker: BrokerConfig) -> Compaction
         int(config.get("delete.retention.ms", broker.log_cleaner_delete_retention_ms)),
         int(config.get("min.compaction.lag.ms", broker.log_cleaner_min_compaction_lag_ms)),
         int(config.get("max.compaction.lag.ms", broker.log_cleaner_max_compaction_lag_ms)),
+        int(config.get("segment.ms", broker.log_roll_ms)),
         float(config.get("min.cleanable.dirty.ratio", "0.5")),
         broker.log_cleaner_dedupe_buffer_size,
     )

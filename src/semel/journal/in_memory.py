@@ -206,6 +206,9 @@ class MemoryJournal:
         if self.failure is None:
             self._ended.clear()
 
+    def roll(self, kept_size: int) -> bool:
+        return False
+
     def sealed(self) -> list[Sealed]:
         return []
 

@@ -148,6 +148,11 @@ class Journal(Protocol):
     def look_for_room(self) -> None:
         """It may have come back where it was short, and nobody may be writing."""
 
+    def roll(self, kept_size: int) -> bool:
+        """Let what is appended next begin a stretch of its own: with the next checkpoint all before
+        is sealed. False if there is nothing to be sealed, or not room enough to be wasteful of it:
+        frames of `kept_size` bytes must fit."""
+
     def sealed(self) -> list[Sealed]:
         """What can be settled, the oldest first: it is durable, and lies before a checkpoint."""
 

@@ -21,6 +21,9 @@ PARTITIONS_AT_ONCE: Final = 64
 NO_LAG_MS_MAX: Final = 2**63 - 1
 
 
+ROLL_PAUSE_MS: Final = 60_000
+"""Between two rolls for the sake of compaction, at least: each costs a checkpoint."""
+
 COMPACTED_AT_ONCE: Final = 500
 """Partitions of one pass, which one fact names."""
 
@@ -31,8 +34,15 @@ class CompactionSettings(NamedTuple):
     delete_retention_ms: int
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
+    segment_ms: int
     min_cleanable_dirty_ratio: float
     buffer_size: int
+
+    @property
+    def roll_ms(self) -> int:
+        """How old records may become in a segment that is not full. As in Kafka, where a topic has
+        segments of its own."""
+        return max(min(self.segment_ms, self.max_compaction_lag_ms), self.min_compaction_lag_ms)
 
 
 class CompactionPolicies(Protocol):
@@ -66,6 +76,11 @@ class Compacting:
         self._damaged: dict[int, Offset] = {}
         """Partitions of which something could not be read, and where their logs began then: until
         that moves they would be read in vain."""
+        self._rolled_ms: int | None = None
+        """When the journal was last rolled for this."""
+        self._seen_end = settling.sealed_end()
+        self._seen_since_ms = lane.view.steady_wall_ms()
+        """Since when the journal was sealed up to there, as far as is known."""
         self.pass_count = 0
         self.bytes_read = 0
         self.bytes_written = 0
@@ -75,6 +90,9 @@ class Compacting:
 
         Raises JournalFull, CorruptJournal, OSError.
         """
+        if await self._is_roll_due(policies):
+            self._rolled_ms = self._lane.view.now_ms()
+            await self._settling.seal()
         candidates = await self._candidates(policies)
         candidates.sort(key=lambda each: each.worth, reverse=True)
         chosen: list[_Candidate] = []
@@ -112,6 +130,55 @@ class Compacting:
                 == by_number[each.number].settings
             ]
             await self._settling.adopt_compacted(volume, still)
+
+    async def _is_roll_due(self, policies: CompactionPolicies) -> bool:
+        """Whether records that could be compacted have waited for too long in a segment that only
+        few come to."""
+        now_ms = self._lane.view.now_ms()
+        if self._rolled_ms is not None and now_ms - self._rolled_ms < ROLL_PAUSE_MS:
+            return False
+        sealed_end = self._settling.sealed_end()
+        if sealed_end != self._seen_end:
+            self._seen_end = sealed_end
+            self._seen_since_ms = self._lane.view.steady_wall_ms()
+        for number, partition in enumerate(self._lane.view.partitions()):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            settings = policies.settings_of(partition)
+            if settings is None or partition.number in self._damaged:
+                continue
+            try:
+                if await self._waits_for_roll(partition, settings, sealed_end):
+                    return True
+            except (CorruptJournal, CorruptMessage, OSError) as damage:
+                self._settling.on_damage(partition.topic_partition, damage)
+        return False
+
+    async def _waits_for_roll(
+        self, partition: PartitionView, settings: CompactionSettings, sealed_end: int
+    ) -> bool:
+        log, end = self._lane.log, partition.last_stable_offset
+        active = await log.offset_behind(partition, sealed_end)
+        if active is None or active >= end or end <= partition.log_start_offset:
+            return False
+        now_ms = self._lane.view.steady_wall_ms()
+        begun_ms = await log.time_at(partition, max(active, partition.log_start_offset))
+        if begun_ms is None or not 0 <= begun_ms <= now_ms:
+            # Of the producer's time, by which Kafka goes as well, nothing can be told.
+            begun_ms = self._seen_since_ms
+        if begun_ms >= now_ms - settings.roll_ms:
+            return False
+        start = partition.log_start_offset
+        first_dirty = self._first_dirty_offset(partition)
+        clean_size = await log.bytes_between(partition, start, first_dirty)
+        dirty_size = await log.bytes_between(partition, first_dirty, end)
+        return Dirtiness(clean_size, dirty_size, begun_ms).is_eligible(
+            now_ms, settings.min_cleanable_dirty_ratio, settings.max_compaction_lag_ms
+        )
+
+    def _first_dirty_offset(self, partition: PartitionView) -> Offset:
+        start, cleaned = partition.log_start_offset, self._state.cleaned.get(partition.number)
+        return start if cleaned is None else max(start, cleaned.end)
 
     async def _candidates(self, policies: CompactionPolicies) -> list[_Candidate]:
         mostly_gone = self._mostly_gone()
@@ -161,7 +228,7 @@ class Compacting:
     ) -> _Candidate | None:
         log, start = self._lane.log, partition.log_start_offset
         cleaned = self._state.cleaned.get(partition.number)
-        first_dirty = start if cleaned is None else max(start, cleaned.end)
+        first_dirty = self._first_dirty_offset(partition)
         now_ms = self._lane.view.steady_wall_ms()
         # Nothing is touched that is written to, or whose transaction is open.
         active = await log.offset_behind(partition, sealed_end)

@@ -266,6 +266,12 @@ class Lane:
         """A frame that says only when it was made."""
         self._append(Frame(self._clock.moment()), Claim.ENDING)
 
+    def roll(self) -> bool:
+        """Let the journal seal what was appended, as soon as there is a checkpoint; whether it
+        will."""
+        owed_size = self._state.transactions.owed_size
+        return self._journal.roll(kept_size(Claim.ORDINARY, owed_size, self._limits))
+
     # Waiting
 
     def watch(self, partition: PartitionView, tell: Callable[[], None]) -> None:

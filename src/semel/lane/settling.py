@@ -279,7 +279,7 @@ class Settling:
             if 2 * await self._live_bytes(some[-1].end) < _size(some):
                 return some
             some = some[: len(some) // 2]
-        is_much = _size(sealed) >= self._settings.journal_bytes_min
+        is_much = _size(sealed) >= self._settings.journal_bytes_min or len(sealed) >= SOURCES_MAX
         return oldest if is_much and not self.will_die(Position(oldest[-1].end)) else []
 
     async def _live_bytes(self, end: int) -> int:
@@ -407,6 +407,11 @@ class Settling:
             await self._say(Clean(volume, parts))
         else:
             await self._sweep()
+
+    async def seal(self) -> None:
+        """Let all that was appended so far be sealed, if there is room for that."""
+        if self._lane.roll():
+            await self._journal.checkpoint_now()
 
     def sealed_end(self) -> int:
         """Where what is written to, or may be replayed, begins in the journal."""

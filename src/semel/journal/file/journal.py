@@ -369,6 +369,17 @@ class FileJournal:
         )
         await self._wait(self._background.when_idle)
 
+    def roll(self, kept_size: int) -> bool:
+        """The rest of the open segment is given up, if another is allocated already."""
+        segments = self.segments
+        if self._commit.failure is not None or self.end == segments.base:
+            return False
+        whole = max(self.settings.segment_bytes, kept_size)
+        if segments.is_short_of_room or segments.preallocated_size < whole:
+            return False
+        self._roll()
+        return True
+
     def sealed(self) -> list[Sealed]:
         """Those that the newest checkpoint has behind it."""
         bases = self.segments.bases
@@ -432,7 +443,7 @@ class FileJournal:
         self._answers.remove(answer)
 
     def _roll(self) -> None:
-        """The frame to be appended opens a new segment."""
+        """What is appended next opens a new segment."""
         boundary, base = self.end, self.segments.base
         try:
             name = self.segments.roll(boundary)
