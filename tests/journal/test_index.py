@@ -13,10 +13,11 @@ from semel.errors import CorruptJournal
 from semel.journal import index as index_module
 from semel.journal import names, pages, sealed
 from semel.journal import rows as rows_module
-from semel.journal.index import BatchIndex
+from semel.journal.index import BatchIndex, Cleaned
 from semel.journal.index_files import read_index
 from semel.journal.pages import PAGE_SIZE, NotLoaded, Pages
 from semel.journal.rows import Location
+from semel.journal.sealed import Numbers
 from semel.log.transactions import Aborted
 from semel.records.checksum import crc32c
 from semel.types import Offset, ProducerId
@@ -206,11 +207,14 @@ class World:
 
     def check(self, partition: int) -> None:
         index, known = self.index, self.batches.get(partition, [])
+        if self.rng.random() < 0.3:
+            index.sum_up(partition)
         self.check_bytes(partition, self.rng.randint(0, known[-1][0] + 8) if known else 3)
         newest = max((batch[3] for batch in known), default=None)
         assert index.timestamp_max(partition) == newest
         self.check_offset(partition, self.rng.randint(0, known[-1][0] + 8) if known else 3)
         self.check_time(partition, self.rng.randint(0, newest + 5) if newest else 3)
+        self.check_position(partition)
         self.check_aborted(partition)
 
     def check_bytes(self, partition: int, offset: int) -> None:
@@ -244,6 +248,12 @@ class World:
         found = next((batch for batch in known if batch[3] >= timestamp_ms), None)
         expected = Location(*found[:3]) if found else None
         assert self.ask(self.index.first_at_or_after, partition, timestamp_ms) == expected
+
+    def check_position(self, partition: int) -> None:
+        base = self.rng.choice([*self.oracle.sealed_bases, self.oracle.base])
+        known = self.batches.get(partition, [])
+        expected = next((batch[0] for batch in known if batch[1] >= base), None)
+        assert self.ask(self.index.offset_behind, partition, base) == expected
 
     def check_aborted(self, partition: int) -> None:
         known = self.batches.get(partition, [])
@@ -286,6 +296,9 @@ def look_up_all(seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(index_module, "ROWS_CUT_MAX", 2)
     monkeypatch.setattr(sealed, "PARTITIONS_AT_ONCE", 2)
     monkeypatch.setattr(rows_module, "SLOTS_AT_ONCE", 1)
+    for module in (rows_module, sealed):
+        monkeypatch.setattr(module, "ROWS_PER_SUM", 3)
+    monkeypatch.setattr(rows_module, "ROWS_SUMMED_AT_ONCE", 6)
     world = World(seed)
     world.is_cold = is_cold
     partition_count = world.rng.choice((1, 3, 12))
@@ -311,15 +324,71 @@ def test_sealing_encodes_nothing() -> None:
     assert not world.index._open
 
 
-class Uncounted:
-    """Sizes of rows that nobody may go through."""
+@plain_python
+@pytest.mark.parametrize("where", ["open", "sealed", "in a file", "compacted"])
+@pytest.mark.parametrize("row_count", [700, 70_000])
+def test_bytes_are_counted_without_a_look_at_all_rows(
+    where: str, row_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(1)
+    for row in range(row_count):
+        world.index.add(0, row, 10 * row, 10, row, 0)
+    world.oracle.position = 10 * row_count
+    if where != "open":
+        world.seal()
+    if where in ("in a file", "compacted"):
+        world.publish()
+    if where == "compacted":
+        world.index.clean(0, Cleaned(row_count, 0))
+    looked_at = 0
+    copied = sealed.copied
 
-    def append(self, size: int) -> None:
+    def counted(column: Numbers, first: int, stop: int) -> "array[int]":
+        nonlocal looked_at
+        looked_at += stop - first
+        return copied(column, first, stop)
+
+    while world.index.sum_up(0):
         pass
+    monkeypatch.setattr(sealed, "copied", counted)
+    world.read_count = 0
+    for offset in (0, 300, row_count // 2 + 77, row_count - 1):
+        byte_count = 10 * (row_count - offset)
+        assert world.index.bytes_from(0, offset) == byte_count
+        assert world.index.offset_with_bytes(0, byte_count - 9) == offset
+    assert looked_at <= 4 * 6 * rows_module.ROWS_PER_SUM
+    assert world.read_count <= 4 * 6 + 3
 
-    def __getitem__(self, row: int) -> int:
-        assert row == -1
-        return 7
+
+def test_what_lies_behind_a_position_is_found_among_many_segments_with_few_reads() -> None:
+    world = World(1)
+    world.add(1)
+    for _ in range(1000):
+        world.add(0)
+        world.seal()
+    world.add(1)
+    world.seal()
+    world.reopen()
+    world.read_count = 0
+    assert world.index.offset_behind(1, world.oracle.sealed_bases[1]) == world.batches[1][1][0]
+    assert world.read_count <= 15 * 3
+
+
+@pytest.mark.parametrize("released_count", range(4))
+def test_what_lies_behind_a_position_is_found_if_segments_before_it_were_given_up(
+    released_count: int,
+) -> None:
+    world = World(1)
+    for partitions in ((0,), (1,), (0, 1), (1,)):
+        for partition in partitions:
+            world.add(partition)
+        world.seal()
+    world.publish()
+    bases = [*world.oracle.sealed_bases, world.oracle.base]
+    world.index.release_before(bases[released_count])
+    for base in bases[released_count:]:
+        behind = (batch[0] for batch in world.batches[0] if batch[1] >= base)
+        assert world.index.offset_behind(0, base) == next(behind, None)
 
 
 @plain_python
@@ -547,15 +616,16 @@ def test_damage_to_a_block_hides_nothing_of_the_directory_nor_what_lies_in_other
 
 
 ROWS_BEFORE = {1: [(0, 100, 61), (4, 300, 70)], 5: [(7, 200, 99)]}
+DELTAS_BEFORE = {1: [3, 2], 5: [0]}
 READ_BEFORE: Read = [(1, [0, 4], [61, 70], 0), (5, [7], [99], 0)]
 
 
 def of_format(format_: int) -> bytes:
     """As older versions wrote these rows."""
-    return of_format_3() if format_ == 3 else of_format_without_pages(format_)
+    return of_format_with_pages(format_) if format_ >= 3 else of_format_without_pages(format_)
 
 
-def of_format_3() -> bytes:
+def of_format_with_pages(format_: int) -> bytes:
     directory = [array("q") for _ in range(8)]
     blocks = bytearray()
     for partition, known in ROWS_BEFORE.items():
@@ -567,10 +637,12 @@ def of_format_3() -> bytes:
         words = (count, 0, *(row[0] for row in known), *(row[1] for row in known), *[9] * count)
         blocks += array("q", words).tobytes() + array("i", [row[2] for row in known]).tobytes()
         blocks += bytes(4 * (count % 2))
+        if format_ == 4:
+            blocks += array("i", DELTAS_BEFORE[partition]).tobytes() + bytes(4 * (count % 2))
     summary = b"".join(map(bytes, directory))
     checksums = struct.pack("=II", crc32c(summary), crc32c(bytes(blocks)))
     length = (len(summary) + len(blocks)) // 8
-    head = struct.pack("=8sIIQQQ", b"SEMELIX1", 3, len(ROWS_BEFORE), length, 0, 1000)
+    head = struct.pack("=8sIIQQQ", b"SEMELIX1", format_, len(ROWS_BEFORE), length, 0, 1000)
     head += struct.pack("=I", crc32c(checksums))
     return head + struct.pack("=I", crc32c(head)) + checksums + summary + blocks
 
@@ -602,7 +674,7 @@ def of_format_without_pages(format_: int) -> bytes:
     return head + struct.pack("=I", crc32c(head)) + summary + body
 
 
-@pytest.mark.parametrize("format_", [1, 2, 3])
+@pytest.mark.parametrize("format_", [1, 2, 3, 4])
 def test_an_index_of_an_older_format_is_read(format_: int) -> None:
     content = of_format(format_)
     assert read_wholly(content) == READ_BEFORE
@@ -613,7 +685,7 @@ def test_an_index_of_an_older_format_is_read(format_: int) -> None:
             read_wholly(bytes(flipped))
 
 
-@pytest.mark.parametrize("format_", [1, 2, 3])
+@pytest.mark.parametrize("format_", [1, 2, 3, 4])
 @pytest.mark.parametrize("is_cold", [False, True])
 def test_segments_of_an_older_format_lie_before_those_of_today(format_: int, is_cold: bool) -> None:
     world = World(1)

@@ -16,7 +16,7 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from semel.journal import names, sealed
@@ -125,6 +125,7 @@ def stretch_of(rows: Rows) -> Stretch:
         rows.timestamps,
         rows.sizes,
         rows.last_offset_deltas,
+        rows.size_sums,
         0,
         len(rows.base_offsets),
     )
@@ -242,6 +243,17 @@ class BatchIndex:
 
     # Lookups.
 
+    def sum_up(self, partition: int) -> bool:
+        """Take a step towards that no lookup which counts bytes goes through many rows; whether
+        there are more. Who adds rows does not sum them up, as most are never counted."""
+        sealed_rows = (
+            index.rows.get(partition)
+            for index in (*self._published.values(), *self._unpublished.values())
+        )
+        return any(
+            rows is not None and rows.sum_up() for rows in (*sealed_rows, self._open.get(partition))
+        )
+
     def bytes_from(self, partition: int, offset: int) -> int:
         """Of its batches from the one that `find` gives."""
         total = self._byte_count(partition)
@@ -251,14 +263,8 @@ class BatchIndex:
         if cleaned is None or offset >= cleaned.end:
             return total - self._bytes_before(partition, offset, total)
         rest = total - self._bytes_before(partition, cleaned.end, total)
-        return rest + sum(size for _, size in self._cleaned_extents(partition, cleaned, offset))
-
-    def _cleaned_extents(
-        self, partition: int, cleaned: Cleaned, offset: int
-    ) -> Iterator[tuple[int, int]]:
-        for span in self._cleaned_spans(partition, cleaned, offset):
-            for row in range(span.first, span.stop):
-                yield span.base_offsets[row], span.sizes[row]
+        stretch = self._cleaned_stretch(partition, cleaned)
+        return rest if stretch is None else rest + stretch.bytes_from(stretch.row_to_find(offset))
 
     def _byte_count(self, partition: int) -> int | None:
         """Of all its batches, with those that are gone."""
@@ -273,11 +279,11 @@ class BatchIndex:
             row = opened.row_of(offset)
             if row >= 0:
                 row += opened.ends_before(row, offset)
-                return total - sum(rows.sizes[row:])
+                return total - opened.bytes_from(row)
         for segment, stretch, row in self._sealed_stretches(partition, offset):
             index = self._sealed(segment)
             at_end = index.byte_count(index.entry(partition))
-            return at_end - sum(sealed.copied(stretch.sizes, row, stretch.stop))
+            return at_end - stretch.bytes_from(row)
         return total if rows is None else rows.earlier_byte_count
 
     def offset_with_bytes(self, partition: int, byte_count: int) -> int | None:
@@ -300,22 +306,14 @@ class BatchIndex:
             entry = index.entry(partition)
             stretch = index.stretch(entry)
             if stretch is not None:
-                sizes = sealed.copied(stretch.sizes, stretch.first, stretch.stop)
-                row = _row_behind(sizes, index.byte_count(entry) - sum(sizes), before)
-                return None if row < 0 else stretch.base_offsets[stretch.first + row]
+                return _offset_with_bytes(stretch, byte_count - (total - index.byte_count(entry)))
             segment = self._first_behind(partition, segment)
         rows = self._open.get(partition)
-        if rows is None:
-            return None
-        row = _row_behind(rows.sizes, rows.earlier_byte_count, before)
-        return None if row < 0 else rows.base_offsets[row]
+        return None if rows is None else _offset_with_bytes(stretch_of(rows), byte_count)
 
     def _cleaned_with_bytes(self, partition: int, cleaned: Cleaned, byte_count: int) -> int | None:
-        for base_offset, size in reversed([*self._cleaned_extents(partition, cleaned, 0)]):
-            byte_count -= size
-            if byte_count <= 0:
-                return base_offset
-        return None
+        stretch = self._cleaned_stretch(partition, cleaned)
+        return None if stretch is None else _offset_with_bytes(stretch, byte_count)
 
     def timestamp_max(self, partition: int) -> int | None:
         rows = self._open.get(partition)
@@ -361,14 +359,27 @@ class BatchIndex:
     def offset_behind(self, partition: int, position: int) -> int | None:
         """The base offset of its first batch at or behind this position of the journal."""
         first = bisect_left(self._sealed_bases, position, self._volume_count)
-        for segment in range(first, len(self._sealed_bases)):
+        last_before = self._last_offset_before(partition, first)
+        segment = self._first_sealed(
+            partition, lambda index, entry: index.last_offset(entry) > last_before, first
+        )
+        while segment is not None:
             index = self._sealed(segment)
-            entry = index.entry(partition)
-            stretch = None if entry == NO_ENTRY else index.stretch(entry)
+            stretch = index.stretch(index.entry(partition))
             if stretch is not None:
                 return stretch.base_offsets[stretch.first]
+            # It has come so far in segments that were given up. In the next it has rows.
+            segment = self._first_behind(partition, segment)
         rows = self._open.get(partition)
         return None if rows is None else rows.base_offsets[0]
+
+    def _last_offset_before(self, partition: int, segment: int) -> int:
+        """Where its last batch begins that lies before a segment; below all if there is none."""
+        if not segment:
+            return -1
+        index = self._sealed(segment - 1)
+        entry = index.entry(partition)
+        return -1 if entry == NO_ENTRY else index.last_offset(entry)
 
     def last_begun(self, partition: int, offset: int) -> Location | None:
         """The last batch to begin at or before this offset, which it may not reach."""
@@ -563,11 +574,8 @@ class BatchIndex:
 
     def _cleaned_spans(self, partition: int, cleaned: Cleaned, offset: int) -> Iterator[Stretch]:
         stretch = self._cleaned_stretch(partition, cleaned)
-        if stretch is None:
-            return
-        row = stretch.row_of(offset)
-        row = stretch.first if row < stretch.first else row + stretch.ends_before(row, offset)
-        yield from _in_cuts(stretch, row)
+        if stretch is not None:
+            yield from _in_cuts(stretch, stretch.row_to_find(offset))
 
     def _sealed_spans(self, partition: int, offset: int) -> Iterator[Stretch]:
         for _, stretch, row in self._sealed_stretches(partition, offset):
@@ -848,15 +856,11 @@ def _row_from(stretch: Stretch, row: int, offset: int) -> int:
     return row
 
 
-def _row_behind(sizes: Iterable[int], byte_count: int, before: int) -> int:
-    """The last row to begin behind at most `before` bytes, if the first begins behind `byte_count`;
-    -1 if none does."""
-    row = -1
-    for row, size in enumerate(sizes):
-        if byte_count > before:
-            return row - 1
-        byte_count += size
-    return row
+def _offset_with_bytes(stretch: Stretch, byte_count: int) -> int | None:
+    """The base offset of the last row from which on there are so many bytes; None if all have
+    fewer."""
+    row = stretch.row_behind(stretch.bytes_before(stretch.stop) - byte_count)
+    return None if row < stretch.first else stretch.base_offsets[row]
 
 
 def _encode_open(

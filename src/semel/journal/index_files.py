@@ -89,7 +89,7 @@ class SealedIndexBefore:
             if checksum != self._checksums[entry]:
                 raise wrong_checksum(self._name)
             self._checked.add(entry)
-        return Stretch(*columns, (), first, stop)
+        return Stretch(*columns, (), (), first, stop)
 
     def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
         return iter(())

@@ -7,14 +7,17 @@ the segments can be searched by halving: each tells where any partition stood at
 has the rows of one partition, and the transactions that were aborted by markers among them:
 
     row count | aborted count | base offsets | positions | timestamps | sizes
-    | last offset deltas | aborted columns
+    | last offset deltas | aborted columns | sums of sizes
 
 Numbers have the machine's byte order, since they are read in place; a foreign file fails its
 checksum, and is built again once it is removed. What is read is checked by the page, so that a
 lookup reads and checks what it needs, and no more of it the larger the file is.
 
-Format 3 has no last offset deltas. Formats 1 and 2 have no pages and no aborted transactions either
-(`journal/index_files.py`).
+The sums are of all rows up to each 256th: who counts bytes adds few sizes to one of them, however
+many rows there are.
+
+Format 4 has no such sums, format 3 no last offset deltas either. Formats 1 and 2 also have no pages
+and no aborted transactions (`journal/index_files.py`).
 """
 
 import struct
@@ -28,6 +31,7 @@ from semel.journal.pages import PAGE_SIZE, WORDS_PER_PAGE, Column, HalfColumn, P
 from semel.journal.rows import (
     COLUMN_COUNT,
     NO_SLOT,
+    ROWS_PER_SUM,
     UNKNOWN_DELTA,
     Directory,
     Location,
@@ -42,7 +46,8 @@ _HEADER: Final = struct.Struct("=8sIIQQQ")
 _MAGIC: Final = b"SEMELIX1"
 _CHECKSUMS: Final = struct.Struct("=II")
 HEADER_SIZE: Final = _HEADER.size + _CHECKSUMS.size
-FORMAT: Final = 4
+FORMAT: Final = 5
+FORMAT_WITHOUT_SUMS: Final = 4
 FORMAT_WITHOUT_DELTAS: Final = 3
 COLUMN_COUNTS_BEFORE: Final = {1: 8, 2: 9}
 """Of the directory, in the formats that are only read."""
@@ -158,9 +163,10 @@ def encode(
         rows = rows_by_partition[partition]
         count = rows.count_before(end)
         slot = directory.slot(partition)
-        directory.put(slot, (yield from _standing(rows, count)))
+        sums = yield from _size_sums(rows.sizes, count)
+        directory.put(slot, _standing(rows, count, sums))
         blocks[slot] = word
-        word += _add_block(parts, rows, count)
+        word += _add_block(parts, rows, count, sums)
         row_count += count
         if len(parts) >= PARTS_PER_BLOCK * PARTITIONS_AT_ONCE or row_count >= ROWS_AT_ONCE:
             pieces.append(b"".join(parts))
@@ -206,22 +212,32 @@ def _write_head(content: bytearray, header: Header) -> Iterator[None]:
     content[: header.body_start] = pack_header(header._replace(checksum=crc32c(table))) + table
 
 
-def _standing(rows: Rows, count: int) -> Generator[None, None, Standing]:
-    """Behind the first `count` rows."""
-    byte_count = rows.earlier_byte_count
-    for start in range(0, count, ROWS_AT_ONCE):
-        if start:
+def _size_sums(sizes: "array[int]", count: int) -> Generator[None, None, "array[int]"]:
+    """Of the first `count` rows."""
+    sums = array("q")
+    total = 0
+    for end in range(ROWS_PER_SUM, count + 1, ROWS_PER_SUM):
+        total += sum(sizes[end - ROWS_PER_SUM : end])
+        sums.append(total)
+        if end % ROWS_AT_ONCE == 0:
             yield
-        byte_count += sum(rows.sizes[start : min(start + ROWS_AT_ONCE, count)])
+    return sums
+
+
+def _standing(rows: Rows, count: int, sums: "array[int]") -> Standing:
+    """Behind the first `count` rows."""
+    size = sum(rows.sizes[len(sums) * ROWS_PER_SUM : count])
+    if sums:
+        size += sums[-1]
     return Standing(
         Location(rows.base_offsets[count - 1], rows.positions[count - 1], rows.sizes[count - 1]),
-        byte_count,
+        rows.earlier_byte_count + size,
         rows.timestamps[count - 1],
         rows.earlier_aborted_count + rows.aborted_count_before(count),
     )
 
 
-def _add_block(parts: list[bytes], rows: Rows, count: int) -> int:
+def _add_block(parts: list[bytes], rows: Rows, count: int, sums: "array[int]") -> int:
     """Gives its size in words."""
     aborted_count = rows.aborted_count_before(count)
     parts.append(array("q", (count, aborted_count)).tobytes())
@@ -232,7 +248,10 @@ def _add_block(parts: list[bytes], rows: Rows, count: int) -> int:
     parts.append(rows.last_offset_deltas[:count].tobytes() + padding)
     if rows.aborted is not None:
         parts.extend(column[:aborted_count].tobytes() for column in rows.aborted.columns())
-    return _BLOCK_HEAD + 3 * count + 2 * _words_of_halves(count) + 4 * aborted_count
+    if sums:
+        parts.append(sums.tobytes())
+    row_words = 3 * count + 2 * _words_of_halves(count)
+    return _BLOCK_HEAD + row_words + 4 * aborted_count + len(sums)
 
 
 def _words_of_halves(count: int) -> int:
@@ -256,6 +275,8 @@ class Stretch(NamedTuple):
     sizes: Numbers
     last_offset_deltas: Numbers
     """None of an index that does not tell."""
+    size_sums: Numbers
+    """Of the rows from `first` up to each `ROWS_PER_SUM`th, as far as they were summed up."""
     first: int
     stop: int
 
@@ -270,9 +291,40 @@ class Stretch(NamedTuple):
         delta = self.last_offset_deltas[row]
         return delta != UNKNOWN_DELTA and self.base_offsets[row] + delta < offset
 
+    def row_to_find(self, offset: int) -> int:
+        """Of the first batch that ends at or behind the offset, for all that is known."""
+        row = self.row_of(offset)
+        return self.first if row < self.first else row + self.ends_before(row, offset)
+
     def row_of_time(self, timestamp_ms: int) -> int:
         """Of the first batch as young as this."""
         return find_row(self.timestamps, timestamp_ms, self.first, self.stop)
+
+    def bytes_before(self, row: int) -> int:
+        """Of the rows from `first` up to this one, without it."""
+        known = min((row - self.first) // ROWS_PER_SUM, len(self.size_sums))
+        rest = sum(copied(self.sizes, self.first + known * ROWS_PER_SUM, row))
+        return self.size_sums[known - 1] + rest if known else rest
+
+    def bytes_from(self, row: int) -> int:
+        return self.bytes_before(self.stop) - self.bytes_before(row)
+
+    def row_behind(self, byte_count: int) -> int:
+        """The last row before which there are so many bytes at most; one before `first` if that is
+        less than none."""
+        if byte_count < 0:
+            return self.first - 1
+        sum_count = len(self.size_sums)
+        known = find_row(self.size_sums, byte_count + 1, 0, sum_count)
+        row = self.first + known * ROWS_PER_SUM
+        stop = row + ROWS_PER_SUM if known < sum_count else self.stop
+        left = byte_count - self.size_sums[known - 1] if known else byte_count
+        for size in copied(self.sizes, row, stop):
+            if size > left:
+                return row
+            left -= size
+            row += 1
+        return self.stop - 1
 
     def location(self, row: int) -> Location:
         return Location(self.base_offsets[row], self.positions[row], self.sizes[row])
@@ -286,12 +338,13 @@ class Stretch(NamedTuple):
             or isinstance(positions, Column)
             or isinstance(sizes, Column)
         ):
-            return Stretch(offsets, positions, (), sizes, (), first, stop)
+            return Stretch(offsets, positions, (), sizes, (), (), first, stop)
         return Stretch(
             copied(offsets, first, stop),
             copied(positions, first, stop),
             (),
             copied(sizes, first, stop),
+            (),
             (),
             0,
             stop - first,
@@ -333,6 +386,7 @@ class SealedIndex:
         self.end = header.end
         self._header = header
         self._has_deltas = header.format > FORMAT_WITHOUT_DELTAS
+        self._has_sums = header.format > FORMAT_WITHOUT_SUMS
         checksums = _read_checksums(pages, name, header)
         start, size, count = header.body_start, header.directory_size, header.partition_count
         self._count = count
@@ -370,7 +424,8 @@ class SealedIndex:
         if word == NO_BLOCK:
             return None
         blocks = self._blocks
-        count = blocks.numbers(word, 1)[0]
+        head = blocks.numbers(word, _BLOCK_HEAD)
+        count = head[0]
         start = word + _BLOCK_HEAD
         return Stretch(
             blocks.numbers(start, count),
@@ -378,12 +433,20 @@ class SealedIndex:
             blocks.numbers(start + 2 * count, count),
             blocks.halves(start + 3 * count, count),
             self._deltas(start + 3 * count + _words_of_halves(count), count),
+            self._size_sums(start + self._row_words(count) + 4 * head[1], count // ROWS_PER_SUM),
             0,
             count,
         )
 
+    def _row_words(self, count: int) -> int:
+        return 3 * count + (2 if self._has_deltas else 1) * _words_of_halves(count)
+
     def _deltas(self, start: int, count: int) -> Numbers:
         return self._blocks.halves(start, count) if self._has_deltas else ()
+
+    def _size_sums(self, start: int, count: int) -> Numbers:
+        # Most lookups count nothing: their page is read only by who does.
+        return Column(self._blocks.page, start, count) if self._has_sums and count else ()
 
     def aborted_from(self, entry: int, offset: int) -> Iterator[AbortedIndex]:
         word = self._column(BLOCKS)[entry]
@@ -392,8 +455,7 @@ class SealedIndex:
         blocks = self._blocks
         head = blocks.numbers(word, _BLOCK_HEAD)
         row_count, count = head[0], head[1]
-        halves_count = 2 if self._has_deltas else 1
-        start = word + _BLOCK_HEAD + 3 * row_count + halves_count * _words_of_halves(row_count)
+        start = word + _BLOCK_HEAD + self._row_words(row_count)
         columns = [blocks.numbers(start + number * count, count) for number in range(4)]
         for first in range(find_row(columns[2], offset, 0, count), count, ABORTED_AT_ONCE):
             stop = min(first + ABORTED_AT_ONCE, count)

@@ -42,13 +42,14 @@ def index_frame(
     """Let what the frame whose payload begins there has brought be found again."""
     add = journal.index.add
     for batch in frame.batches:
+        header = batch.header
         add(
             batch.number,
             batch.base_offset,
             position + batch.at,
             len(batch.body),
-            batch.header.max_timestamp_ms,
-            batch.header.last_offset_delta,
+            header.max_timestamp_ms,
+            header.last_offset_delta,
         )
     if effects is not NO_EFFECTS:
         for number, aborted in effects.aborted:

@@ -9,8 +9,8 @@ loop goes on meanwhile.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from semel.errors import CorruptJournal
 from semel.journal.names import VOLUMES_FROM
@@ -26,6 +26,8 @@ from semel.records import batch as record_batch
 from semel.records.batch import NO_TIMESTAMP_MS, BatchHeader
 from semel.types import Buffer, Offset
 from semel.volumes.store import VolumeStore
+
+Result = TypeVar("Result")
 
 Damage = CorruptJournal | OSError
 """Why a partition cannot be read. Others of the same read may be whole."""
@@ -312,23 +314,33 @@ class PartitionLog:
 
     async def bytes_of(self, partition: PartitionView) -> int:
         """Of the batches that are shown."""
-        return await self._batches.look_up(
-            lambda: self._index.bytes_from(partition.number, partition.log_start_offset)
+        return await self._count(
+            partition,
+            lambda: self._index.bytes_from(partition.number, partition.log_start_offset),
         )
 
     async def bytes_between(self, partition: PartitionView, start: Offset, end: Offset) -> int:
         """Of the batches from the one that reaches `start` to the one that reaches `end`."""
-        return await self._batches.look_up(
+        return await self._count(
+            partition,
             lambda: (
                 self._index.bytes_from(partition.number, start)
                 - self._index.bytes_from(partition.number, end)
-            )
+            ),
         )
 
     async def bytes_in_journal(self, partition: PartitionView, end: int) -> int:
         """Of the batches that are shown and lie in no volume, before this position."""
         number, start = partition.number, partition.log_start_offset
-        return await self._batches.look_up(lambda: self._index.bytes_in_journal(number, start, end))
+        return await self._count(
+            partition, lambda: self._index.bytes_in_journal(number, start, end)
+        )
+
+    async def _count(self, partition: PartitionView, ask: Callable[[], Result]) -> Result:
+        """A lookup in the index that counts bytes."""
+        while self._index.sum_up(partition.number):
+            await self._batches.pause()
+        return await self._batches.look_up(ask)
 
     async def time_at(self, partition: PartitionView, offset: Offset) -> int | None:
         """When the first batch that reaches this offset was begun."""
@@ -356,8 +368,8 @@ class PartitionLog:
         if youngest_gone_ms is not None:
             first = max(first, await self._first_younger(partition, youngest_gone_ms))
         if byte_count is not None:
-            kept = await self._batches.look_up(
-                lambda: self._index.offset_with_bytes(partition.number, byte_count)
+            kept = await self._count(
+                partition, lambda: self._index.offset_with_bytes(partition.number, byte_count)
             )
             if kept is not None:
                 first = max(first, Offset(kept))

@@ -25,7 +25,7 @@ from semel.journal.index import BatchIndex
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
 from semel.journal.rows import Directory
-from semel.journal.sealed import NO_ENTRY, copied
+from semel.journal.sealed import NO_ENTRY
 from semel.log.transactions import Aborted
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
@@ -234,7 +234,7 @@ class Mending:
             stretch = index.stretch(entry)
             size = 0
             if stretch is not None:
-                size = sum(copied(stretch.sizes, stretch.first, stretch.stop))
+                size = stretch.bytes_before(stretch.stop)
             found[number] = index.byte_count(entry) - size
         return found
 
