@@ -30,6 +30,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from semel.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -99,6 +100,53 @@ def test_no_partition_is_on_its_way(client: RawClient) -> None:
     request = ListPartitionReassignmentsRequest()
     answer = client.call("list_partition_reassignments", 0, request)
     assert (answer.error_code, answer.topics) == (0, [])
+
+
+# What one may do
+
+
+def operations(*codes: int) -> int:
+    """As Kafka's clients read them: a bit for each operation of access lists."""
+    return sum(1 << code for code in codes)
+
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(3, 9)
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(9, 13)
+CONFIGS = (DESCRIBE_CONFIGS, ALTER_CONFIGS)
+ON_TOPIC = operations(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, *CONFIGS)
+ON_GROUP = operations(READ, DELETE, DESCRIBE, *CONFIGS)
+ON_CLUSTER = operations(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, *CONFIGS, IDEMPOTENT_WRITE)
+NOT_ASKED_FOR = -(2**31)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_without_an_authorizer_everything_is_allowed(
+    client: RawClient, name: str, asked: bool
+) -> None:
+    create(client, name)
+    assert commit(client, name, OffsetCommitRequestTopic(name, at(1)), 8) == 0
+    cluster = client.call("describe_cluster", 2, DescribeClusterRequest(asked))
+    assert cluster.cluster_authorized_operations == (ON_CLUSTER if asked else NOT_ASKED_FOR)
+    (group,) = client.call("describe_groups", 6, DescribeGroupsRequest([name], asked)).groups
+    assert group.authorized_operations == (ON_GROUP if asked else NOT_ASKED_FOR)
+    for version in (8, 10, 13):
+        request = MetadataRequest(
+            [MetadataRequestTopic(name=each) for each in (name, f"{name}-missing")],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=asked and version <= 10,
+            include_topic_authorized_operations=asked,
+        )
+        answer = client.call("metadata", version, request)
+        allowed = [topic.topic_authorized_operations for topic in answer.topics]
+        assert allowed == [ON_TOPIC if asked else NOT_ASKED_FOR, NOT_ASKED_FOR]
+        if version <= 10:
+            assert answer.cluster_authorized_operations == (ON_CLUSTER if asked else NOT_ASKED_FOR)
+
+
+def test_of_partitions_it_is_told_unasked_what_is_allowed(client: RawClient, name: str) -> None:
+    create(client, name)
+    (topic,) = described(client, topics=[TopicRequest(name)]).topics
+    assert topic.topic_authorized_operations == ON_TOPIC
 
 
 # What has settings

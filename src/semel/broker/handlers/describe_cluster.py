@@ -7,6 +7,7 @@ v2  fenced brokers may be asked for (KIP-1073): the only one is not
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER
 from semel.errors import MismatchedEndpointType, RequestError, UnsupportedEndpointType
 from semel.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -34,6 +35,9 @@ def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Ca
             cluster_id=broker.cluster_id,
             controller_id=broker.controller_id,
             brokers=[DescribeClusterBroker(node_id, host, port)],
+            cluster_authorized_operations=(
+                ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            ),
         )
     )
 

@@ -1,12 +1,13 @@
 """DescribeGroups (api key 15), versions 0-6.
 
-v4  static members; v5  flexible encoding
+v3  what a client may do is told; v4  static members; v5  flexible encoding
 v6  a group that does not exist is refused, with a message (KIP-1043)
 """
 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_GROUP
 from semel.errors import GroupIdNotFound, RequestError
 from semel.types import GroupId
 from semel.wire.messages.describe_groups import (
@@ -25,11 +26,12 @@ REFUSED_SINCE = 6
 
 
 def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call) -> Answer:
-    groups = [_describe(broker, group_id, call.version) for group_id in request.groups]
+    operations = ON_GROUP if request.include_authorized_operations else NOT_ASKED_FOR
+    groups = [_describe(broker, group_id, operations, call.version) for group_id in request.groups]
     return Answer(DescribeGroupsResponse(groups=groups))
 
 
-def _describe(broker: "Broker", group_id: str, version: int) -> DescribedGroup:
+def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> DescribedGroup:
     try:
         group = broker.lane_of_group(group_id).view.group(GroupId(group_id))
     except RequestError as error:
@@ -57,4 +59,5 @@ def _describe(broker: "Broker", group_id: str, version: int) -> DescribedGroup:
             )
             for member in group.members
         ],
+        operations,
     )

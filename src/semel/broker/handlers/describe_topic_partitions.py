@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call
+from semel.broker.authorized_operations import ON_TOPIC
 from semel.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -83,6 +84,7 @@ def _describe(
                 topic.topic_id,
                 topic.is_internal,
                 list(_partitions(broker, topic, range(first, stop))),
+                ON_TOPIC,
             )
         )
         if stop < topic.partition_count:

@@ -1,7 +1,9 @@
 """Metadata (api key 3), versions 0-13.
 
 v0   an empty list means all topics; later null does
-v4   the client says whether topics may be created; v9  flexible encoding; v10  topic ids
+v4   the client says whether topics may be created
+v8   what a client may do with topics is told, and until v10 with the cluster
+v9   flexible encoding; v10  topic ids
 v12  a topic may be asked for by its id
 v13  an error of the whole answer, for clients of a cluster that is gone (KIP-1102): there is none
 
@@ -12,6 +14,7 @@ waits until it is durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
 from semel.errors import (
     JournalFull,
     LeaderNotAvailable,
@@ -50,6 +53,10 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
         if call.version < NULL_NAMES_SINCE:
             for topic in topics:
                 topic.name = topic.name or ""
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code == 0:
+                topic.topic_authorized_operations = ON_TOPIC
     host, port = broker.address_for(call)
     return Answer(
         MetadataResponse(
@@ -57,6 +64,9 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
             cluster_id=broker.cluster_id,
             controller_id=broker.controller_id,
             topics=topics,
+            cluster_authorized_operations=(
+                ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+            ),
         ),
     )
 
