@@ -196,6 +196,17 @@ def test_a_topic_is_described_by_its_partitions(client: RawClient, name: str) ->
     assert missing not in {topic.name for topic in described(client).topics}
 
 
+@pytest.mark.parametrize("asked_name", [None, ""])
+def test_an_id_counts_more_than_a_name(
+    client: RawClient, name: str, asked_name: str | None
+) -> None:
+    topic_id = create(client, name)
+    wanted = [MetadataRequestTopic(each, asked_name) for each in (topic_id, NOBODY)]
+    found, missing = client.call("metadata", 12, MetadataRequest(wanted)).topics
+    assert (found.error_code, found.name, found.topic_id) == (0, name, topic_id)
+    assert (missing.error_code, missing.topic_id) == (UNKNOWN_TOPIC_ID, NOBODY)
+
+
 @pytest.mark.parametrize("limit", [-5, 1, 2, 3, 4, 7])
 def test_a_cursor_tells_where_to_go_on(client: RawClient, name: str, limit: int) -> None:
     names = [f"{name}-{limit}-{letter}" for letter in "abc"]

@@ -39,6 +39,7 @@ from semel.wire.messages.metadata import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
+NO_ID = bytes(16)
 NULL_NAMES_SINCE = 12
 """Before, a refusal of an id that nobody has names the topic by an empty string."""
 
@@ -77,7 +78,8 @@ def _find(
     catalogue = broker.catalogue
     name = wanted.name
     try:
-        if name is None:
+        # The Java client leaves the name empty where it asks by id, and does not say null.
+        if name is None or wanted.topic_id != NO_ID:
             by_id = catalogue.with_id(wanted.topic_id)
             if by_id is None:
                 raise UnknownTopicId
