@@ -36,6 +36,11 @@ from semel.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from semel.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from semel.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -348,6 +353,24 @@ def test_which_member_asks_does_not_matter_to_a_classic_group(client: RawClient,
     group = OffsetFetchRequestGroup(name, "whoever", 5, topics)
     (answer,) = client.call("offset_fetch", 9, OffsetFetchRequest([group])).groups
     assert [each.committed_offset for each in answer.topics[0].partitions] == [3]
+
+
+def test_only_of_partitions_that_there_are_offsets_can_be_deleted(
+    client: RawClient, name: str
+) -> None:
+    create(client, name)
+    assert commit(client, name, OffsetCommitRequestTopic(name, at(3)), 9) == 0
+
+    def deleted(group: str, topic: str, *indexes: int) -> tuple[int, list[int]]:
+        wanted = [OffsetDeleteRequestPartition(index) for index in indexes]
+        request = OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(topic, wanted)])
+        answer = client.call("offset_delete", 0, request)
+        codes = [each.error_code for topic in answer.topics for each in topic.partitions]
+        return answer.error_code, codes
+
+    assert deleted(name, f"{name}-missing", 0) == (0, [UNKNOWN_TOPIC_OR_PARTITION])
+    assert deleted(name, name, 0, 1) == (0, [0, UNKNOWN_TOPIC_OR_PARTITION])
+    assert deleted(f"{name}-nobody", name, 0) == (GROUP_ID_NOT_FOUND, [])
 
 
 # Offsets by timestamps that are none

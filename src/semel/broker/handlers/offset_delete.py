@@ -1,10 +1,9 @@
 """OffsetDelete (api key 47), version 0."""
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.errors import RequestError
+from semel.errors import RequestError, UnknownTopicOrPartition
 from semel.groups.commands import DeleteOffsets, DeleteOffsetsReply
 from semel.types import GroupId, TopicPartition
 from semel.wire.messages.offset_delete import (
@@ -19,27 +18,33 @@ if TYPE_CHECKING:
 
 
 def offset_delete(broker: "Broker", request: OffsetDeleteRequest, call: Call) -> Answer:
-    partitions = tuple(
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
     try:
-        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(
-            DeleteOffsets(GroupId(request.group_id), partitions), DeleteOffsetsReply
+        lane = broker.lane_of_group(request.group_id)
+        catalogue = broker.catalogue_for_coordinators
+        known = tuple(
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+            if catalogue.has_partition(topic.name, partition.partition_index)
         )
+        command = DeleteOffsets(GroupId(request.group_id), known)
+        reply = lane.waiting_room.ask_for(command, DeleteOffsetsReply)
     except RequestError as error:
         return Answer(OffsetDeleteResponse(error_code=error.code))
-    by_topic: defaultdict[str, list[OffsetDeleteResponsePartition]] = defaultdict(list)
-    for outcome in reply.partitions:
-        by_topic[outcome.partition.topic].append(
-            OffsetDeleteResponsePartition(outcome.partition.partition, outcome.error_code)
-        )
-    return Answer(
-        OffsetDeleteResponse(
-            error_code=reply.error_code,
-            topics=[
-                OffsetDeleteResponseTopic(topic, results) for topic, results in by_topic.items()
+    if reply.error_code != 0:
+        return Answer(OffsetDeleteResponse(error_code=reply.error_code))
+    codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
+    topics = [
+        OffsetDeleteResponseTopic(
+            topic.name,
+            [
+                OffsetDeleteResponsePartition(
+                    index,
+                    codes.get(TopicPartition(topic.name, index), UnknownTopicOrPartition.code),
+                )
+                for index in dict.fromkeys(each.partition_index for each in topic.partitions)
             ],
         )
-    )
+        for topic in request.topics
+    ]
+    return Answer(OffsetDeleteResponse(topics=topics))
