@@ -1,0 +1,138 @@
+"""`semel log backup` beside a broker under load, whose files come and go meanwhile."""
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from semel import Producer
+from semel.testing import Broker
+from support import stored
+from support.raw_client import METRICS, RawClient, metric
+
+SEGMENT_BYTES = 1_500_000
+SETTINGS = {
+    "journal.segment.bytes": SEGMENT_BYTES,
+    "message.max.bytes": 100_000,
+    "journal.settle.bytes": 2 * SEGMENT_BYTES,
+    "journal.volume.bytes": 4 * SEGMENT_BYTES,
+    "log.retention.check.interval.ms": 20,
+}
+KEYS = 20
+AT_ONCE = 50
+STORED_FIRST = 3_000
+BACKUPS_MAX = 30
+DEADLINE_S = 120
+
+
+class Writer(threading.Thread):
+    """Writes each number to a topic that keeps all, and to one that keeps the newest of a key."""
+
+    def __init__(self, servers: str) -> None:
+        super().__init__()
+        self._servers = servers
+        self._stopped = threading.Event()
+        self._grown = threading.Condition()
+        self._stored_count = 0
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._write()
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the test must hear of it.
+            with self._grown:
+                self._failure = failure
+                self._grown.notify_all()
+
+    def _write(self) -> None:
+        with Producer(self._servers) as producer:
+            number = 0
+            while not self._stopped.is_set():
+                for _ in range(AT_ONCE):
+                    value = str(number).ljust(1_000)
+                    producer.send("all", value=value)
+                    producer.send("newest", key=str(number % KEYS), value=value)
+                    number += 1
+                producer.flush()
+                with self._grown:
+                    self._stored_count = number
+                    self._grown.notify_all()
+
+    def stored_more(self, count: int) -> int:
+        """How many are acknowledged, once these are more than were."""
+        with self._grown:
+            wanted = self._stored_count + count
+            assert self._grown.wait_for(
+                lambda: self._stored_count >= wanted or self._failure is not None, DEADLINE_S
+            )
+            assert self._failure is None, self._failure
+            return self._stored_count
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join(DEADLINE_S)
+        assert not self.is_alive()
+
+
+class Work(NamedTuple):
+    """What the broker has done so far."""
+
+    volumes: float
+    passes: float
+    removed_bytes: float
+
+    @classmethod
+    def of(cls, broker: Broker) -> "Work":
+        return cls(
+            metric(broker, "semel_settling_volumes"),
+            metric(broker, "semel_compaction_passes"),
+            metric(broker, "semel_removed_bytes"),
+        )
+
+    def is_behind(self, later: "Work") -> bool:
+        return all(now > then for then, now in zip(self, later, strict=True))
+
+
+def semel(*arguments: object) -> None:
+    command = [sys.executable, "-m", "semel", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_backup_taken_while_files_come_and_go_has_all_that_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    copy, count, is_beside_work = data, 0, False
+    with Broker(data=data, settings=SETTINGS, arguments=METRICS) as broker:
+        with RawClient(broker) as client:
+            client.create_topic("all")
+            client.create_topic("newest", cleanup_policy="compact")
+        writer = Writer(broker.bootstrap_servers)
+        writer.start()
+        try:
+            writer.stored_more(STORED_FIRST)
+            for number in range(BACKUPS_MAX):
+                copy = tmp_path / f"copy-{number}"
+                count = writer.stored_more(AT_ONCE)
+                before = Work.of(broker)
+                semel("log", "backup", data, copy)
+                is_beside_work = before.is_behind(Work.of(broker))
+                if is_beside_work:
+                    break
+                shutil.rmtree(copy)
+        finally:
+            writer.stop()
+    assert is_beside_work, "nothing was settled and compacted while a backup was taken"
+    semel("log", "check", copy)
+    with Broker(data=copy, settings=SETTINGS) as broker:
+        (all_of_them,) = stored.numbers(broker, "all")
+        assert all_of_them == list(range(len(all_of_them)))
+        assert len(all_of_them) >= count
+        (records,) = stored.stored(broker, "newest")
+        newest = {int(record.key or b""): int(record.value or b"") for record in records}
+        for key in range(KEYS):
+            last_acknowledged = max(range(key, count, KEYS))
+            assert newest[key] >= last_acknowledged
