@@ -199,7 +199,7 @@ def test_names_and_numbers_lead_to_the_same_partition(seed: int) -> None:
             assert (made and tuple(made.topic_partition)) == names.get(number)
         assert hosting.partition_count == len(expected)
         for name in "abcd":
-            runs = hosting.runs(name)
+            runs = hosting.ranges(name)
             listed = [pair for run in runs for pair in zip(run.indexes, run.numbers, strict=True)]
             its = [(index, number) for (each, index), number in expected.items() if each == name]
             assert listed == its

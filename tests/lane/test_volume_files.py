@@ -214,7 +214,7 @@ def test_a_backup_while_volumes_are_made_and_replaced_has_those_that_it_needs(
     plans: list[set[int]] = []
     plan = backup._plan
 
-    def counted(*arguments: object) -> backup.Plan:
+    def counted(*arguments: object) -> backup.CopyPlan:
         made = plan(*arguments)  # type: ignore[arg-type]  # As it was called.
         plans.append(made.volumes)
         return made

@@ -22,7 +22,7 @@ def state_of(broker: Broker) -> LaneState:
 
 def partitions_of(state: LaneState, topic: str) -> list[Partition]:
     """All that lie in the lane, made for the look if nobody asked for them before."""
-    found = [state.partition(topic, i) for run in state.hosting.runs(topic) for i in run.indexes]
+    found = [state.partition(topic, i) for run in state.hosting.ranges(topic) for i in run.indexes]
     return [partition for partition in found if partition is not None]
 
 

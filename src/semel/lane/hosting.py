@@ -13,7 +13,7 @@ from semel.log.partition import Partition
 from semel.types import TopicPartition
 
 
-class Run(NamedTuple):
+class PartitionRange(NamedTuple):
     """Partitions of a topic whose indexes are evenly spaced and whose numbers are neighbours."""
 
     first_number: int
@@ -37,28 +37,28 @@ class Hosting:
         self.next_number = 0
         self.partition_count = 0
         """Made or not."""
-        self._by_topic: dict[str, list[Run]] = {}
-        self._by_number: list[Run] = []
+        self._by_topic: dict[str, list[PartitionRange]] = {}
+        self._by_number: list[PartitionRange] = []
 
     def host(self, topic: str, indexes: Sequence[int], first_number: int) -> None:
         """They take the numbers from there on."""
         for evenly in _evenly_spaced(indexes):
-            run = Run(first_number, topic, evenly)
-            self._by_topic.setdefault(topic, []).append(run)
-            insort(self._by_number, run)
+            each = PartitionRange(first_number, topic, evenly)
+            self._by_topic.setdefault(topic, []).append(each)
+            insort(self._by_number, each)
             first_number += len(evenly)
             self.partition_count += len(evenly)
         self.next_number = max(self.next_number, first_number)
 
-    def runs(self, topic: str) -> tuple[Run, ...]:
+    def ranges(self, topic: str) -> tuple[PartitionRange, ...]:
         """In the order in which they were hosted."""
         return tuple(self._by_topic.get(topic, ()))
 
     def count(self, topic: str) -> int:
-        return sum(len(run.indexes) for run in self._by_topic.get(topic, ()))
+        return sum(len(each.indexes) for each in self._by_topic.get(topic, ()))
 
     def has(self, topic: str, index: int) -> bool:
-        return any(index in run.indexes for run in self._by_topic.get(topic, ()))
+        return any(index in each.indexes for each in self._by_topic.get(topic, ()))
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """None if it does not lie here."""
@@ -67,9 +67,9 @@ class Hosting:
             found = made.get(index)
             if found is not None:
                 return found
-        for run in self._by_topic.get(topic, ()):
-            if index in run.indexes:
-                return self._make(topic, index, run.number_of(index))
+        for each in self._by_topic.get(topic, ()):
+            if index in each.indexes:
+                return self._make(topic, index, each.number_of(index))
         return None
 
     def numbered(self, number: int) -> Partition | None:
@@ -80,8 +80,8 @@ class Hosting:
         at = bisect_right(self._by_number, number, key=_first_number) - 1
         if at < 0 or number not in self._by_number[at].numbers:
             return None
-        run = self._by_number[at]
-        return self._make(run.topic, run.indexes[number - run.first_number], number)
+        each = self._by_number[at]
+        return self._make(each.topic, each.indexes[number - each.first_number], number)
 
     def _make(self, topic: str, index: int, number: int) -> Partition:
         partition = Partition(TopicPartition(topic, index), number)
@@ -91,19 +91,19 @@ class Hosting:
 
     def drop(self, topic: str) -> list[Partition]:
         """All of a topic; gives those that were made."""
-        for run in self._by_topic.pop(topic, ()):
+        for each in self._by_topic.pop(topic, ()):
             del self._by_number[
-                bisect_right(self._by_number, run.first_number, key=_first_number) - 1
+                bisect_right(self._by_number, each.first_number, key=_first_number) - 1
             ]
-            self.partition_count -= len(run.indexes)
+            self.partition_count -= len(each.indexes)
         gone = list(self.made_by_topic.pop(topic, {}).values())
         for partition in gone:
             del self.made[partition.number]
         return gone
 
 
-def _first_number(run: Run) -> int:
-    return run.first_number
+def _first_number(each: PartitionRange) -> int:
+    return each.first_number
 
 
 def _evenly_spaced(indexes: Sequence[int]) -> Iterator[range]:

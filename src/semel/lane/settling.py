@@ -26,10 +26,10 @@ from semel.volumes.writing import (
     Compacted,
     Compaction,
     CompactionPlan,
-    Extent,
     Made,
     MeasuringPlan,
     SettlingPlan,
+    SourceSize,
 )
 from semel.world import Moment, Randomness
 
@@ -335,7 +335,7 @@ class Settling:
             await self._adopt((), replaced, self._state.settled_end)
 
     def _renewable(
-        self, volumes: Sequence[int], extents: dict[int, Extent]
+        self, volumes: Sequence[int], extents: dict[int, SourceSize]
     ) -> list[tuple[tuple[int, ...], int]]:
         """Neighbours that are to become one volume, or none, and the bytes that live in them."""
         whole = self._settings.volume_bytes
@@ -358,7 +358,7 @@ class Settling:
         return found
 
     def _gathered(
-        self, neighbours: Sequence[int], extents: dict[int, Extent]
+        self, neighbours: Sequence[int], extents: dict[int, SourceSize]
     ) -> list[tuple[tuple[int, ...], int]]:
         found = []
         some: list[int] = []

@@ -18,7 +18,7 @@ import msgspec
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane.catalogue import Topic
-from semel.lane.hosting import Run
+from semel.lane.hosting import PartitionRange
 from semel.lane.state import LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
@@ -169,7 +169,7 @@ class CapturedTopic(NamedTuple):
     topic_id: bytes
     config: dict[str, str]
     partition_count: int
-    runs: tuple[Run, ...]
+    ranges: tuple[PartitionRange, ...]
 
 
 class CapturedPartition(NamedTuple):
@@ -247,7 +247,7 @@ class Capture:
             state.topic_ids[name],
             {} if topic is None else topic.config,
             state.partition_counts[name],
-            state.hosting.runs(name),
+            state.hosting.ranges(name),
         )
 
     def before_topic(self, name: str) -> None:
@@ -282,8 +282,8 @@ class Capture:
     def _topic_pieces(self) -> Iterator[bytes]:
         gathered: list[TopicSnapshot] = []
         for captured in self._topics:
-            numbers = chain.from_iterable(run.numbers for run in captured.runs)
-            indexes = chain.from_iterable(run.indexes for run in captured.runs)
+            numbers = chain.from_iterable(each.numbers for each in captured.ranges)
+            indexes = chain.from_iterable(each.indexes for each in captured.ranges)
             some = list(islice(numbers, NUMBERS_PER_PIECE))
             while True:
                 gathered.append(_topic_row(captured, some, list(islice(indexes, len(some)))))

@@ -355,8 +355,8 @@ class LaneState:
         self.partition_counts.pop(fact.name, None)
         self.topic_ids.pop(fact.name, None)
         if fact.name in INTERNAL_TOPICS:
-            for run in self.hosting.runs(fact.name):
-                for number in run.numbers:
+            for each in self.hosting.ranges(fact.name):
+                for number in each.numbers:
                     del self._coordinated[number]
         gone = self.hosting.drop(fact.name)
         for partition in gone:

@@ -19,10 +19,10 @@ from semel.journal.file.device import Device, Job, finish
 from semel.journal.file.disk import FileDevice
 from semel.volumes.writing import (
     CompactionPlan,
-    Extent,
     Made,
     MeasuringPlan,
     SettlingPlan,
+    SourceSize,
     Steps,
     compact,
     measure,
@@ -54,7 +54,7 @@ class Success(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Measured(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    extents: list[Extent]
+    extents: list[SourceSize]
 
 
 Answer = Refusal | Success | Measured
@@ -72,7 +72,7 @@ class VolumeMaker(Protocol):
     async def compact(self, plan: CompactionPlan) -> Made:
         """As `make`, of what compaction leaves."""
 
-    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
         """What of its sources lives. Raises CorruptJournal, OSError."""
 
 
@@ -85,7 +85,7 @@ class MakesNone:
     async def compact(self, plan: CompactionPlan) -> Made:
         raise OSError("nobody makes volumes here")
 
-    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
         raise OSError("nobody makes volumes here")
 
 
@@ -117,7 +117,7 @@ class MakesHere:
         await finish(self._device, job())
         return made[0]
 
-    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
         return measure(self._device, plan)
 
 
@@ -139,7 +139,7 @@ class MakesApart:
         assert isinstance(answer, Success)
         return answer.made
 
-    async def measure(self, plan: MeasuringPlan) -> list[Extent]:
+    async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
         answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
         assert isinstance(answer, Measured)
         return answer.extents

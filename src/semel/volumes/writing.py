@@ -129,7 +129,7 @@ class Made(msgspec.Struct, frozen=True, array_like=True):
     """A few of each partition at most. Those to be compacted are not among what is."""
 
 
-class Extent(msgspec.Struct, frozen=True, array_like=True):
+class SourceSize(msgspec.Struct, frozen=True, array_like=True):
     """How much of a source there is, and how much of it lives."""
 
     live_bytes: int
@@ -361,21 +361,21 @@ def _read_bytes(device: Device, name: str, offset: int, size: int) -> bytes:
         raise
 
 
-def measure(device: Device, plan: MeasuringPlan) -> list[Extent]:
+def measure(device: Device, plan: MeasuringPlan) -> list[SourceSize]:
     """Of each source. Raises OSError."""
     indexes = _indexes(device)
     starts = {portion.number: portion.start for portion in plan.portions()}
     return [_extent(indexes, names.index_at(base), starts) for base in plan.sources]
 
 
-def _extent(indexes: Pages, name: str, starts: Mapping[int, int]) -> Extent:
+def _extent(indexes: Pages, name: str, starts: Mapping[int, int]) -> SourceSize:
     try:
         return _measured(open_index(indexes, name), starts)
     except CorruptJournal as error:
-        return Extent(0, 0, str(error))
+        return SourceSize(0, 0, str(error))
 
 
-def _measured(source: AnySealedIndex, starts: Mapping[int, int]) -> Extent:
+def _measured(source: AnySealedIndex, starts: Mapping[int, int]) -> SourceSize:
     live_bytes = all_bytes = 0
     for entry, number in enumerate(source.directory().partitions):
         stretch = source.stretch(entry)
@@ -385,7 +385,7 @@ def _measured(source: AnySealedIndex, starts: Mapping[int, int]) -> Extent:
         all_bytes += sum(sizes)
         if number in starts:
             live_bytes += sum(sizes[_first_live(stretch, starts[number]) - stretch.first :])
-    return Extent(live_bytes, all_bytes)
+    return SourceSize(live_bytes, all_bytes)
 
 
 def _first_live(stretch: Stretch, start: int) -> int:

@@ -72,7 +72,7 @@ def back_up(
     return backup
 
 
-class Plan(NamedTuple):
+class CopyPlan(NamedTuple):
     noted: Note
     checkpoints: Sequence[Checkpoint]
     """The newest first. Those that can be read."""
@@ -125,7 +125,7 @@ class Backup:
                 self.end = plan.end
                 return
 
-    def _copy(self, plan: Plan) -> Iterator[None]:
+    def _copy(self, plan: CopyPlan) -> Iterator[None]:
         previous = 0 if plan.bases[:1] == [0] else None
         ends = [*plan.bases[1:], plan.end]
         for base, end in zip(plan.bases, ends, strict=True):
@@ -171,7 +171,7 @@ class Backup:
             yield
         self._target.sync(name)
 
-    def _finish(self, plan: Plan) -> None:
+    def _finish(self, plan: CopyPlan) -> None:
         """What makes a folder of it. What was given up since it was copied goes."""
         target = self._target
         for base in self._copied.keys() - set(plan.bases):
@@ -191,7 +191,7 @@ class Backup:
         note.write(target, noted)
 
 
-def _plan(source: Device, named: Named) -> Plan:
+def _plan(source: Device, named: Named) -> CopyPlan:
     """Raises FileNotFoundError if a file has gone meanwhile."""
     last = note.read(source)
     noted = Note(0, 0) if last is None else last.note
@@ -218,7 +218,7 @@ def _plan(source: Device, named: Named) -> Plan:
         )
     before = [base for base in bases if base < walk.end]
     incarnation = max(walk.incarnation, noted.incarnation)
-    return Plan(noted, found, before, walk.end, incarnation, named.numbers())
+    return CopyPlan(noted, found, before, walk.end, incarnation, named.numbers())
 
 
 def _is_cut_short(source: Device, bases: Sequence[int], walk: Walk) -> bool:
