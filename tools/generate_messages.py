@@ -18,10 +18,12 @@ PACKAGE = HEADER + '"""The messages of every API, one module each, for all known
 SHARED = (
     "DECODING_ERRORS",
     "ONE_BYTE",
+    "PIECES_AT_ONCE",
     "REQUEST_ELEMENT_COUNT_MAX",
     "RESPONSE_ELEMENT_COUNT_MAX",
     "Malformed",
     "Records",
+    "all_steps",
     "null_refused",
     "protocol_error",
     "put_records",
@@ -65,13 +67,15 @@ def _codecs(
     classes: dict[str, MergedStructure],
 ) -> None:
     top = found[0].structure.name
+    in_steps = api.in_steps and direction == "response"
     for layout in found:
         suffix = f"{direction}_v{layout.version_min}"
         Decoder(code, classes, direction).write(f"_decode_{suffix}", layout)
-        Encoder(code, classes).write(f"_encode_{suffix}", layout)
+        Encoder(code, classes, in_steps=in_steps).write(f"_encode_{suffix}", layout)
+    steps = "Generator[None, None, list[Buffer]]"
     tables = (
         ("decode", f"Callable[[Buffer, int], tuple[{top}, int]]"),
-        ("encode", f"Callable[[{top}], list[Buffer]]"),
+        ("encode", f"Callable[[{top}], {steps if in_steps else 'list[Buffer]'}]"),
     )
     for verb, signature in tables:
         table = f"_{verb.upper()}_{direction.upper()}"
@@ -93,7 +97,12 @@ def _codecs(
             code.line("return decode(buffer, position)")
         with code.block("except DECODING_ERRORS as error:"):
             code.line(f'raise protocol_error("{label}", version, position, error) from error')
-    with code.function(f"def encode_{direction}(message: {top}, version: int) -> list[Buffer]:"):
+    function, result = f"encode_{direction}", "list[Buffer]"
+    if in_steps:
+        with code.function(f"def {function}(message: {top}, version: int) -> {result}:"):
+            code.line(f"return all_steps({function}_in_steps(message, version))")
+        function, result = f"{function}_in_steps", steps
+    with code.function(f"def {function}(message: {top}, version: int) -> {result}:"):
         code.line(f"encode = _ENCODE_{direction.upper()}.get(version)")
         with code.block("if encode is None:"):
             code.line(f'raise unknown_version("{label}", version)')
@@ -110,7 +119,7 @@ def _head(api: Api, code: Code) -> str:
         HEADER.rstrip(),
         f'"""{api.name} (api key {api.key}), versions {api.version_min}-{api.version_max}."""',
         "",
-        "from collections.abc import Callable",
+        f"from collections.abc import Callable{', Generator' if api.in_steps else ''}",
         f"from struct import {', '.join(['Struct', *from_struct])}",
         "from typing import Final",
         "",

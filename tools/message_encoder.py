@@ -9,9 +9,12 @@ ABSENT, PRESENT = b"\xff", b"\x01"
 
 
 class Encoder:
-    def __init__(self, code: Code, classes: dict[str, MergedStructure]) -> None:
+    def __init__(
+        self, code: Code, classes: dict[str, MergedStructure], *, in_steps: bool = False
+    ) -> None:
         self.code = code
         self.classes = classes
+        self.in_steps = in_steps
         self._run: list[tuple[str, str]] = []
         self._write = "write"
         self._label = ""
@@ -19,16 +22,19 @@ class Encoder:
     def write(self, function: str, layout: Layout) -> None:
         self._label = str(layout.version_max)
         scatter = _has_records(layout.structure)
-        with self.code.function(
-            f"def {function}(message: {layout.structure.name}) -> list[Buffer]:"
-        ):
-            if scatter:
+        assert not (scatter and self.in_steps)
+        result = "Generator[None, None, list[Buffer]]" if self.in_steps else "list[Buffer]"
+        with self.code.function(f"def {function}(message: {layout.structure.name}) -> {result}:"):
+            if scatter or self.in_steps:
                 self.code.line("output: list[Buffer] = []")
             self.code.line("pieces: list[Buffer] = []")
             self.code.line("write = pieces.append")
             self._structure(layout.structure, "message", "")
             self._flush()
-            if scatter:
+            if self.in_steps:
+                self.code.line('output.append(b"".join(pieces))')
+                self.code.line("return output")
+            elif scatter:
                 with self.code.block("if pieces:"):
                     self.code.line('output.append(b"".join(pieces))')
                 self.code.line("return output")
@@ -151,8 +157,16 @@ class Encoder:
             if field.structure is not None:
                 self._structure(field.structure, element, value)
                 self._flush()
+                if self.in_steps:
+                    self._step()
             else:
                 self._string(element, flexible)
+
+    def _step(self) -> None:
+        with self.code.block("if len(pieces) > PIECES_AT_ONCE:"):
+            self.code.line('output.append(b"".join(pieces))')
+            self.code.line("pieces.clear()")
+            self.code.line("yield")
 
     def _tags(self, structure: Structure, source: str, path: str) -> None:
         merged = {field.name: field for field in self.classes[structure.name].fields}

@@ -1,5 +1,6 @@
 """From the bytes of a request to its handler, and from the answer to the bytes of a reply."""
 
+import asyncio
 import struct
 from collections.abc import Callable
 from importlib import import_module
@@ -83,8 +84,22 @@ def _after_tags(frame: bytes, position: int) -> int:
 
 def write_reply(call: Call, answer: Answer) -> tuple[list[Buffer], int]:
     """The reply with its size and header in front, in as few parts as it has, and its bytes."""
+    return _with_head(call, call.api.encode_response(answer.response, call.version))
+
+
+async def write_reply_in_steps(call: Call, answer: Answer) -> tuple[list[Buffer], int]:
+    """As `write_reply`, of an API whose responses may be so large that others would wait."""
+    encoding = call.api.encode_response_in_steps(answer.response, call.version)
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as encoded:
+            return _with_head(call, encoded.value)
+        await asyncio.sleep(0)
+
+
+def _with_head(call: Call, parts: list[Buffer]) -> tuple[list[Buffer], int]:
     api, version = call.api, call.version
-    parts = api.encode_response(answer.response, version)
     size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     if version >= api.flexible_version_min and api.key != apis.API_VERSIONS_KEY:
         head = _SIZE_CORRELATION_AND_NO_TAGS.pack(size + 5, call.correlation_id, 0)

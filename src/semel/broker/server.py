@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
-from semel.broker.dispatch import read_request, write_reply
+from semel.broker.dispatch import read_request, write_reply, write_reply_in_steps
 from semel.broker.inbox import SCRATCH_SIZE
 from semel.errors import JournalFailed, ProtocolError
 from semel.lane.lane import Lane
+from semel.types import Buffer
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -170,15 +171,25 @@ class Server:
     ) -> None:
         try:
             answered = await answer
+            written = None
+            if call.api.in_steps:
+                written = await write_reply_in_steps(call, answered)
             if not connection.is_closing:
                 # What is counted as kept for a client that is gone would be so for ever.
-                self._answer(call, answered, reply, connection)
+                self._answer(call, answered, reply, connection, written)
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self.failed(connection, error)
 
-    def _answer(self, call: Call, answer: Answer, reply: Reply, connection: Connection) -> None:
+    def _answer(
+        self,
+        call: Call,
+        answer: Answer,
+        reply: Reply,
+        connection: Connection,
+        written: tuple[list[Buffer], int] | None = None,
+    ) -> None:
         if answer.response is not None:
-            reply.parts, size = write_reply(call, answer)
+            reply.parts, size = written or write_reply(call, answer)
             reply.size = size
             connection.unsent_bytes += size
             self.count_unsent(size)

@@ -1,6 +1,6 @@
 """The one table of what is served: ApiVersions, dispatch and COMPATIBILITY.md all come from it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from importlib import import_module
 from typing import Any, Final
@@ -27,6 +27,7 @@ class Api:
         note: str = "",
         unserved: str = "",
         advertised_min: int | None = None,
+        in_steps: bool = False,
     ) -> None:
         self.key = key
         self.name = name
@@ -37,6 +38,8 @@ class Api:
         self.unserved = unserved
         """Why this broker does not answer it; empty if it does."""
         self.served = not unserved
+        self.in_steps = in_steps
+        """Its response tells of all partitions that there are, so that it is encoded in steps."""
         self.advertised_version_min = self.version_min if advertised_min is None else advertised_min
 
     def __repr__(self) -> str:
@@ -73,6 +76,11 @@ class Api:
     def encode_response(self) -> Callable[[Any, int], list[Buffer]]:
         return self.messages.encode_response  # type: ignore[no-any-return]
 
+    @cached_property
+    def encode_response_in_steps(self) -> Callable[[Any, int], Generator[None, None, list[Buffer]]]:
+        """If it is to be, between which others can have their turn."""
+        return self.messages.encode_response_in_steps  # type: ignore[no-any-return]
+
 
 AUTHENTICATION: Final = "there is no authentication yet"
 NO_ACCESS_LISTS: Final = "answered with SECURITY_DISABLED, as by a Kafka without an authorizer"
@@ -89,7 +97,7 @@ APIS: Final[tuple[Api, ...]] = (
     ),
     Api(1, "Fetch", "fetch", (4, 18), 12),
     Api(2, "ListOffsets", "list_offsets", (1, 11), 6),
-    Api(3, "Metadata", "metadata", (0, 13), 9),
+    Api(3, "Metadata", "metadata", (0, 13), 9, in_steps=True),
     Api(8, "OffsetCommit", "offset_commit", (2, 10), 8),
     Api(9, "OffsetFetch", "offset_fetch", (1, 10), 6),
     Api(10, "FindCoordinator", "find_coordinator", (0, 6), 3),
@@ -123,7 +131,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(31, "DeleteAcls", "delete_acls", (1, 3), 2, note=NO_ACCESS_LISTS),
     Api(32, "DescribeConfigs", "describe_configs", (1, 4), 4),
     Api(33, "AlterConfigs", "alter_configs", (0, 2), 2),
-    Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), 2),
+    Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), 2, in_steps=True),
     Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2, unserved=AUTHENTICATION),
     Api(37, "CreatePartitions", "create_partitions", (0, 3), 2),
     Api(42, "DeleteGroups", "delete_groups", (0, 2), 2),

@@ -1,6 +1,7 @@
 """The few encodings that generated messages share: variable-length integers, tags, records."""
 
 import struct
+from collections.abc import Generator
 from typing import Final
 
 from semel.errors import ProtocolError
@@ -16,6 +17,9 @@ VARINT_SIZE_MAX: Final = 5
 # Kafka's clients stay far below them.
 REQUEST_ELEMENT_COUNT_MAX: Final = 2**18
 RESPONSE_ELEMENT_COUNT_MAX: Final = 2**21
+
+# Of these many an encoder that works in steps joins in one of them: less than a millisecond.
+PIECES_AT_ONCE: Final = 2048
 
 # Below this size, copying into the joined piece costs less than one more part to send.
 SCATTER_SIZE_MIN: Final = 512
@@ -111,6 +115,16 @@ def put_records(records: Records, size: int, pieces: list[Buffer], output: list[
     output.append(b"".join(pieces))
     pieces.clear()
     output.extend(parts)
+
+
+def all_steps(encoding: Generator[None, None, list[Buffer]]) -> list[Buffer]:
+    """At once."""
+    while True:
+        try:
+            next(encoding)
+        except StopIteration as encoded:
+            parts: list[Buffer] = encoded.value
+            return parts
 
 
 def null_refused(field: str, version: int) -> ValueError:

@@ -7,13 +7,17 @@ v9   flexible encoding; v10  topic ids
 v12  a topic may be asked for by its id
 v13  an error of the whole answer, for clients of a cluster that is gone (KIP-1102): there is none
 
+What all partitions of large topics are said to be is put together in steps.
+
 A topic that does not exist is created when the broker and the client allow it, and the answer
 waits until it is durable.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, Handled
 from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
 from semel.errors import (
     JournalFull,
@@ -39,21 +43,48 @@ from semel.wire.messages.metadata import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-NO_ID = bytes(16)
-NULL_NAMES_SINCE = 12
+NO_ID: Final = bytes(16)
+NULL_NAMES_SINCE: Final = 12
 """Before, a refusal of an id that nobody has names the topic by an empty string."""
 
+PARTITIONS_AT_ONCE: Final = 1024
+"""Described before others have their turn."""
 
-def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
+Describing = Iterator[list[MetadataResponseTopic] | None]
+"""Gives None after each step, and all topics at the end."""
+
+
+def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
+    found: list[TopicView | MetadataResponseTopic]
     if wants_all:
-        topics = [_describe(broker, topic) for topic in broker.catalogue]
+        found = [*broker.catalogue]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
-        topics = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
-        if call.version < NULL_NAMES_SINCE:
-            for topic in topics:
-                topic.name = topic.name or ""
+        found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
+    describing = _describing(broker, found)
+    topics = next(describing)
+    if topics is None:
+        return _later(broker, request, describing, call)
+    return _answer(broker, request, topics, call)
+
+
+async def _later(
+    broker: "Broker", request: MetadataRequest, describing: Describing, call: Call
+) -> Answer:
+    for topics in describing:
+        if topics is not None:
+            return _answer(broker, request, topics, call)
+        await asyncio.sleep(0)
+    raise AssertionError("it ends with all of them")
+
+
+def _answer(
+    broker: "Broker", request: MetadataRequest, topics: list[MetadataResponseTopic], call: Call
+) -> Answer:
+    if call.version < NULL_NAMES_SINCE:
+        for topic in topics:
+            topic.name = topic.name or ""
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code == 0:
@@ -74,7 +105,8 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Answer:
 
 def _find(
     broker: "Broker", wanted: MetadataRequestTopic, may_create: bool
-) -> MetadataResponseTopic:
+) -> TopicView | MetadataResponseTopic:
+    """The topic, or why there is none."""
     catalogue = broker.catalogue
     name = wanted.name
     try:
@@ -83,13 +115,10 @@ def _find(
             by_id = catalogue.with_id(wanted.topic_id)
             if by_id is None:
                 raise UnknownTopicId
-            return _describe(broker, by_id)
-        topic = catalogue.get(name)
-        if topic is None:
-            if not may_create:
-                raise UnknownTopicOrPartition
-            topic = _create(broker, name)
-        return _describe(broker, topic)
+            return by_id
+        if name not in catalogue and not may_create:
+            raise UnknownTopicOrPartition
+        return catalogue.get(name) or _create(broker, name)
     except NotLeaderOrFollower:
         # Where the topics are led the next request may tell.
         return MetadataResponseTopic(LeaderNotAvailable.code, name, wanted.topic_id)
@@ -108,28 +137,31 @@ def _create(broker: "Broker", name: str) -> TopicView:
     return broker.catalogue.named(name)
 
 
-def _describe(broker: "Broker", topic: TopicView) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        0,
-        topic.name,
-        topic.topic_id,
-        topic.is_internal,
-        _partitions(broker, topic),
-    )
-
-
-def _partitions(broker: "Broker", topic: TopicView) -> list[MetadataResponsePartition]:
-    """What is the same for all of them is looked up once: a topic may have very many."""
+def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTopic]) -> Describing:
+    """What is the same for all partitions is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
     here = [node_id]
     terms = {number: lane.view.term for number, lane in broker.lanes.items()}
-    lane_of = topic.lane_of
-    described = []
-    for index in range(topic.partition_count):
-        term = terms.get(lane_of(index))
+    described: list[MetadataResponseTopic] = []
+    left = PARTITIONS_AT_ONCE
+    for topic in found:
+        if isinstance(topic, MetadataResponseTopic):
+            described.append(topic)
+            continue
+        partitions: list[MetadataResponsePartition] = []
+        lane_of, count = topic.lane_of, topic.partition_count
         described.append(
-            MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, here, [])
-            if term is None
-            else MetadataResponsePartition(0, index, node_id, term, here, here)
+            MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
         )
-    return described
+        for index in range(count):
+            term = terms.get(lane_of(index))
+            partitions.append(
+                MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, here, [])
+                if term is None
+                else MetadataResponsePartition(0, index, node_id, term, here, here)
+            )
+            left -= 1
+            if not left:
+                left = PARTITIONS_AT_ONCE
+                yield None
+    yield described

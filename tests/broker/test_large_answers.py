@@ -1,0 +1,85 @@
+"""What tells of very many partitions is put together in steps, between which others are served."""
+
+from semel.broker.answer import Answer, Call
+from semel.broker.dispatch import write_reply, write_reply_in_steps
+from semel.broker.handlers.metadata import PARTITIONS_AT_ONCE, metadata
+from semel.lane.topics import CreateTopic
+from semel.wire.apis import BY_KEY, Api
+from semel.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from semel.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from semel.wire.primitives import PIECES_AT_ONCE
+from support.handled import CONFIG, Machine, Peer, call, on_a
+
+METADATA = BY_KEY[3]
+DESCRIBE_LOG_DIRS = BY_KEY[35]
+PIECES_PER_PARTITION_MAX = 8
+
+
+def of_partitions(count: int) -> MetadataResponse:
+    partitions = [MetadataResponsePartition(0, index, 1, 2, [1], [1]) for index in range(count)]
+    return MetadataResponse(topics=[MetadataResponseTopic(0, "t", bytes(16), False, partitions)])
+
+
+def sizes_of_partitions(count: int) -> DescribeLogDirsResponse:
+    partitions = [DescribeLogDirsPartition(index, 7, 0, False) for index in range(count)]
+    result = DescribeLogDirsResult(0, "/", [DescribeLogDirsTopic("t", partitions)])
+    return DescribeLogDirsResponse(results=[result])
+
+
+def step_count(api: Api, response: object, version: int) -> int:
+    return sum(1 for _ in api.encode_response_in_steps(response, version))
+
+
+def test_a_response_is_encoded_in_steps_of_a_few_partitions() -> None:
+    for api, response_of in ((METADATA, of_partitions), (DESCRIBE_LOG_DIRS, sizes_of_partitions)):
+        for version in range(api.version_min, api.version_max + 1):
+            small = response_of(PIECES_AT_ONCE // PIECES_PER_PARTITION_MAX - 10)
+            assert step_count(api, small, version) == 0
+            few = step_count(api, response_of(10_000), version)
+            assert few > 1
+            assert abs(step_count(api, response_of(20_000), version) - 2 * few) <= 1
+
+
+def test_topics_of_one_partition_each_are_steps_as_well() -> None:
+    response = of_partitions(1)
+    response.topics *= 10_000
+    assert step_count(METADATA, response, METADATA.version_max) > 10
+
+
+@on_a(Machine, CONFIG)
+async def test_in_steps_or_at_once_the_same_is_written(machine: Machine) -> None:
+    for api, response_of in ((METADATA, of_partitions), (DESCRIBE_LOG_DIRS, sizes_of_partitions)):
+        for version in range(api.version_min, api.version_max + 1):
+            asked, answer = Call(api, version, 9, None, Peer()), Answer(response_of(3000))
+            parts, size = await write_reply_in_steps(asked, answer)
+            whole, whole_size = write_reply(asked, answer)
+            assert (b"".join(parts), size) == (b"".join(whole), whole_size)
+
+
+@on_a(Machine, CONFIG)
+async def test_a_large_topic_is_described_later_and_a_small_one_at_once(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        large = 3 * PARTITIONS_AT_ONCE
+        for name, count in (("small", 3), ("large", large)):
+            broker.create_topic(CreateTopic(name, count, {}))
+        asked = Call(METADATA, METADATA.version_max, 1, None, Peer())
+        small = metadata(broker, MetadataRequest([MetadataRequestTopic(name="small")]), asked)
+        assert isinstance(small, Answer)
+        handled = metadata(broker, MetadataRequest([MetadataRequestTopic(name="large")]), asked)
+        assert not isinstance(handled, Answer)
+        handled.close()
+        response = await call(broker, "metadata", METADATA.version_max, MetadataRequest(None))
+        found = {topic.name: topic.partitions for topic in response.topics}
+        assert [each.partition_index for each in found["small"]] == [*range(3)]
+        assert [each.partition_index for each in found["large"]] == [*range(large)]
