@@ -40,6 +40,18 @@ def jars(project: Path) -> Path:
     return _once(f"{project.name}-jars", fetch, needs=["java", "mvn"], sources=[pom])
 
 
+def maven_file(artifact: str) -> Path:
+    """One file of Maven Central, by group:name:version:type:classifier, without what it needs."""
+    name, version = artifact.split(":")[1:3]
+
+    def fetch(folder: Path) -> None:
+        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}"]
+        _run("Maven Central", [*copy, f"-DoutputDirectory={folder}"])
+
+    (file,) = _once(f"{name}-{version}", fetch, needs=["java", "mvn"], sources=[]).iterdir()
+    return file
+
+
 def java_classes(source: Path, class_path: Path) -> Path:
     """The folder with what `javac` made of one source file."""
 
