@@ -286,6 +286,7 @@ USAGE_ERRORS: list[list[str]] = [
     ["topic", "create", "x", "--partition", "2", "--nonsense"],
     ["topic", "create", "x", "-c", "no-equals-sign"],
     ["topic", "create", "x", "-p", "many"],
+    ["topic", "alter-config", "x", "retention.ms=1"],
     ["produce", "x", "-z", "brotli"],
     ["produce", "x", "--acks", "2"],
     ["produce", "x", "-k", "a", "-K", ":"],
@@ -317,6 +318,11 @@ def test_wrong_usage_is_one_sentence_and_exit_code_2(
     assert out == ""
     assert err.startswith('{"error": ' if "--json" in arguments else "semel: ")
     assert err.count("\n") == 1
+
+
+def test_what_no_command_takes_is_named(run: Run) -> None:
+    _, _, err = run("topic", "alter-config", "x", "retention.ms=1")
+    assert err == "semel: retention.ms=1: nothing takes this; --help shows what does\n"
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,12 @@ def test_one_partition_from_a_position_on_with_its_records(run: Run, folder: Pat
     assert {(record["key"], record["value"]) for record in records} == {("ké", VALUE)}
 
 
+def test_what_cannot_be_a_partition_is_not_looked_for(run: Run, folder: Path) -> None:
+    code, out, said = run("log", "dump", folder, "--partition", "orders")
+    assert (code, out) == (2, "")
+    assert "name it as orders-0" in said
+
+
 def test_lines_to_read(run: Run, folder: Path) -> None:
     code, out, _ = run("log", "dump", folder, "--partition", "orders-0", "--records")
     assert code == 0

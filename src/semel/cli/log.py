@@ -3,6 +3,7 @@
 What reads them is imported when it is asked for: the other commands have no use for it.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from semel.cli.output import say, say_json
+from semel.errors import ConfigError
 
 if TYPE_CHECKING:
     from semel.journal.file.check import Finding
@@ -90,6 +92,8 @@ def dump(
     from semel.journal.file.disk import FileDevice, require_data_folder
     from semel.lane.dump import dump as dump_folder
 
+    if partition is not None and not re.fullmatch(r".+-\d+", partition):
+        raise ConfigError(f"--partition {partition}: name it as orders-0")
     device = FileDevice(folder)
     try:
         require_data_folder(device)

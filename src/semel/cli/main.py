@@ -61,12 +61,15 @@ def _serve(tokens: list[str]) -> int:
 
 
 def _dispatch(tokens: list[str]) -> int:
-    from cyclopts import CycloptsError
+    from cyclopts import CycloptsError, UnusedCliTokensError
 
     from semel.cli.app import app
 
     try:
         command, bound, _ = app.parse_args(tokens, print_error=False, exit_on_error=False)
+    except UnusedCliTokensError as error:
+        surplus = " ".join(error.unused_tokens or ())
+        raise ConfigError(f"{surplus}: nothing takes this; --help shows what does") from None
     except CycloptsError as error:
         raise ConfigError(" ".join(str(error).split())) from None
     return int(command(*bound.args, **bound.kwargs) or 0)

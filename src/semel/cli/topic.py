@@ -23,7 +23,7 @@ from semel.client.cluster.offsets import beginnings_of, ends_of
 from semel.errors import ConfigError, TopicAlreadyExists
 from semel.types import TopicPartition
 
-app = App(name="topic", help="Create, list, describe, delete and enlarge topics.")
+app = App(name="topic", help="Create, list, describe, change, enlarge and delete topics.")
 
 _Settings = Annotated[
     tuple[str, ...],
