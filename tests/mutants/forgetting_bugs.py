@@ -2,6 +2,7 @@
 compaction, or of a step in the order by which a crash loses nothing."""
 
 from array import array
+from bisect import bisect_right
 from typing import Any
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from semel.broker import retention
 from semel.broker.retention import Retention
 from semel.broker.topic_config import Keeping, keeping_of
 from semel.journal import names
+from semel.journal.file.journal import FileJournal
 from semel.lane import facts
 from semel.lane.commands import Decided
 from semel.lane.compacting import Compacting
@@ -20,7 +22,7 @@ from semel.lane.settling import Settling
 from semel.lane.state import LaneState
 from semel.lane.topics import DeleteExpired
 from semel.lane.view import PartitionView
-from semel.types import Offset
+from semel.types import Offset, Position
 from semel.volumes import store
 from semel.volumes.making import MakesHere
 from semel.volumes.writing import Compaction, CompactionPlan, Made, SettlingPlan, _File
@@ -114,6 +116,40 @@ def the_names_of_a_volume_are_not_synced(patch: Patch) -> None:
     patch.setattr(store, "_create", hasty)
 
 
+def volumes_go_before_it_is_durable_that_they_are_replaced(patch: Patch) -> None:
+    """Who says so waits, and so does who removes them: either is enough."""
+
+    async def say(self: Settling, command: Any) -> None:
+        self._lane.submit(command)
+        await self._sweep()
+
+    async def sweep(self: Settling) -> None:
+        await self._delete(self._there.keys() - self._state.named_volumes())
+
+    patch.setattr(Settling, "_say", say)
+    patch.setattr(Settling, "_sweep", sweep)
+
+
+def segments_go_that_the_older_checkpoint_needs(patch: Patch) -> None:
+    def reckless(self: FileJournal, position: Position) -> bool:
+        bases = self.segments.bases
+        wanted = bisect_right(bases, position) - 1
+        count = min(wanted, bisect_right(bases, self._background.newest_checkpoint) - 1)
+        if self._is_note_in_doubt or self._commit.failure is not None:
+            return False
+        if count > 0:
+            released = bases[:count].tolist()
+            self.segments.release(count)
+            self.index.release_before(bases[0])
+            self._note = self._note._replace(
+                durable=self._commit.durable, released=self.segments.bases[0]
+            )
+            self._background.release(self._note, released)
+        return wanted <= count
+
+    patch.setattr(FileJournal, "release_before", reckless)
+
+
 def what_compaction_has_made_is_taken_for_an_orphan(patch: Patch) -> None:
     patch.setattr(LaneState, "named_volumes", lambda self: set(self.volumes))
 
@@ -152,6 +188,24 @@ def what_starts_behind_it_is_not_settled(patch: Patch) -> None:
 
 
 # Compaction
+
+
+def open_transactions_are_compacted(patch: Patch) -> None:
+    class Beyond:
+        def __init__(self, partition: PartitionView) -> None:
+            self._partition = partition
+            self.last_stable_offset = partition.high_watermark
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._partition, name)
+
+    candidate = Compacting._candidate
+
+    async def beyond(self: Compacting, partition: PartitionView, *others: Any) -> Any:
+        subject: Any = Beyond(partition)
+        return await candidate(self, subject, *others)
+
+    patch.setattr(Compacting, "_candidate", beyond)
 
 
 def aborted_records_count_as_values(patch: Patch) -> None:
@@ -202,10 +256,13 @@ FORGETTING_BUGS = (
     Bug(1, nothing_is_ever_too_old, r"after its time"),
     Bug(2, a_volume_is_not_synced, LOST),
     Bug(2, the_names_of_a_volume_are_not_synced, LOST),
+    Bug(2, volumes_go_before_it_is_durable_that_they_are_replaced, LOST, first_seed=8),
+    Bug(2, segments_go_that_the_older_checkpoint_needs, LOST, first_seed=2),
     Bug(2, what_compaction_has_made_is_taken_for_an_orphan, LOST),
     Bug(2, what_is_settled_is_taken_for_an_orphan_at_a_start, LOST),
     Bug(2, what_is_deleted_is_settled_too, r"the disk holds"),
     Bug(2, what_starts_behind_it_is_not_settled, LOST),
+    Bug(3, open_transactions_are_compacted, FORGOTTEN, first_seed=9),
     Bug(3, aborted_records_count_as_values, FORGOTTEN),
     Bug(3, deletions_are_forgotten_at_once, FORGOTTEN),
     Bug(3, what_an_earlier_pass_has_left_is_not_read, FORGOTTEN),

@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from semel.verify.history import Began, CommitSent, History, WriteAcknowledged
+from semel.verify.history import Began, CommitSent, History, MayBeGone, WriteAcknowledged
 from semel.verify.workloads.population import Population
 from semel.verify.workloads.workload import Ordeal
-from semel.verify.world.machine import Machine
+from semel.verify.world.machine import Machine, Step
 from semel.verify.world.network import Network
 
 JUMPS_MS = (300, 2_000, 3_600_000, 2 * 86_400_000, 10 * 365 * 86_400_000)
@@ -56,9 +56,12 @@ class Faults:
         kinds["freezes"] = (1, self._freeze)
         kinds["small clock jumps"] = (1, self._set_clock_a_little)
         kinds["deaths while settling"] = (4, self._die_while_settling)
-        kinds["deaths at a removal"] = (4, self._die_at_a_removal)
+        kinds["deaths at a removal"] = (6, self._die_at_a_removal)
         kinds["hangs while settling"] = (6, self._hang_in_a_sync_while_settling)
+        kinds["hangs at a fact"] = (6, self._hang_at_a_fact)
+        kinds["hangs at a deletion"] = (6, self._hang_at_a_deletion)
         kinds["hangs in a sync"] = (2, self._hang_in_a_sync)
+        kinds["lost checkpoints"] = (3, machine.lose_a_checkpoint)
         self._kinds = {name: kinds[name] for name in chosen}
         self._wants_stop = False
 
@@ -129,15 +132,17 @@ class Faults:
         self._machine.die_while_settling(
             self._rng.randint(1, 16),
             self._rng.choice((0.0, 0.0005, 0.003, 0.03)),
-            loses_power=self._rng.random() < 0.7,
+            self._machine.lose_power if self._rng.random() < 0.7 else self._machine.kill,
         )
 
     def _die_at_a_removal(self) -> None:
-        self._machine.die_while_settling(
+        """Perhaps the newest checkpoint is lost too: the other may miss what was removed."""
+        machine = self._machine
+        machine.die_while_settling(
             self._rng.randint(1, 4),
             self._rng.choice((0.0, 0.0005, 0.003)),
-            loses_power=self._rng.random() < 0.8,
-            counts_removals_alone=True,
+            self._rng.choice((machine.kill, machine.lose_power, machine.lose_a_checkpoint)),
+            counted=Step.REMOVAL,
         )
 
     def _hang_in_a_sync_while_settling(self) -> None:
@@ -145,6 +150,17 @@ class Faults:
         self._machine.hang_while_settling(
             self._rng.randint(1, 16), self._rng.choice((0.02, 0.1, 0.4))
         )
+
+    def _hang_at_a_fact(self) -> None:
+        """That a volume is there is said, and never durable."""
+        self._machine.hang_while_settling(
+            1, self._rng.choice((0.1, 0.4, 0.8)), counted=Step.LAST_NAME
+        )
+
+    def _hang_at_a_deletion(self) -> None:
+        """Long enough that a round of retention finds what is deleted."""
+        delay_s = self._rng.choice((0.6, 1.2))
+        self._history.when_next(MayBeGone, lambda: self._machine.lose_power_in_a_sync(delay_s))
 
     def _hang_in_a_sync(self) -> None:
         self._machine.lose_power_in_a_sync(self._rng.choice((0.3, 0.8)))

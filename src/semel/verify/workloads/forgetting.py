@@ -26,7 +26,7 @@ KEYS = [*(f"hot-{number}" for number in range(4)), *(f"cold-{number}" for number
 HOT_COUNT = 4
 """Of the first keys half of the records are."""
 TOMBSTONE_SHARE = 0.25
-PADDING_SIZES = (0, 200, 1_000, 3_000)
+PADDING_SIZES = (0, 1_000, 3_000, 3_500)
 AGES_MS = (0, 0, 0, 300, 60_000)
 """Of records when they are sent: some are older than those before them."""
 AGAIN = "again"

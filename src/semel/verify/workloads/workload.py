@@ -228,7 +228,7 @@ FORGETFUL = replace(
     log_retention_check_interval_ms=1,
 )
 """Small, so that much is sealed, settled and given back within seconds."""
-PACE = 6.0
+PACE = 15.0
 
 
 def _forgetting_cast(rng: Random) -> dict[str, Work]:
@@ -303,10 +303,13 @@ FORGETTING = Workload(
             "deaths at a removal",
             "deaths while settling",
             "full disks",
+            "hangs at a deletion",
+            "hangs at a fact",
             "hangs in a sync",
             "hangs while settling",
             "kills",
             "kills in a blocking call",
+            "lost checkpoints",
             "lost connections",
             "power losses",
             "power losses at a checkpoint",
@@ -315,8 +318,8 @@ FORGETTING = Workload(
             "small clock jumps",
             "stops",
         ),
-        duration_s=(4.0, 9.0),
-        pause_s_mean=0.4,
+        duration_s=(10.0, 22.0),
+        pause_s_mean=1.0,
         background_delays_s=(0.0, 0.005, 0.04),
     ),
     settings=FORGETTING_SETTINGS,

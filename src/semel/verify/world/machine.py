@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextvars import Context, copy_context
+from enum import Enum
 from functools import partial
 from random import Random
 from typing import Any
@@ -38,6 +39,16 @@ INTERNAL_TOPICS = {
 DISK_BYTES = 2**30
 
 
+class Step(Enum):
+    """What a call on the disk does towards settling, as far as deaths are planned by it."""
+
+    CHANGE = "change"
+    """Of a file, or of its name."""
+    LAST_NAME = "last name"
+    """A volume has both of its names, and no fact tells of it yet."""
+    REMOVAL = "removal"
+
+
 class SimulatedDisk(MemoryDevice):
     """It has moods: now and then its syncs take long, so that more is at stake in a crash."""
 
@@ -52,7 +63,8 @@ class SimulatedDisk(MemoryDevice):
         """Called once, when a checkpoint has got its name."""
         self.volume_count = 0
         self.steps_left = 0
-        self.counts_removals_alone = False
+        self.counted_step: Step | None = None
+        """Those that count; None: all."""
         self.background_delay_s = 0.0
         self.on_step: Callable[[], None] | None = None
         """Called once, when that many calls that make a volume or give room back are done."""
@@ -71,7 +83,7 @@ class SimulatedDisk(MemoryDevice):
 
     def remove(self, name: str) -> None:
         super().remove(name)
-        self._step(name, is_removal=True)
+        self._step(name, Step.REMOVAL)
 
     def submit(self, job: Job, on_done: Done) -> SimulatedJob:
         return SimulatedJob(job, on_done, self._in_the_background)
@@ -83,11 +95,11 @@ class SimulatedDisk(MemoryDevice):
         assert self._loop is not None
         self._loop.call_later(self.background_delay_s, self._later, action)
 
-    def _step(self, name: str, *, is_removal: bool = False) -> None:
+    def _step(self, name: str, step: Step = Step.CHANGE) -> None:
         is_of_volume = names.VOLUME in name
         if self.on_step is None or not (is_of_volume or name.endswith(names.SEGMENT)):
             return
-        if self.counts_removals_alone and not is_removal:
+        if self.counted_step not in (None, step):
             return
         self.steps_left -= 1
         if self.steps_left <= 0:
@@ -97,7 +109,8 @@ class SimulatedDisk(MemoryDevice):
     def rename(self, name: str, successor: str) -> None:
         super().rename(name, successor)
         self.volume_count += successor.endswith(names.VOLUME)
-        self._step(successor)
+        is_last = successor.endswith(names.VOLUME_INDEX)
+        self._step(successor, Step.LAST_NAME if is_last else Step.CHANGE)
         if successor.endswith(names.CHECKPOINT) and self.on_next_checkpoint is not None:
             on_next_checkpoint, self.on_next_checkpoint = self.on_next_checkpoint, None
             on_next_checkpoint()
@@ -174,6 +187,8 @@ class Machine:
         self.request_count = 0
         self.duplicate_count = 0
         self.segment_count = 1
+        self._checkpoint_left = 0
+        """The position of the one that was left when another was lost."""
         self.broker: Broker | None = None
         self._running: Process | None = None
         self._tasks: ProcessTasks | None = None
@@ -276,6 +291,15 @@ class Machine:
         """Also of a machine on which no broker runs: the kernel's memory is lost all the same."""
         self._die(Cause.POWER_LOSS)
 
+    def lose_a_checkpoint(self) -> None:
+        """The power, and the newest checkpoint with it. One at a time: the journal keeps two."""
+        self.lose_power()
+        positions = names.positions(self.device.names(), names.CHECKPOINT)
+        if len(positions) > 1 and positions[-1] > self._checkpoint_left:
+            newest = names.checkpoint(positions[-1])
+            self.device.flip_bit(newest, self._rng.randrange(self.device.size(newest)))
+            self._checkpoint_left = positions[-2]
+
     def lose_power_in_a_sync(self, delay_s: float) -> None:
         """The next sync does not return, and `delay_s` later the power is gone."""
         self.device.on_next_sync = self._power_loss_in(delay_s)
@@ -287,23 +311,23 @@ class Machine:
         self,
         step_count: int,
         delay_s: float,
-        *,
-        loses_power: bool,
-        counts_removals_alone: bool = False,
+        die: Callable[[], None],
+        counted: Step | None = None,
     ) -> None:
         """So long after the call that is this one of those that make volumes or remove files."""
-        die = self.lose_power if loses_power else self.kill
 
         def plan() -> None:
             self._loop.call_later(delay_s, die, context=self._context)
 
-        self.device.counts_removals_alone = counts_removals_alone
+        self.device.counted_step = counted
         self.device.steps_left = step_count
         self.device.on_step = plan
 
-    def hang_while_settling(self, step_count: int, delay_s: float) -> None:
+    def hang_while_settling(
+        self, step_count: int, delay_s: float, counted: Step | None = None
+    ) -> None:
         """The first sync of the journal behind that call does not return any more."""
-        self.device.counts_removals_alone = False
+        self.device.counted_step = counted
         self.device.steps_left = step_count
         self.device.on_step = partial(self.lose_power_in_a_sync, delay_s)
 
