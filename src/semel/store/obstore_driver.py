@@ -21,6 +21,7 @@ from semel.errors import ConfigError
 from semel.store.obstore_errors import BehindTheEnd, reason, translate
 from semel.store.seam import (
     CREATE_BYTES_MAX,
+    PART_BYTES,
     ObjectMissing,
     StoreAway,
     StoredObject,
@@ -32,7 +33,6 @@ from semel.types import Buffer
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
-PART_BYTES: Final = 8 * 2**20
 PARTS_AT_ONCE: Final = 4
 PART_RETRY_COUNT: Final = 5
 DELETES_AT_ONCE: Final = 16

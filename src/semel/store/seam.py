@@ -16,6 +16,9 @@ from semel.types import Buffer
 CREATE_BYTES_MAX: Final = 9 * 2**20
 """What `create` takes: a slot with all that is around it, in one request."""
 
+PART_BYTES: Final = 8 * 2**20
+"""What `create_large` sends in one request, if the store takes parts."""
+
 
 class StoreError(SemelError):
     """The store did not do what it was asked. Each call says what may yet be true."""
