@@ -27,6 +27,8 @@ REASONS: Final = {
     507: "Insufficient Storage",
 }  # fmt: skip
 LATE_S: Final = 0.05
+READ_AHEAD_BYTES: Final = 2**24
+"""A whole slot, so that a body is not taken in by many small reads."""
 
 
 class Ending(enum.Enum):
@@ -139,7 +141,9 @@ class FaultServer:
         await self._all_landed.wait()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, limit=READ_AHEAD_BYTES
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -7,11 +7,11 @@ else is noticed. Nothing is awaited in between, so that of all who create one ke
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import md5
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
+from zlib import crc32
 
 PART_BYTES_MIN: Final = 5 * 2**20
 """Of each part of an upload but the last, as S3 has it."""
@@ -217,4 +217,5 @@ def texts(document: bytes, name: str) -> list[str]:
 
 
 def etag(content: bytes) -> str:
-    return f'"{md5(content, usedforsecurity=False).hexdigest()}"'
+    """Any mark will do, and a checksum of all would be most of what a large request costs."""
+    return f'"{len(content):x}-{crc32(content[:64] + content[-64:]):08x}"'
