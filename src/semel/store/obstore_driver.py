@@ -5,8 +5,10 @@ may have been done before; it may only where parts of a large object are sent, w
 """
 
 import asyncio
+import atexit
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterable, Awaitable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -42,7 +44,13 @@ GRACE_S: Final = 1.0
 ENDPOINTS: Final = {"s3": "endpoint", "az": "endpoint", "gs": "base_url"}
 ENDPOINT_VARIABLES: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
+LAST_PAUSE_S: Final = 0.05
+
 Result = TypeVar("Result")
+
+# The library's threads let go of what they answered a moment after they have, and abort the process
+# if the interpreter has ended by then.
+atexit.register(time.sleep, LAST_PAUSE_S)
 
 
 class ObstoreDriver:
