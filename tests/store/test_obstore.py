@@ -286,7 +286,10 @@ def test_a_folder_that_was_taken_away_is_not_an_empty_one(tmp_path: Path, name: 
         ("file://x/y", "from the root"),
         ("file:///", "from the root"),
         ("s3:///x", "names no bucket"),
-        ("https://x/y", "begins with one of az://, file://, gs://, memory://, s3://"),
+        (
+            "https://x/y",
+            "begins with one of az://, file://, gs://, memory://, postgresql://, s3://",
+        ),
         ("bucket", "begins with one of"),
     ],
 )
@@ -325,18 +328,27 @@ def test_credentials_and_address_come_from_the_environment(monkeypatch: pytest.M
     asyncio.run(scenario())
 
 
-def test_who_lacks_the_library_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "semel.store.obstore_driver", raising=False)
+@pytest.mark.parametrize(
+    ("url", "library", "driver", "extra"),
+    [
+        ("s3://bucket", "obstore", "obstore_driver", "cluster"),
+        ("postgresql:///", "psycopg", "postgresql", "postgresql"),
+    ],
+)
+def test_who_lacks_the_library_is_told_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, url: str, library: str, driver: str, extra: str
+) -> None:
+    monkeypatch.delitem(sys.modules, f"semel.store.{driver}", raising=False)
     real = builtins.__import__
 
     def lacking(name: str, *others: Any) -> Any:
-        if name == "obstore":
-            raise ModuleNotFoundError("No module named 'obstore'", name="obstore")
+        if name == library:
+            raise ModuleNotFoundError(f"No module named {library!r}", name=library)
         return real(name, *others)
 
     monkeypatch.setattr(builtins, "__import__", lacking)
-    with pytest.raises(ConfigError, match=r"pip install '\.\[cluster\]'"):
-        bare_store(StoreSettings("s3://bucket"))
+    with pytest.raises(ConfigError, match=rf"pip install '\.\[{extra}\]'"):
+        bare_store(StoreSettings(url))
 
 
 def test_what_can_be_asked_twice_is_asked_again_while_the_store_is_away() -> None:

@@ -6,15 +6,17 @@ from urllib.parse import urlsplit
 
 from semel.errors import ConfigError
 
-LASTING = frozenset({"s3", "gs", "az"})
+BUCKETS = frozenset({"s3", "gs", "az"})
+POSTGRESQL = "postgresql"
+LASTING = BUCKETS | {POSTGRESQL}
 EPHEMERAL = frozenset({"file", "memory"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
     url: str
-    """s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH; file:///FOLDER and memory:///, which
-    keep nothing over a power loss."""
+    """s3://BUCKET/PATH, gs://BUCKET/PATH, az://CONTAINER/PATH; for slots postgresql://HOST/DATABASE;
+    file:///FOLDER and memory:///, which keep nothing over a power loss."""
 
     is_ephemeral: bool = False
     """Whether what is acknowledged may be lost with the machine."""
@@ -42,7 +44,7 @@ class StoreSettings:
         if scheme not in LASTING | EPHEMERAL:
             known = ", ".join(f"{name}://" for name in sorted(LASTING | EPHEMERAL))
             raise ConfigError(f"{self.url}: a store's URL begins with one of {known}")
-        if scheme in LASTING and not urlsplit(self.url).netloc:
+        if scheme in BUCKETS and not urlsplit(self.url).netloc:
             raise ConfigError(f"{self.url} names no bucket")
         if scheme == "file" and (urlsplit(self.url).netloc or urlsplit(self.url).path in {"", "/"}):
             raise ConfigError(f"{self.url}: a folder is named from the root, file:///FOLDER")
