@@ -265,6 +265,21 @@ def test_a_key_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_create_never_says_that_something_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def vanishing(*_: object, **__: object) -> None:
+        raise FileNotFoundError("Object at location a/new not found: (os error 2)")
+
+    async def scenario() -> None:
+        store = bare_store(StoreSettings(f"file://{tmp_path}", is_ephemeral=True))
+        monkeypatch.setattr("obstore.put_async", vanishing)
+        with pytest.raises(StoreAway):
+            await create(store)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("name", ["create", "get", "get_range", "list"])
 def test_a_folder_that_was_taken_away_is_not_an_empty_one(tmp_path: Path, name: str) -> None:
     async def scenario() -> None:

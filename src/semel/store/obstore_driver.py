@@ -96,7 +96,11 @@ class ObstoreDriver:
         assert len(content) <= CREATE_BYTES_MAX, f"{key} has {len(content)} bytes"
         self._check_root(f"creating {key}")
         put = obstore.put_async(self._store, key, content, mode="create", use_multipart=False)
-        await self._ask(f"creating {key}", put)
+        try:
+            await self._ask(f"creating {key}", put)
+        except ObjectMissing as error:
+            # A folder went while a file was put into it: nobody knows what is there.
+            raise StoreAway(str(error)) from error
 
     async def create_large(self, key: str, pieces: AsyncIterable[Buffer]) -> None:
         # Each request has its time; how many there are depends on the pieces.
