@@ -34,6 +34,6 @@ def bare_store(settings: StoreSettings) -> Store:
             raise
         raise ConfigError(
             f"a store at {settings.scheme}:// needs {error.name}: install Semel with its extra "
-            f"{EXTRAS[error.name]}, as in `pip install '.[{EXTRAS[error.name]}]'`"
+            f"{EXTRAS[error.name]}, as `pip install '.[{EXTRAS[error.name]}]'` does in a checkout"
         ) from error
     return ObstoreDriver.from_settings(settings)
