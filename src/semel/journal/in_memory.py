@@ -58,6 +58,7 @@ class MemoryJournal:
         self.frames_appended = 0
         self.bytes_appended = 0
         self.may_miss_acknowledged = shelf.is_doubtful
+        self.epoch: int | None = None
         self.checkpoint: bytes | None = None
         self._shelf = shelf
         self._checkpoint_position = 0

@@ -55,6 +55,13 @@ class Journal(Protocol):
     It stays so over restarts until the first frame behind the doubt is durable, which must hold
     what the lane concludes from it.
     """
+    epoch: int | None
+    """Of the fence by which the journal was taken; it rises with every one. None where nobody else
+    can take it: the lane's term is the epoch then.
+
+    Whoever leads writes it into batches, as the leader epoch. The term becomes the epoch if
+    acknowledged bytes may be missing, and stays what it was if not.
+    """
     checkpoint: bytes | None
     """The lane's state at the newest checkpoint, until the start."""
 
@@ -105,7 +112,10 @@ class Journal(Protocol):
         """Fixes the order; returns where the payload begins."""
 
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
-        """Once a killed process can no longer lose it; at once if that is so already."""
+        """Once a killed process can no longer lose it; at once if that is so already.
+
+        Where a kill takes all that is not durable, this is at once, and every kill leaves doubt.
+        """
 
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         """Once a power loss can no longer take it; at once if that is so already."""
@@ -113,7 +123,8 @@ class Journal(Protocol):
     def barrier(self, callback: Callable[[], None]) -> None:
         """Once all that was appended is durable, and nobody else has the journal.
 
-        Whoever says something of the state that no frame of its own makes true waits for this.
+        Whoever says something of the state that no frame of its own makes true waits for this. It
+        may take a moment where others can take the journal at any time.
         """
 
     @property
@@ -168,8 +179,8 @@ class Journal(Protocol):
     def abandon(self) -> None:
         """Steps down: nothing is written any more, and `on_failure` hears JournalAbandoned.
 
-        It leaves no doubt behind, unless what is under way yet fails. `close` then lets others
-        have the journal.
+        It leaves no doubt behind, unless what is under way yet fails, or a kill would leave some.
+        `close` then lets others have the journal.
         """
 
     def fail(self, error: Exception, deed: str) -> None:

@@ -50,6 +50,7 @@ class FileJournal:
         self.frames_appended = 0
         self.bytes_appended = 0
         self.may_miss_acknowledged = found.may_miss_acknowledged
+        self.epoch: int | None = None
         self.incarnation = found.note.incarnation
         self.settings = settings
         self.limits = settings.limits
