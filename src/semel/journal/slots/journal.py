@@ -1,0 +1,439 @@
+"""The journal on an object store: frames in slots, each created once, by one leader at a time.
+
+Written means that the leader's memory has it, durable that its slot is known to be ours. So a kill
+takes what was not durable, and only a seal leaves no doubt.
+"""
+
+import asyncio
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import pairwise
+from typing import Any
+
+from semel.errors import JournalFailed, JournalFull
+from semel.journal import names
+from semel.journal.frames import HEADER_SIZE, head
+from semel.journal.seam import JournalAbandoned, Sealed
+from semel.journal.slots import keys
+from semel.journal.slots.calls import Calls
+from semel.journal.slots.checkpointing import Checkpointing, Taking
+from semel.journal.slots.collecting import Collecting
+from semel.journal.slots.history import Standing
+from semel.journal.slots.opening import Taken, take
+from semel.journal.slots.reading import Reading
+from semel.journal.slots.settings import SlotSettings
+from semel.journal.slots.stretches import Stretches
+from semel.journal.slots.writer import Leadership, Writer
+from semel.journal.tail import Tail
+from semel.store.seam import Store
+from semel.types import Buffer, Position
+from semel.world import Randomness
+
+
+class SlotJournal:
+    def __init__(
+        self,
+        calls: Calls,
+        lane: int,
+        node: int,
+        randomness: Randomness,
+        settings: SlotSettings,
+        taken: Taken,
+        stretches: Stretches | None = None,
+    ) -> None:
+        """`stretches` are those of a follower, if the lane goes on from what it has followed."""
+        standing = taken.standing
+        checkpoint = taken.checkpoint
+        self.end = standing.end
+        self.epoch: int | None = standing.epoch
+        self.term = standing.term
+        """What the lane makes of it (rule 17): its epoch, if acknowledged bytes may be missing."""
+        self.frames_appended = 0
+        self.bytes_appended = 0
+        self.limits = settings.limits
+        self.may_miss_acknowledged = taken.may_miss_acknowledged
+        self.is_continued = taken.is_continued
+        """There is only to be replayed what the follower had not given out."""
+        self.checkpoint = None if checkpoint is None else b"".join(checkpoint.state)
+        self.settings = settings
+        self._lane = lane
+        self._calls = calls
+        self._checksum = standing.checksum
+        self._table = taken.replay.table
+        self._frames = taken.replay.take()
+        self._stretches = stretches or Stretches.of(checkpoint, settings.stretch_bytes)
+        self.index = self._stretches.index
+        self._sealed_in_replay = False
+        self._tail = Tail(settings.tail_bytes, self.index.not_held_to)
+        self.index.not_held_to(self.end)
+        self._writer = Writer(
+            calls,
+            Leadership(lane, node, standing.epoch, standing.term),
+            taken.fence + 1,
+            self.end,
+            self._table,
+            randomness,
+            settings,
+        )
+        self._reading = Reading(calls, lane, self._table, settings.cache_bytes)
+        self._collecting = Collecting(calls, lane, _log)
+        began = taken.replay.began
+        position = taken.replay.standings[began].end
+        self._checkpointing = Checkpointing(
+            calls, lane, self._writer, self.index, self._table, self._collecting, (began, position)
+        )
+        self._checkpoint_slot = began
+        """Of the checkpoint that was begun last."""
+        self._refusal: JournalFailed | None = None
+        """Nothing is appended any more."""
+        self._is_short = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._over = asyncio.Event()
+        self._snapshot: Callable[[], Iterator[bytes]]
+        self._tell_failure: Callable[[BaseException], None]
+        self._on_warning: Callable[[str], None] = _log
+        self._is_store_in_trouble = False
+        self._barrier_timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        store: Store,
+        lane: int,
+        node: int,
+        randomness: Randomness,
+        settings: SlotSettings | None = None,
+    ) -> "SlotJournal":
+        """Takes the lane. Raises NotTaken, CorruptJournal, NewerFormat."""
+        settings = settings or SlotSettings()
+        calls = Calls(store, settings)
+        taken = await take(calls, lane, node, randomness, settings)
+        return cls(calls, lane, node, randomness, settings, taken)
+
+    # Opening.
+
+    def replay(self) -> Iterator[tuple[Position, memoryview]]:
+        frames, self._frames = self._frames, []
+        for position, payload in frames:
+            self._sealed_in_replay |= self._stretches.seal_if_full(position - HEADER_SIZE)
+            yield position, payload
+
+    def start(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_durable: Callable[[Position], None],
+        snapshot: Callable[[], Iterator[bytes]],
+        on_failure: Callable[[BaseException], None],
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        assert not self._frames, "what was found is not replayed"
+        self._loop = loop
+        self._snapshot = snapshot
+        self._tell_failure = on_failure
+        self.checkpoint = None
+        if on_warning is not None:
+            self._on_warning = on_warning
+            self._collecting.on_warning = self._checkpointing.on_warning = on_warning
+        self._calls.on_trouble = self._note_trouble
+
+        def moved(position: Position) -> None:
+            self._is_store_in_trouble = False
+            if 2 * self._writer.unconfirmed_bytes <= self.settings.unconfirmed_bytes:
+                self._is_short = False
+            on_durable(position)
+
+        self._writer.start(moved, self._on_failure)
+        self._checkpointing.start(self._taking)
+        for work in (
+            self._writer.run,
+            self._writer.look,
+            self._checkpointing.run,
+            self._collecting.run,
+        ):
+            self._tasks.append(loop.create_task(self._run(work)))
+        if self._sealed_in_replay or self._is_checkpoint_due:
+            self._begin_checkpoint()
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - whoever waits for it must not wait in vain.
+            self.fail(error, "writing the journal")
+
+    def _note_trouble(self, error: Exception) -> None:
+        if not self._is_store_in_trouble:
+            self._is_store_in_trouble = True
+            self._on_warning(f"the store does not answer, which is tried again: {error}")
+
+    # Running.
+
+    @property
+    def written(self) -> Position:
+        return self.end
+
+    @property
+    def durable(self) -> Position:
+        return self._writer.durable
+
+    @property
+    def failure(self) -> JournalFailed | None:
+        return self._writer.failure
+
+    @property
+    def puts(self) -> int:
+        return self._writer.puts
+
+    @property
+    def slot(self) -> int:
+        """The first that is not known to be ours."""
+        return self._writer.slot
+
+    def reserve(self, size: int, kept_size: int) -> None:
+        """Raises JournalFull while so much is unconfirmed that memory would not be bounded.
+
+        What ends what is open may use what is kept from others. A frame is always taken when
+        nothing is unconfirmed.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        unconfirmed = self._writer.unconfirmed_bytes
+        if unconfirmed:
+            wanted = unconfirmed + HEADER_SIZE + size + kept_size
+            if wanted > self.settings.unconfirmed_bytes:
+                self._is_short = True
+                raise JournalFull(
+                    f"the store has not confirmed {unconfirmed} bytes, and "
+                    f"{self.settings.unconfirmed_bytes} are held at most"
+                )
+        if self._stretches.seal_if_full(self.end) or self._is_checkpoint_due:
+            self._begin_checkpoint()
+
+    def room(self, kept_size: int) -> int:
+        unconfirmed = self._writer.unconfirmed_bytes
+        most = self.limits.payload_bytes_max
+        if not unconfirmed:
+            return most
+        left = self.settings.unconfirmed_bytes - unconfirmed - kept_size - HEADER_SIZE
+        return max(0, min(most, left))
+
+    def append(self, parts: list[Buffer], size: int) -> Position:
+        if self._refusal is not None:
+            raise self._refusal
+        assert size <= self.limits.payload_bytes_max, "a frame that fits into no slot"
+        position = self.end
+        end = Position(position + HEADER_SIZE + size)
+        assert self.epoch is not None
+        header, self._checksum = head(
+            parts, size, self._checksum, position, self.epoch, self._writer.durable
+        )
+        self.end = end
+        self.frames_appended += 1
+        self.bytes_appended += HEADER_SIZE + size
+        self._writer.add(header, parts, end)
+        self._tail.add(position + HEADER_SIZE, parts)
+        return Position(position + HEADER_SIZE)
+
+    def when_written(self, position: Position, callback: Callable[[], None]) -> None:
+        """At once: the leader's memory has it."""
+        callback()
+
+    def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
+        self._writer.when_durable(position, callback)
+
+    def barrier(self, callback: Callable[[], None]) -> None:
+        """Never at once: that nobody else leads is told by the store alone (rule 18)."""
+        self._writer.when_alone(callback)
+        self._watch_barriers()
+
+    def _watch_barriers(self) -> None:
+        patience_s = self.settings.barrier_s
+        if patience_s is None or self._barrier_timer is not None or self._refusal is not None:
+            return
+        oldest_s = self._writer.barriers.oldest_s
+        if oldest_s is not None:
+            assert self._loop is not None
+            self._barrier_timer = self._loop.call_at(oldest_s + patience_s, self._on_no_barrier)
+
+    def _on_no_barrier(self) -> None:
+        self._barrier_timer = None
+        oldest_s, patience_s = self._writer.barriers.oldest_s, self.settings.barrier_s
+        assert self._loop is not None
+        assert patience_s is not None
+        if oldest_s is not None and self._loop.time() >= oldest_s + patience_s:
+            self._writer.end(
+                JournalAbandoned(f"no barrier for {patience_s} s: others may lead by now")
+            )
+        else:
+            self._watch_barriers()
+
+    def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
+        held = self._held(extents)
+        if len(held) == len(extents):
+            return held
+        found = self._reading.read_now(extents[: len(extents) - len(held)])
+        return None if found is None else found + held
+
+    async def read_all(self, extents: list[tuple[int, int]]) -> list[memoryview]:
+        """Raises OSError: FileNotFoundError if they were given up."""
+        held = self._held(extents)
+        return await self._reading.read(extents[: len(extents) - len(held)]) + held
+
+    async def read(self, position: Position, size: int) -> Buffer:
+        (found,) = await self.read_all([(position, size)])
+        return found
+
+    def _held(self, extents: list[tuple[int, int]]) -> list[memoryview]:
+        """The last of them, as far as they are in memory: behind the first that is, all are."""
+        held: list[memoryview] = []
+        for position, size in reversed(extents):
+            piece = self._tail.read(position, size)
+            if piece is None:
+                piece = self._writer.read(position, size)
+            if piece is None:
+                break
+            held.append(memoryview(piece))
+        held.reverse()
+        return held
+
+    async def read_index(self, name: str, offset: int, size: int) -> Buffer:
+        base = int(name.removesuffix(names.INDEX))
+        key = keys.index(self._lane, base, self._stretches.end_of(base))
+        return await self._reading.read_object(key, offset, size)
+
+    @property
+    def is_short_of_room(self) -> bool:
+        return self._is_short
+
+    def make_room(self) -> None:
+        pass
+
+    def look_for_room(self) -> None:
+        pass
+
+    # Checkpoints, and what they let go.
+
+    @property
+    def _is_checkpoint_due(self) -> bool:
+        return self._writer.slot - self._checkpoint_slot >= self.settings.checkpoint_slots
+
+    def _begin_checkpoint(self) -> None:
+        self._checkpoint_slot = self._writer.slot
+        self._checkpointing.begin()
+
+    def _taking(self) -> Taking:
+        standing = Standing(self.epoch or 0, self.term, False, self.end, self._checksum)
+        bases = self._stretches.bases[:]
+        opened = self.index.encode_open(bases[-1], self.end)
+        return Taking(standing, bases, self._snapshot(), opened)
+
+    async def checkpoint_now(self) -> None:
+        await self._or_over(self._checkpointing.until_taken(self.end))
+
+    def sealed(self) -> list[Sealed]:
+        """Those that the newest checkpoint has behind it."""
+        bases = self._stretches.bases
+        count = bisect_right(bases, self._checkpointing.position) - 1
+        return [Sealed(base, end) for base, end in pairwise(bases[: max(0, count) + 1])]
+
+    def release_before(self, position: Position) -> bool:
+        """Deletes the data slots before it that the newest checkpoint has behind it (rule 31).
+
+        The indexes go with their stretches; so does the answer, as every position that is given up
+        has another behind it soon.
+        """
+        if self._refusal is not None:
+            return False
+        boundary, covered = self._checkpointing.slot, self._checkpointing.position
+        bases = self._stretches.bases
+        wanted = bisect_right(bases, position) - 1
+        count = min(wanted, bisect_right(bases, covered) - 1)
+        if count > 0:
+            self._collecting.indexes(self._stretches.release(count))
+        slots = self._table.collectable(min(position, covered), boundary)
+        self._table.forget(len(slots))
+        self._collecting.slots(slots)
+        return wanted <= count
+
+    # Ending.
+
+    def fail(self, error: Exception, deed: str) -> None:
+        failure = JournalFailed(f"{deed} failed: {error}")
+        failure.__cause__ = error
+        self._writer.end(failure)
+
+    def abandon(self) -> None:
+        self._writer.end(JournalAbandoned("the lane has stepped down"))
+
+    def _on_failure(self, failure: JournalFailed) -> None:
+        self._refusal = failure
+        self._over.set()
+        for task in self._tasks:
+            task.cancel()
+        if self._loop is not None:
+            self._tell_failure(failure)
+
+    async def close(self, successor: int | None = None) -> None:
+        """Makes all of it durable, leaves a checkpoint and seals (rule 17).
+
+        After a failure, and where the wait is cancelled, there is no seal: whoever takes the lane
+        next has to doubt.
+        """
+        try:
+            if self._loop is not None:
+                await self._or_over(self._finish(successor))
+        finally:
+            self._refusal = self._refusal or JournalAbandoned("the journal is closed")
+            if self._barrier_timer is not None:
+                self._barrier_timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    async def _finish(self, successor: int | None) -> None:
+        while self.durable < self.end or self._checkpointing.position < self.end:
+            end = self.end
+            await self._until_durable(end)
+            await self._checkpointing.until_taken(end)
+            if self.end == end:
+                # It may have failed, which is only a warning.
+                break
+        await self._collecting.until_idle()
+        await self._until_durable(self.end)
+        # Law: from here on nothing is decided.
+        self._refusal = JournalAbandoned("the journal is sealed")
+        await self._writer.seal(successor)
+
+    async def _until_durable(self, position: Position) -> None:
+        reached = asyncio.Event()
+        self._writer.when_durable(position, reached.set)
+        await reached.wait()
+
+    async def _or_over(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does it, or as much of it as can be done before the journal ends."""
+        if self._writer.failure is not None:
+            work.close()
+            return
+        assert self._loop is not None
+        doing = self._loop.create_task(work)
+        ended = self._loop.create_task(_wait(self._over))
+        try:
+            await asyncio.wait((doing, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+            doing.cancel()
+            await asyncio.wait((doing, ended))
+        if not doing.cancelled():
+            doing.result()
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _log(warning: str) -> None:
+    import structlog
+
+    structlog.wrap_logger(structlog.PrintLogger(sys.stderr)).warning(warning)

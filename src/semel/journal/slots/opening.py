@@ -1,0 +1,201 @@
+"""Taking a lane: its newest checkpoint, the slots behind it, a fence in the first that is free.
+
+Rule 31 is half of it. What a checkpoint covers may be deleted at any time, so that a slot which
+seems free may be one that was collected, and a fence in it stands in nobody's way; and where others
+have left such a fence, it hides the hole. Whoever wins a fence therefore looks for the newest
+checkpoint again.
+"""
+
+import asyncio
+from enum import Enum, auto
+from typing import NamedTuple
+
+from semel.errors import CorruptJournal, SemelError
+from semel.journal.slots import checkpoints, keys
+from semel.journal.slots.calls import Calls
+from semel.journal.slots.checkpoints import Checkpoint
+from semel.journal.slots.entries import NONCE_SIZE, Entry, Head, Kind, decode, encode
+from semel.journal.slots.history import Standing, fenced, may_miss_acknowledged
+from semel.journal.slots.landing import land
+from semel.journal.slots.replay import Replay
+from semel.journal.slots.settings import SlotSettings
+from semel.journal.slots.table import SlotTable
+from semel.types import Position
+from semel.world import Randomness
+
+
+class NotTaken(SemelError):
+    """Another has fenced the lane, or has moved on: wait before the next attempt."""
+
+
+class Boundary(Enum):
+    HOLDS = auto()
+    REPLAY = auto()
+    """From the newer checkpoint: what was read before it may not have been true."""
+    GIVE_UP = auto()
+    """The fence stands in a slot that was collected."""
+
+
+def look_again(newest: int, fence: int, began: int) -> Boundary:
+    """What the newest checkpoint says, asked for when the fence was won, to one who has replayed
+    from that at `began` (rule 31)."""
+    if newest > fence:
+        return Boundary.GIVE_UP
+    return Boundary.REPLAY if newest > began else Boundary.HOLDS
+
+
+class Loaded(NamedTuple):
+    checkpoint: Checkpoint | None
+    replay: Replay
+
+
+class Taken(NamedTuple):
+    """A lane that was fenced by us, with all that counts before the fence."""
+
+    checkpoint: Checkpoint | None
+    replay: Replay
+    fence: int
+    """Its slot."""
+    standing: Standing
+    """Behind it."""
+    may_miss_acknowledged: bool
+    is_continued: bool
+    """The checkpoint, and what was followed before, is known to whoever asked for the lane."""
+
+
+async def load(calls: Calls, lane: int, settings: SlotSettings) -> Loaded:
+    """From the newest checkpoint to the first slot that is free. Raises CorruptJournal."""
+    while True:
+        loaded = begun(lane, await checkpoints.newest(calls, lane))
+        if await read_on(calls, loaded.replay, settings):
+            return loaded
+
+
+def begun(lane: int, checkpoint: Checkpoint | None) -> Loaded:
+    if checkpoint is None:
+        return Loaded(None, Replay(lane, 0, Standing(), SlotTable()))
+    replay = Replay(lane, checkpoint.slot, checkpoint.standing, checkpoint.table)
+    return Loaded(checkpoint, replay)
+
+
+async def read_on(
+    calls: Calls, replay: Replay, settings: SlotSettings, stop: int | None = None
+) -> bool:
+    """Replays up to a slot, or to the first that is free.
+
+    False if some of it was collected meanwhile, so that a newer checkpoint is there. The list only
+    says how many to read at once; what is there is told by reading. Raises CorruptJournal.
+    """
+    lane = replay.lane
+    behind = keys.slot(lane, replay.slot - 1) if replay.slot else ""
+    listed = keys.numbers(await calls.until_listed(keys.slots(lane), behind))
+    last = listed[-1] if listed else -1
+    while stop is None or replay.slot < stop:
+        count = max(1, min(last + 1 - replay.slot, settings.reads_at_once))
+        count = count if stop is None else min(count, stop - replay.slot)
+        for key, stored in await _read(calls, lane, replay.slot, count):
+            if stored is None:
+                return stop is None and replay.slot > last
+            try:
+                replay.add(decode(stored, key))
+            except CorruptJournal:
+                # What was left in a collected slot does not fit to what was read before it.
+                if await checkpoints.boundary(calls, lane) > replay.began:
+                    return False
+                raise
+    return True
+
+
+async def _read(calls: Calls, lane: int, first: int, count: int) -> list[tuple[str, bytes | None]]:
+    names = [keys.slot(lane, slot) for slot in range(first, first + count)]
+    return list(zip(names, await asyncio.gather(*map(calls.until_got, names)), strict=True))
+
+
+async def take(
+    calls: Calls,
+    lane: int,
+    node: int,
+    randomness: Randomness,
+    settings: SlotSettings,
+    followed: Replay | None = None,
+) -> Taken:
+    """Fences the lane. Raises NotTaken, CorruptJournal, NewerFormat.
+
+    `followed` is a replay that its owner has taken frames from: only what is new is read.
+    """
+    checkpoint: Checkpoint | None = None
+    is_continued = followed is not None
+    replay = followed
+    if replay is None or not await read_on(calls, replay, settings):
+        checkpoint, replay = await load(calls, lane, settings)
+        is_continued = False
+    fence, epoch = replay.slot, replay.standing.epoch + 1
+    foreign = await _fence(calls, replay, node, randomness)
+    if foreign is not None:
+        raise NotTaken(
+            f"lane {lane}: slot {fence} went to node {foreign.head.node}, "
+            f"epoch {foreign.head.epoch}"
+        )
+    while True:
+        newest = await checkpoints.boundary(calls, lane)
+        match look_again(newest, fence, replay.began):
+            case Boundary.GIVE_UP:
+                raise NotTaken(f"lane {lane}: slot {fence} was collected, others are at {newest}")
+            case Boundary.HOLDS:
+                break
+            case Boundary.REPLAY:
+                if is_continued and await is_confirmed(calls, replay, newest) is not False:
+                    continue
+                is_continued = False
+                again = begun(lane, await checkpoints.newest(calls, lane))
+                if again.replay.began <= fence and await read_on(
+                    calls, again.replay, settings, fence
+                ):
+                    checkpoint, replay = again
+    standing = replay.standing
+    if epoch <= standing.epoch:
+        raise NotTaken(f"lane {lane}: the fence of epoch {epoch} is behind epoch {standing.epoch}")
+    return Taken(
+        checkpoint,
+        replay,
+        fence,
+        fenced(standing, epoch),
+        may_miss_acknowledged(standing),
+        is_continued,
+    )
+
+
+async def is_confirmed(calls: Calls, replay: Replay, newest: int) -> bool | None:
+    """Whether the checkpoint there says of all slots before it what was read; noted if so.
+
+    None if there is a newer one by now.
+    """
+    key = keys.checkpoint(replay.lane, newest)
+    stored = await calls.until_answered(lambda: calls.get_range(key, 0, checkpoints.HEADER_SIZE))
+    if stored is None:
+        return None
+    if not replay.is_confirmed_by(newest, checkpoints.standing_in(stored, key)):
+        return False
+    replay.confirm(newest)
+    return True
+
+
+async def _fence(calls: Calls, replay: Replay, node: int, randomness: Randomness) -> Entry | None:
+    """In the next slot. None if it is there, else what is there instead, which is applied."""
+    standing, slot = replay.standing, replay.slot
+    epoch = standing.epoch + 1
+    nonce = randomness.token_bytes(NONCE_SIZE)
+    head = Head(
+        Kind.FENCE,
+        epoch,
+        fenced(standing, epoch).term,
+        node,
+        nonce,
+        Position(standing.end),
+        Position(standing.end),
+        0,
+    )
+    foreign = await land(calls, keys.slot(replay.lane, slot), [encode(head)], nonce)
+    if foreign is not None:
+        replay.add(foreign)
+    return foreign

@@ -1,0 +1,76 @@
+"""What can be chosen about a journal on a store, and the sizes that follow from it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from semel.errors import ConfigError
+from semel.journal.frames import HEADER_SIZE
+from semel.journal.seam import Limits
+from semel.journal.slots.entries import ENTRY_HEADER_SIZE
+
+MIB: Final = 1 << 20
+SLOT_BYTES_MIN: Final = 1024
+HEADROOM_SHARE: Final = 16
+"""Of the bytes that may be unconfirmed: kept for the ends of what is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSettings:
+    slot_bytes: int = 8 * MIB
+    """The largest slot: what a store takes in one PUT."""
+
+    stretch_bytes: int = 64 * MIB
+    """What is settled at once: so much of the journal has one index."""
+
+    checkpoint_slots: int = 1024
+    """Behind so many there is a new checkpoint, so that whoever takes the lane reads few."""
+
+    unconfirmed_bytes: int = 64 * MIB
+    """Appended and not yet durable. When the store is away for longer, appending is refused as on a
+    full disk, so that memory is bounded and clients hear that they should try again."""
+
+    tail_bytes: int = 8 * MIB
+    """Memory for the newest frames, which are read without the store."""
+
+    cache_bytes: int = 32 * MIB
+    """Memory for older ones that were read."""
+
+    linger_ms: int = 0
+    """How long a slot waits for more before it is created: fewer PUTs for more delay."""
+
+    attempt_s: float = 10.0
+    """A call of the store that takes longer is taken for one that failed."""
+
+    retry_s_min: float = 0.05
+    retry_s_max: float = 2.0
+    """From the first to the last wait before a call is tried again."""
+
+    barrier_s: float | None = 6.0
+    """Who has waited so long for a barrier steps down: the detection time. None: never."""
+
+    reads_at_once: int = 32
+    """GETs under way when a lane is taken."""
+
+    def __post_init__(self) -> None:
+        if self.slot_bytes < SLOT_BYTES_MIN:
+            raise ConfigError(f"a slot of {self.slot_bytes} bytes: {SLOT_BYTES_MIN} at least")
+        if self.unconfirmed_bytes < 2 * self.slot_bytes:
+            raise ConfigError(
+                f"{self.unconfirmed_bytes} unconfirmed bytes: two slots of {self.slot_bytes} "
+                "at least"
+            )
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """Of a frame that has a slot to itself (rule 37)."""
+        return self.slot_bytes - ENTRY_HEADER_SIZE - HEADER_SIZE
+
+    @property
+    def limits(self) -> Limits:
+        headroom = self.unconfirmed_bytes // HEADROOM_SHARE
+        return Limits(
+            self.payload_bytes_max,
+            f"a slot of {self.slot_bytes} bytes",
+            headroom,
+            headroom // 5,
+        )
