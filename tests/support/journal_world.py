@@ -1,7 +1,7 @@
 """A lane that only remembers: drives a journal through crashes and holds it to what it promised."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Generic, TypeVar
 
@@ -22,7 +22,8 @@ AnyJournal = TypeVar("AnyJournal", bound=Journal)
 class RememberingOn(Generic[AnyJournal]):
     """The state is the list of payloads; a checkpoint holds all of them."""
 
-    def __init__(self, journal: AnyJournal) -> None:
+    def __init__(self, journal: AnyJournal, followed: Sequence[bytes] = ()) -> None:
+        """`followed` is what a standby knows already, and the journal does not replay."""
         self.journal = journal
         self.failures: list[BaseException] = []
         self.warnings: list[str] = []
@@ -31,7 +32,9 @@ class RememberingOn(Generic[AnyJournal]):
         self.payloads_per_piece = 100
         stored = self.journal.checkpoint
         self.checkpoint_count = 0 if not stored else stored.count(SEPARATOR)
-        self.payloads = stored.split(SEPARATOR)[:-1] if stored else []
+        self.payloads = stored.split(SEPARATOR)[:-1] if stored else list(followed)
+        self.known_count = len(self.payloads)
+        """Of what was replayed, what did not come from frames."""
         for position, payload in self.journal.replay():
             self.apply(position, bytes(payload))
         self.replayed = list(self.payloads)

@@ -7,12 +7,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import Context
 from enum import Enum, auto
+from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from semel.journal.slots.entries import Entry, decode
 from semel.store.seam import ObjectExists, ObjectMissing, StoreAway, StoredObject
 from semel.types import Buffer
+from semel.verify.world.loop import settle
 
 T = TypeVar("T")
 
@@ -68,65 +70,86 @@ class SlotStore:
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         stored = b"".join(parts)
-        fault = await self._begin("create", key)
-        if fault is Fault.LOST:
-            raise StoreAway("lost")
-        if fault in (Fault.LATE, Fault.DOUBLED):
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.late_s(), self.put, key, stored, context=Context())
-        if fault is Fault.LATE:
-            raise StoreAway("late")
-        is_new = self.put(key, stored)
-        if fault is Fault.UNHEARD:
-            raise StoreAway("unheard")
-        if not is_new or fault is Fault.EXISTS:
+        if not await self._ask("create", key, lambda: self.put(key, stored)):
             raise ObjectExists(key)
-        await self._answer("create")
 
     async def get(self, key: str) -> bytes:
-        await self._read("get", key)
-        if key not in self.objects:
+        stored = await self._ask("get", key, lambda: self.objects.get(key))
+        if stored is None:
             raise ObjectMissing(key)
-        stored = self.objects[key]
-        await self._answer("get")
         return stored
 
     async def get_range(self, key: str, start: int, size: int) -> Buffer:
-        await self._read("get_range", key)
-        if key not in self.objects:
+        stored = await self._ask("get_range", key, lambda: self.objects.get(key))
+        if stored is None:
             raise ObjectMissing(key)
-        return self.objects[key][start : start + size]
+        return stored[start : start + size]
 
     async def list(self, prefix: str, behind: str = "") -> list[StoredObject]:
-        await self._read("list", prefix)
-        return [
-            StoredObject(key, len(self.objects[key])) for key in self.keys(prefix) if key > behind
-        ]
+        return await self._ask(
+            "list",
+            prefix,
+            lambda: [
+                StoredObject(key, len(self.objects[key]))
+                for key in self.keys(prefix)
+                if key > behind
+            ],
+        )
 
     async def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            await self._read("delete", key)
-            self.objects.pop(key, None)
+            await self._ask("delete", key, partial(self.objects.pop, key, None))
 
     async def close(self) -> None: ...
 
-    async def _read(self, verb: str, key: str) -> None:
-        if await self._begin(verb, key) is not Fault.NONE:
-            raise StoreAway(verb)
-
-    async def _begin(self, verb: str, key: str) -> Fault:
+    async def _ask(self, verb: str, key: str, act: Callable[[], T]) -> T:
+        """The store acts, and answers, whatever becomes of its caller meanwhile."""
         self.calls.append((verb, key))
         fault = self.fault(verb, key)
         gate = self.gates.get((verb, key))
         if gate is not None:
             await gate.wait()
-        await asyncio.sleep(self.delay_s())
-        if self.is_away:
-            raise StoreAway("away")
-        return fault
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
 
-    async def _answer(self, verb: str) -> None:
-        await asyncio.sleep(self.delay_s())
+        def later(delay_s: float, what: Callable[[], None]) -> None:
+            if delay_s:
+                loop.call_later(delay_s, what, context=Context())
+            else:
+                loop.call_soon(what, context=Context())
+
+        def tell(what: Callable[[], T]) -> None:
+            if not answer.done():
+                settle(answer, what)
+
+        def serve() -> None:
+            if self.is_away:
+                later(self.delay_s(), lambda: tell(partial(_away, verb)))
+                return
+            found = act()
+            if fault is Fault.EXISTS:
+                found = act()
+            if fault is not Fault.UNHEARD:
+                later(self.delay_s(), lambda: tell(lambda: found))
+
+        if fault in (Fault.LOST, Fault.UNHEARD, Fault.LATE):
+            later(self.delay_s() + 1.0, lambda: tell(partial(_away, verb)))
+        if fault in (Fault.LATE, Fault.DOUBLED):
+            later(self.late_s(), act_unheard(act))
+        if fault not in (Fault.LOST, Fault.LATE):
+            later(self.delay_s(), serve)
+        return await answer
+
+
+def act_unheard(act: Callable[[], object]) -> Callable[[], None]:
+    def unheard() -> None:
+        act()
+
+    return unheard
+
+
+def _away(verb: str) -> Never:
+    raise StoreAway(verb)
 
 
 class SeededRandomness:

@@ -29,6 +29,8 @@ _FAMILY: Final = b"SEMELCK"
 _FORMAT: Final = 1
 _MAGIC: Final = b"%s%d" % (_FAMILY, _FORMAT)
 HEADER_SIZE: Final = _HEADER.size + _CHECKSUM.size
+OUTLINE_SIZE: Final = 64 * 1024
+"""Read at first, which mostly holds all but the indexes and the state."""
 KEPT_COUNT: Final = 2
 """The newest, and one more for those who are reading it."""
 
@@ -81,6 +83,10 @@ class _Head(NamedTuple):
     state_size: int
     checksums: tuple[int, int, int]
 
+    @property
+    def tables_size(self) -> int:
+        return 8 * (self.base_count + 3 * self.slot_count)
+
 
 def _decode_head(stored: Buffer, key: str) -> _Head:
     view = memoryview(stored)[:HEADER_SIZE]
@@ -100,17 +106,30 @@ def _decode_head(stored: Buffer, key: str) -> _Head:
     )
 
 
-def standing_in(stored: Buffer, key: str) -> Standing:
-    """By the first bytes of a checkpoint."""
-    return _decode_head(stored, key).standing
+class Outline(NamedTuple):
+    """What a checkpoint says of the slots before it, without the lane's state."""
+
+    slot: int
+    standing: Standing
+    bases: Sequence[int]
+    table: SlotTable
+
+
+def _tables(head: _Head, tables: Buffer, key: str) -> Outline:
+    if crc32c(tables) != head.checksums[0]:
+        raise CorruptJournal(f"{key}: wrong checksum")
+    words = array("q", bytes(tables))
+    bases, words = words[: head.base_count], words[head.base_count :]
+    count = head.slot_count
+    table = SlotTable.of(words[:count], words[count : 2 * count], words[2 * count :])
+    return Outline(head.slot, head.standing, bases, table)
 
 
 def decode(stored: Buffer, key: str) -> Checkpoint:
     """Raises CorruptJournal, NewerFormat."""
     head = _decode_head(stored, key)
     view = memoryview(stored)[HEADER_SIZE:]
-    tables_size = 8 * (head.base_count + 3 * head.slot_count)
-    sizes = (tables_size, head.opened_size, head.state_size)
+    sizes = (head.tables_size, head.opened_size, head.state_size)
     if len(view) != sum(sizes):
         raise CorruptJournal(f"{key}: {len(view)} of {sum(sizes)} bytes are there")
     parts: list[memoryview] = []
@@ -120,17 +139,31 @@ def decode(stored: Buffer, key: str) -> Checkpoint:
         if crc32c(parts[-1]) != checksum:
             raise CorruptJournal(f"{key}: wrong checksum")
     tables, opened, state = parts
-    words = array("q", tables.tobytes())
-    bases, words = words[: head.base_count], words[head.base_count :]
-    count = head.slot_count
-    table = SlotTable.of(words[:count], words[count : 2 * count], words[2 * count :])
-    return Checkpoint(head.slot, head.standing, bases, table, bytes(opened), [bytes(state)])
+    outline = _tables(head, tables, key)
+    return Checkpoint(*outline, bytes(opened), [bytes(state)])
 
 
 async def boundary(calls: Calls, lane: int) -> int:
     """The slot of the newest checkpoint, 0 if there is none: slots before it may be gone."""
     found = keys.numbers(await calls.until_listed(keys.checkpoints(lane)))
     return found[-1] if found else 0
+
+
+async def outline_at(calls: Calls, lane: int, slot: int) -> Outline | None:
+    """None if it was replaced by a newer one. Raises CorruptJournal, NewerFormat."""
+    key = keys.checkpoint(lane, slot)
+
+    async def first(size: int) -> Buffer | None:
+        return await calls.until_answered(lambda: calls.get_range(key, 0, size))
+
+    stored = await first(OUTLINE_SIZE)
+    if stored is None:
+        return None
+    head = _decode_head(stored, key)
+    end = HEADER_SIZE + head.tables_size
+    if end > OUTLINE_SIZE:
+        stored = await first(end)
+    return None if stored is None else _tables(head, stored[HEADER_SIZE:end], key)
 
 
 async def newest(calls: Calls, lane: int) -> Checkpoint | None:

@@ -96,13 +96,20 @@ async def read_on(
         for key, stored in await _read(calls, lane, replay.slot, count):
             if stored is None:
                 return stop is None and replay.slot > last
-            try:
-                replay.add(decode(stored, key))
-            except CorruptJournal:
-                # What was left in a collected slot does not fit to what was read before it.
-                if await checkpoints.boundary(calls, lane) > replay.began:
-                    return False
-                raise
+            if not await add(calls, replay, key, stored):
+                return False
+    return True
+
+
+async def add(calls: Calls, replay: Replay, key: str, stored: bytes) -> bool:
+    """The next slot; False if a newer checkpoint is there, and this does not fit to what was read
+    before it: something was left in a collected slot. Raises CorruptJournal."""
+    try:
+        replay.add(decode(stored, key))
+    except CorruptJournal:
+        if await checkpoints.boundary(calls, replay.lane) > replay.began:
+            return False
+        raise
     return True
 
 
@@ -144,8 +151,13 @@ async def take(
             case Boundary.HOLDS:
                 break
             case Boundary.REPLAY:
-                if is_continued and await is_confirmed(calls, replay, newest) is not False:
-                    continue
+                if is_continued:
+                    outline = await checkpoints.outline_at(calls, lane, newest)
+                    if outline is None:
+                        continue
+                    if replay.is_confirmed_by(outline.slot, outline.standing):
+                        replay.confirm(newest)
+                        continue
                 is_continued = False
                 again = begun(lane, await checkpoints.newest(calls, lane))
                 if again.replay.began <= fence and await read_on(
@@ -163,21 +175,6 @@ async def take(
         may_miss_acknowledged(standing),
         is_continued,
     )
-
-
-async def is_confirmed(calls: Calls, replay: Replay, newest: int) -> bool | None:
-    """Whether the checkpoint there says of all slots before it what was read; noted if so.
-
-    None if there is a newer one by now.
-    """
-    key = keys.checkpoint(replay.lane, newest)
-    stored = await calls.until_answered(lambda: calls.get_range(key, 0, checkpoints.HEADER_SIZE))
-    if stored is None:
-        return None
-    if not replay.is_confirmed_by(newest, checkpoints.standing_in(stored, key)):
-        return False
-    replay.confirm(newest)
-    return True
 
 
 async def _fence(calls: Calls, replay: Replay, node: int, randomness: Randomness) -> Entry | None:

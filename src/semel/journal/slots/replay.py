@@ -2,7 +2,7 @@
 
 from semel.errors import CorruptJournal
 from semel.journal.slots import keys
-from semel.journal.slots.entries import Entry, Kind, frames_of
+from semel.journal.slots.entries import Entry, Kind, frames_of, successor_of
 from semel.journal.slots.history import Standing, counts, fenced
 from semel.journal.slots.table import SlotTable
 from semel.types import Position
@@ -21,6 +21,8 @@ class Replay:
         self.table = table
         self.frames: list[tuple[Position, memoryview]] = []
         """Not yet taken by whoever applies them."""
+        self.successor: int | None = None
+        """Whom the last seal names."""
         self.standings: dict[int, Standing] = {began: standing}
         """By slot, what all before it say; from `began` on."""
 
@@ -32,6 +34,7 @@ class Replay:
                 standing = fenced(standing, head.epoch)
             elif head.kind is Kind.SEAL:
                 standing = standing._replace(is_sealed=True)
+                self.successor = successor_of(entry)
             else:
                 standing = self._add_frames(entry)
         self.slot += 1

@@ -54,6 +54,13 @@ class SlotTable:
         count = bisect_left(self._slots, slot)
         return self._slots[:count], self._firsts[:count], self._ends[:count]
 
+    def replace_before(self, slot: int, older: "SlotTable") -> None:
+        """What is known of the slots before this one, some of which were given up."""
+        count = bisect_left(self._slots, slot)
+        columns = (self._slots, self._firsts, self._ends)
+        for column, before in zip(columns, older.columns_before(slot), strict=True):
+            column[:count] = before
+
     @classmethod
     def of(cls, slots: Sequence[int], firsts: Sequence[int], ends: Sequence[int]) -> "SlotTable":
         table = cls()
