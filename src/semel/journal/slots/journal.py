@@ -64,7 +64,6 @@ class SlotJournal:
         self._frames = taken.replay.take()
         self._stretches = stretches or Stretches.of(checkpoint, settings.stretch_bytes)
         self.index = self._stretches.index
-        self._sealed_in_replay = False
         self._tail = Tail(settings.tail_bytes, self.index.not_held_to)
         self.index.not_held_to(self.end)
         self._writer = Writer(
@@ -117,7 +116,7 @@ class SlotJournal:
     def replay(self) -> Iterator[tuple[Position, memoryview]]:
         frames, self._frames = self._frames, []
         for position, payload in frames:
-            self._sealed_in_replay |= self._stretches.seal_if_full(position - HEADER_SIZE)
+            self._stretches.seal_if_full(position - HEADER_SIZE)
             yield position, payload
 
     def start(
@@ -153,7 +152,7 @@ class SlotJournal:
             self._collecting.run,
         ):
             self._tasks.append(loop.create_task(self._run(work)))
-        if self._sealed_in_replay or self._is_checkpoint_due:
+        if self.index.unpublished() or self._is_checkpoint_due:
             self._begin_checkpoint()
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -334,8 +333,16 @@ class SlotJournal:
     def sealed(self) -> list[Sealed]:
         """Those that the newest checkpoint has behind it."""
         bases = self._stretches.bases
-        count = bisect_right(bases, self._checkpointing.position) - 1
+        count = bisect_right(bases, self._indexed) - 1
         return [Sealed(base, end) for base, end in pairwise(bases[: max(0, count) + 1])]
+
+    @property
+    def _indexed(self) -> int:
+        """What the newest checkpoint covers, as far as we know the indexes to be stored: who goes
+        on from what was followed has some in memory that the leader before has stored."""
+        unpublished = self.index.unpublished()
+        covered = self._checkpointing.position
+        return min(covered, unpublished[0].base) if unpublished else covered
 
     def release_before(self, position: Position) -> bool:
         """Deletes the data slots before it that the newest checkpoint has behind it (rule 31).
@@ -348,7 +355,7 @@ class SlotJournal:
         boundary, covered = self._checkpointing.slot, self._checkpointing.position
         bases = self._stretches.bases
         wanted = bisect_right(bases, position) - 1
-        count = min(wanted, bisect_right(bases, covered) - 1)
+        count = min(wanted, bisect_right(bases, self._indexed) - 1)
         if count > 0:
             self._collecting.indexes(self._stretches.release(count))
         slots = self._table.collectable(min(position, covered), boundary)
