@@ -122,7 +122,7 @@ class Lane:
         if journal.may_miss_acknowledged or state.term < 0:
             is_first = state.term < 0
             open_count = len(state.transactions.open())
-            self.submit(BeginTerm())
+            self.submit(BeginTerm(journal.epoch))
             await self.until_durable()
             if on_warning is not None and not is_first:
                 on_warning(

@@ -81,8 +81,12 @@ class BeginTerm(NamedTuple):
     """Open transactions may have lost writes that were acknowledged before they were durable.
     They are aborted in the very frame that raises the term."""
 
+    epoch: int | None = None
+    """Of the fence by which the journal was taken, which the term becomes (rule 17)."""
+
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
-        term = Term(state.term + 1)
+        term = Term(state.term + 1 if self.epoch is None else self.epoch)
+        assert term > state.term
         frame = Frame(at)
         frame.add_fact(facts.Opened(term))
         if not state.cluster_id:
