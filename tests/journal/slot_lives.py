@@ -8,6 +8,7 @@ what the journals believe.
 import asyncio
 import struct
 from collections import Counter
+from collections.abc import Coroutine
 from contextvars import Context
 from functools import partial
 from random import Random
@@ -323,14 +324,27 @@ class World:
 def fight(seed: int) -> Counter[str]:
     world = World(seed)
 
+    tasks: list[asyncio.Task[Any]] = []
+
+    def hold(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **how: Any
+    ) -> "asyncio.Task[Any]":
+        # Those of the dead are never woken again. Were they collected while the run goes on, what
+        # they have open would be closed by the collector, on tasks that are half gone by then.
+        tasks.append(asyncio.Task(work, loop=loop, **how))
+        return tasks[-1]
+
     async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(hold)  # type: ignore[arg-type]
         try:
             await world.run()
         finally:
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
-            for process in world.processes:
-                process.bury()
+            for task in tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    suspended = task.get_coro()
+                    assert isinstance(suspended, Coroutine)
+                    suspended.close()
 
     simulate(seed, main)
     world.counts["acknowledged"] = len(world.acknowledged)
