@@ -480,3 +480,17 @@ def test_old_positions_are_read_by_range_and_then_held() -> None:
         assert bytes(await journal.read(unread, 1)) == b"z", "it is nowhere but here"
 
     run(main())
+
+
+def test_a_stretch_can_be_ended_before_it_is_full() -> None:
+    async def main() -> None:
+        lane = await lead(SlotStore())
+        assert not lane.journal.roll(0), "there is nothing in it"
+        await say(lane, b"a", b"b")
+        end = lane.journal.end
+        assert lane.journal.roll(0)
+        await lane.journal.checkpoint_now()
+        assert lane.journal.sealed() == [(0, end)]
+        assert lane.journal.held_from <= end
+
+    run(main())

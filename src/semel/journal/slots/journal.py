@@ -267,6 +267,11 @@ class SlotJournal:
         else:
             self._watch_barriers()
 
+    @property
+    def held_from(self) -> Position:
+        start = self._tail.start
+        return self.durable if start is None else Position(min(start, self.durable))
+
     def read_now(self, extents: list[tuple[int, int]]) -> list[memoryview] | None:
         held = self._held(extents)
         if len(held) == len(extents):
@@ -329,6 +334,13 @@ class SlotJournal:
 
     async def checkpoint_now(self) -> None:
         await self._or_over(self._checkpointing.until_taken(self.end))
+
+    def roll(self, kept_size: int) -> bool:
+        """There is always room for another stretch."""
+        if self._refusal is not None or not self._stretches.seal(self.end):
+            return False
+        self._begin_checkpoint()
+        return True
 
     def sealed(self) -> list[Sealed]:
         """Those that the newest checkpoint has behind it."""

@@ -33,8 +33,12 @@ class Stretches:
 
     def seal_if_full(self, end: int) -> bool:
         """Before the frame that begins there."""
+        return end - self.bases[-1] >= self._bytes_max and self.seal(end)
+
+    def seal(self, end: int) -> bool:
+        """Before it is full; False if there is nothing in it. Who follows begins anew then."""
         base = self.bases[-1]
-        if end - base < self._bytes_max:
+        if end == base:
             return False
         self.index.seal(base, end)
         self.bases.append(end)
