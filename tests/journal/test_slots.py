@@ -307,8 +307,8 @@ def test_a_fence_in_a_collected_slot_is_given_up() -> None:
         await seeded_loop.elapse(1)
         listed = store.list
 
-        async def of_old(prefix: str, behind: str = "") -> list:  # type: ignore[type-arg]
-            return [] if prefix.startswith("j/") else await listed(prefix, behind)
+        async def of_old(folder: str, behind: str = "") -> list:  # type: ignore[type-arg]
+            return [] if folder.startswith("j/") else await listed(folder, behind)
 
         store.list = of_old  # type: ignore[method-assign]
         with pytest.raises(NotTaken, match="slot 1 was collected"):

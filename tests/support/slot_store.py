@@ -4,7 +4,7 @@ What was asked for happens at the store whether or not its caller is still there
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Sequence
 from contextvars import Context
 from enum import Enum, auto
 from functools import partial
@@ -73,6 +73,9 @@ class SlotStore:
         if not await self._ask("create", key, lambda: self.put(key, stored)):
             raise ObjectExists(key)
 
+    async def create_large(self, key: str, pieces: AsyncIterable[Buffer]) -> None:
+        raise NotImplementedError("a slot is never large")
+
     async def get(self, key: str) -> bytes:
         stored = await self._ask("get", key, lambda: self.objects.get(key))
         if stored is None:
@@ -85,13 +88,13 @@ class SlotStore:
             raise ObjectMissing(key)
         return stored[start : start + size]
 
-    async def list(self, prefix: str, behind: str = "") -> list[StoredObject]:
+    async def list(self, folder: str, behind: str = "") -> list[StoredObject]:
         return await self._ask(
             "list",
-            prefix,
+            folder,
             lambda: [
                 StoredObject(key, len(self.objects[key]))
-                for key in self.keys(prefix)
+                for key in self.keys(folder)
                 if key > behind
             ],
         )
