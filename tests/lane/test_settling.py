@@ -1,6 +1,8 @@
 """What lives on is found where it was put, whatever was settled, deleted, crashed in between."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -9,7 +11,7 @@ import pytest
 from semel.broker.broker import volumes_on
 from semel.groups.settings import GroupSettings
 from semel.journal import names
-from semel.journal.file.device import Device
+from semel.journal.file.device import Device, Done
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
@@ -263,6 +265,50 @@ def test_a_lane_that_steps_down_while_it_settles_adds_nothing_to_the_folder() ->
     over = [run(Random(number), live(number)) for number in range(0, 100, 3)]
     assert any(over)
     assert over.count(False) > 8
+
+
+class HeldSyncs(MemoryDevice):
+    """While they are held, what is synced is not known to be."""
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.held: list[Callable[[], None]] | None = None
+
+    def submit_sync(self, names: Sequence[str], folder: bool, on_done: Done) -> None:
+        if self.held is None:
+            super().submit_sync(names, folder, on_done)
+        else:
+            self.held.append(partial(super().submit_sync, names, folder, on_done))
+
+
+def test_segments_stay_until_it_is_durable_that_nobody_needs_them() -> None:
+    async def live() -> None:
+        device = HeldSyncs(Random(4))
+        world = World(device, 4)
+        world.lane = await start(device, world.rng)
+        world.create("a")
+        for _ in range(4):
+            for _ in range(150):
+                world.produce("a")
+            await asyncio.sleep(0.2)
+        await world.lane.until_durable()
+        segments = [name for name in device.names() if name.endswith(names.SEGMENT)]
+        assert len(segments) > 4
+        device.held = []
+        end = world.lane.view.partition("a", 0).high_watermark
+        world.lane.submit(DeleteRecords(TopicPartition("a", 0), end))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(world.settle())
+            await asyncio.sleep(60)
+            left = {*device.names()}
+            held, device.held = device.held, None
+            for sync in held:
+                sync()
+        assert {*segments} <= left
+        assert not {*segments[:4]} & {*device.names()}
+        await world.lane.close()
+
+    run(Random(4), live())
 
 
 class RunsOutOfRoom(MakesHere):
