@@ -480,7 +480,7 @@ def test_what_compaction_has_made_counts_only_if_the_topic_still_wants_it(
             monkeypatch.setattr(maker, "compact", overtaken)
             await lane.compacting.round(Policies(broker, lane))
             assert maker.compact is not overtaken, "there was no pass"
-            parts = state_of(broker).cleaned
+            parts = state_of(broker).compacted
             assert list(parts) == [lane.view.partition("same", 0).number]
             changed = lane.view.partition("changed", 0)
             found = await lane.log.find(

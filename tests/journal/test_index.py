@@ -13,7 +13,7 @@ from semel.errors import CorruptJournal
 from semel.journal import index as index_module
 from semel.journal import names, pages, sealed
 from semel.journal import rows as rows_module
-from semel.journal.index import BatchIndex, Cleaned
+from semel.journal.index import BatchIndex, Compacted
 from semel.journal.index_files import read_index
 from semel.journal.pages import PAGE_SIZE, NotLoaded, Pages
 from semel.journal.rows import Location
@@ -339,7 +339,7 @@ def test_bytes_are_counted_without_a_look_at_all_rows(
     if where in ("in a file", "compacted"):
         world.publish()
     if where == "compacted":
-        world.index.clean(0, Cleaned(row_count, 0))
+        world.index.adopt_compacted(0, Compacted(row_count, 0))
     looked_at = 0
     copied = sealed.copied
 

@@ -245,7 +245,7 @@ def test_the_newest_of_each_key_is_there_whatever_was_compacted_settled_and_lost
                 await world.check()
                 await world.outlast_tombstones()
         state = world.lane._state
-        assert state.cleaned
+        assert state.compacted
         found = await world.committed("c")
         assert len(found) < len(world.written["c"]) / 3
         await world.lane.close()
@@ -354,7 +354,7 @@ def test_the_volume_goes_when_all_that_was_left_in_it_is_deleted() -> None:
         world = World(MemoryDevice(Random(0)), 0)
         await compacted(world)
         partition = world.lane.view.partition("c", 0)
-        end = world.lane._state.cleaned[partition.number].end
+        end = world.lane._state.compacted[partition.number].end
         world.lane.submit(DeleteExpired(((partition.number, end),)))
         await world.lane.settling.round(pytest.fail)
         assert volumes_in(world.device) == []
@@ -412,7 +412,7 @@ def test_a_check_misses_no_volume_that_went_with_what_it_was_needed_for(
         if is_topic_deleted:
             world.lane.submit(DeleteTopic("c"))
         else:
-            end = world.lane._state.cleaned[partition.number].end
+            end = world.lane._state.compacted[partition.number].end
             world.lane.submit(DeleteExpired(((partition.number, end),)))
         await world.lane.settling.round(pytest.fail)
         assert volumes_in(world.device) == []
@@ -430,12 +430,12 @@ def test_the_bytes_that_are_needed_of_a_volume_are_the_same_after_a_start() -> N
             await world.change(250)
             await world.tidy()
         before = world.lane._state
-        assert before.cleaned_live_bytes
+        assert before.compacted_live_bytes
         await world.lane.close()
         await world.start()
         after = world.lane._state
-        assert after.cleaned_live_bytes == before.cleaned_live_bytes
-        assert after.cleaned_volumes == before.cleaned_volumes
+        assert after.compacted_live_bytes == before.compacted_live_bytes
+        assert after.compacted_volumes == before.compacted_volumes
         await world.lane.close()
 
     run(Random(3), live())

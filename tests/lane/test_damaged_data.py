@@ -183,7 +183,7 @@ def test_a_damaged_partition_is_not_compacted_and_the_others_are(
                 await world.change(150)
         lane, reports = world.lane, Reports(world.lane)
         numbers = {topic: lane.view.partition(topic, 0).number for topic in ("c", "d")}
-        before = dict(lane._state.cleaned)
+        before = dict(lane._state.compacted)
         assert (numbers["d"] in before) == is_compacted
         start = lane.view.partition("d", 0).log_start_offset
         offset = flip(lane, device, "d", start, byte)
@@ -191,7 +191,7 @@ def test_a_damaged_partition_is_not_compacted_and_the_others_are(
         whole = whole_behind(lane, device, offset)
         for _ in range(3):
             await world.tidy()
-        after = lane._state.cleaned
+        after = lane._state.compacted
         assert after.get(numbers["d"]) == before.get(numbers["d"])
         assert after[numbers["c"]] != before.get(numbers["c"])
         assert {partition for partition, _ in reports.damage} == {TopicPartition("d", 0)}

@@ -46,7 +46,7 @@ def stopped() -> Files:
         device = MemoryDevice(Random(1))
         world = World(device, 1)
         await world.start()
-        while not (world.lane._state.volumes and world.lane._state.cleaned_volumes):
+        while not (world.lane._state.volumes and world.lane._state.compacted_volumes):
             await world.change(250)
             await world.tidy()
         await world.lane.close()
@@ -189,7 +189,7 @@ def test_the_facts_of_settling_and_compaction_are_shown_to_be_read() -> None:
         world = World(device, 4)
         await world.start()
         look(device)
-        while not (world.lane._state.volumes and world.lane._state.cleaned_volumes):
+        while not (world.lane._state.volumes and world.lane._state.compacted_volumes):
             await world.change(250)
             await world.tidy()
             look(device)
@@ -199,8 +199,8 @@ def test_the_facts_of_settling_and_compaction_are_shown_to_be_read() -> None:
     assert "  fact RetentionEnforced" in said
     settled = next(line for line in said if "Settled" in line)
     assert re.fullmatch(r"  fact Settled: added \[\d+\], replaced \[.*\], end \d+", settled)
-    at = next(number for number, line in enumerate(said) if "Cleaned" in line)
-    assert re.fullmatch(r"  fact Cleaned: volume \d+", said[at])
+    at = next(number for number, line in enumerate(said) if "Compacted" in line)
+    assert re.fullmatch(r"  fact Compacted: volume \d+", said[at])
     assert re.fullmatch(r"    [cd]-0 up to offset \d+: \d+ bytes are left", said[at + 1])
 
 
@@ -299,7 +299,7 @@ def test_what_compaction_left_of_a_deleted_topic_is_asked_for_by_nobody() -> Non
         await world.change(900)
         for topic in ("c", "d"):
             await world.lane.compacting.round(Compacted((topic,)))
-        of_d = state.cleaned[view.partition("d", 0).number].volume
+        of_d = state.compacted[view.partition("d", 0).number].volume
         world.lane.submit(DeleteTopic("d"))
         await world.lane.settling.round(fail)
         assert of_d not in volumes_in(device)

@@ -243,7 +243,7 @@ def deletions_are_forgotten_at_once(patch: Patch) -> None:
 
 
 def what_an_earlier_pass_has_left_is_not_read(patch: Patch) -> None:
-    _compact_with(patch, cleaned=None)
+    _compact_with(patch, compacted_base=None)
 
 
 def a_pass_says_that_it_went_further_than_it_did(patch: Patch) -> None:

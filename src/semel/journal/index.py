@@ -140,7 +140,7 @@ def directory_of(index: IndexInMemory | Directory) -> Generator[None, None, Dire
     return index
 
 
-class Cleaned(NamedTuple):
+class Compacted(NamedTuple):
     """What compaction has left of a partition before an offset lies in a volume of its own, and is
     found nowhere else."""
 
@@ -161,7 +161,7 @@ class BatchIndex:
         self._sealed_bases = array("q")
         """Of the volumes, by the journal's order, then of the sealed segments behind them."""
         self._volume_count = 0
-        self._cleaned: dict[int, Cleaned] = {}
+        self._compacted: dict[int, Compacted] = {}
         """By partition."""
         self._unpublished: dict[int, IndexInMemory] = {}
         """By base, oldest first."""
@@ -211,7 +211,7 @@ class BatchIndex:
 
     def drop(self, partition: int) -> None:
         """The partition is deleted; its number is never used again."""
-        self._cleaned.pop(partition, None)
+        self._compacted.pop(partition, None)
         self._dropped.append(partition)
 
     # For who builds it.
@@ -259,11 +259,11 @@ class BatchIndex:
         total = self._byte_count(partition)
         if total is None:
             return 0
-        cleaned = self._cleaned.get(partition)
-        if cleaned is None or offset >= cleaned.end:
+        compacted = self._compacted.get(partition)
+        if compacted is None or offset >= compacted.end:
             return total - self._bytes_before(partition, offset, total)
-        rest = total - self._bytes_before(partition, cleaned.end, total)
-        stretch = self._cleaned_stretch(partition, cleaned)
+        rest = total - self._bytes_before(partition, compacted.end, total)
+        stretch = self._compacted_stretch(partition, compacted)
         return rest if stretch is None else rest + stretch.bytes_from(stretch.row_to_find(offset))
 
     def _byte_count(self, partition: int) -> int | None:
@@ -291,11 +291,11 @@ class BatchIndex:
         total = self._byte_count(partition)
         if total is None:
             return None
-        cleaned = self._cleaned.get(partition)
-        if cleaned is not None:
-            rest = total - self._bytes_before(partition, cleaned.end, total)
+        compacted = self._compacted.get(partition)
+        if compacted is not None:
+            rest = total - self._bytes_before(partition, compacted.end, total)
             if byte_count > rest:
-                return self._cleaned_with_bytes(partition, cleaned, byte_count - rest)
+                return self._compacted_with_bytes(partition, compacted, byte_count - rest)
         before = total - byte_count
         """The batch must not begin behind so many bytes."""
         segment = self._first_sealed(
@@ -311,8 +311,10 @@ class BatchIndex:
         rows = self._open.get(partition)
         return None if rows is None else _offset_with_bytes(stretch_of(rows), byte_count)
 
-    def _cleaned_with_bytes(self, partition: int, cleaned: Cleaned, byte_count: int) -> int | None:
-        stretch = self._cleaned_stretch(partition, cleaned)
+    def _compacted_with_bytes(
+        self, partition: int, compacted: Compacted, byte_count: int
+    ) -> int | None:
+        stretch = self._compacted_stretch(partition, compacted)
         return None if stretch is None else _offset_with_bytes(stretch, byte_count)
 
     def timestamp_max(self, partition: int) -> int | None:
@@ -339,9 +341,9 @@ class BatchIndex:
 
     def _offset_in_journal(self, partition: int, offset: int) -> int:
         """This one, or the first behind all that lies in volumes."""
-        cleaned = self._cleaned.get(partition)
-        if cleaned is not None:
-            offset = max(offset, cleaned.end)
+        compacted = self._compacted.get(partition)
+        if compacted is not None:
+            offset = max(offset, compacted.end)
         if self._volume_count:
             index = self._sealed(self._volume_count - 1)
             entry = index.entry(partition)
@@ -383,11 +385,11 @@ class BatchIndex:
 
     def last_begun(self, partition: int, offset: int) -> Location | None:
         """The last batch to begin at or before this offset, which it may not reach."""
-        cleaned = self._cleaned.get(partition)
+        compacted = self._compacted.get(partition)
         found = self._last_begun(partition, offset)
-        if cleaned is None or (found is not None and found.base_offset >= cleaned.end):
+        if compacted is None or (found is not None and found.base_offset >= compacted.end):
             return found
-        stretch = self._cleaned_stretch(partition, cleaned)
+        stretch = self._compacted_stretch(partition, compacted)
         row = -1 if stretch is None else stretch.row_of(offset)
         return None if stretch is None or row < stretch.first else stretch.location(row)
 
@@ -410,14 +412,14 @@ class BatchIndex:
 
     def first_at_or_after(self, partition: int, timestamp_ms: int) -> Location | None:
         """The first batch whose newest record is as young as this."""
-        cleaned = self._cleaned.get(partition)
+        compacted = self._compacted.get(partition)
         first = 0
-        if cleaned is not None:
-            stretch = self._cleaned_stretch(partition, cleaned)
+        if compacted is not None:
+            stretch = self._compacted_stretch(partition, compacted)
             row = 0 if stretch is None else stretch.row_of_time(timestamp_ms)
             if stretch is not None and row < stretch.stop:
                 return stretch.location(row)
-            first = cleaned.end
+            first = compacted.end
         youngest_ms = self.timestamp_max(partition)
         if youngest_ms is None or youngest_ms < timestamp_ms:
             return None
@@ -481,20 +483,20 @@ class BatchIndex:
     def may_have_aborted(self, partition: int) -> bool:
         """False if no transaction was ever aborted in it, as far as the open segment tells."""
         rows = self._open.get(partition)
-        if rows is None or partition in self._cleaned:
+        if rows is None or partition in self._compacted:
             return True
         return rows.aborted is not None or rows.earlier_aborted_count > 0
 
     def aborted(self, partition: int, start: int, end: int) -> list[AbortedTransaction]:
         """Those with a record or marker in [start, end), also if begun before; by first offset."""
         found: list[AbortedTransaction] = []
-        cleaned = self._cleaned.get(partition)
-        if cleaned is not None and start < cleaned.end:
-            if cleaned.volume is not None:
-                index = self._index_at(cleaned.volume)
+        compacted = self._compacted.get(partition)
+        if compacted is not None and start < compacted.end:
+            if compacted.volume is not None:
+                index = self._index_at(compacted.volume)
                 for piece in index.aborted_from(index.entry(partition), start):
                     piece.gather(start, end, found)
-            start = cleaned.end
+            start = compacted.end
         rows = self._open.get(partition)
         if rows is None or rows.base_offsets[0] > start:
             standing = None if rows is not None else self._before.standing(partition)
@@ -547,11 +549,11 @@ class BatchIndex:
 
     def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
         """All batches from the one that `find` gives, and where they lie."""
-        if self._cleaned:
-            cleaned = self._cleaned.get(partition)
-            if cleaned is not None and offset < cleaned.end:
-                yield from self._cleaned_spans(partition, cleaned, offset)
-                offset = cleaned.end
+        if self._compacted:
+            compacted = self._compacted.get(partition)
+            if compacted is not None and offset < compacted.end:
+                yield from self._compacted_spans(partition, compacted, offset)
+                offset = compacted.end
         rows = self._open.get(partition)
         if rows is None:
             yield from self._sealed_spans(partition, offset)
@@ -566,14 +568,16 @@ class BatchIndex:
         if first < opened.stop:
             yield opened.without_pages(first, opened.stop)
 
-    def _cleaned_stretch(self, partition: int, cleaned: Cleaned) -> Stretch | None:
-        if cleaned.volume is None:
+    def _compacted_stretch(self, partition: int, compacted: Compacted) -> Stretch | None:
+        if compacted.volume is None:
             return None
-        index = self._index_at(cleaned.volume)
+        index = self._index_at(compacted.volume)
         return index.stretch(index.entry(partition))
 
-    def _cleaned_spans(self, partition: int, cleaned: Cleaned, offset: int) -> Iterator[Stretch]:
-        stretch = self._cleaned_stretch(partition, cleaned)
+    def _compacted_spans(
+        self, partition: int, compacted: Compacted, offset: int
+    ) -> Iterator[Stretch]:
+        stretch = self._compacted_stretch(partition, compacted)
         if stretch is not None:
             yield from _in_cuts(stretch, stretch.row_to_find(offset))
 
@@ -756,17 +760,17 @@ class BatchIndex:
         del self._sealed_bases[first:stop]
         self._segment_last = 0
 
-    def clean(self, partition: int, cleaned: Cleaned) -> None:
+    def adopt_compacted(self, partition: int, compacted: Compacted) -> None:
         """What compaction has left of it is found there from now on."""
-        self._cleaned[partition] = cleaned
+        self._compacted[partition] = compacted
 
-    def forget_cleaned(self, partition: int) -> None:
+    def forget_compacted(self, partition: int) -> None:
         """What compaction has left of it, if anything, is deleted."""
-        self._cleaned.pop(partition, None)
+        self._compacted.pop(partition, None)
 
     def settle(self, volumes: Sequence[int], end: int) -> None:
         """What lives on of the journal before `end` lies in the volumes that begin at these
-        positions, and nowhere else, but for what was cleaned."""
+        positions, and nowhere else, but for what was compacted."""
         for base in self._sealed_bases[: self._volume_count]:
             if base not in volumes:
                 self._forget(base)

@@ -177,8 +177,8 @@ class Compacting:
         )
 
     def _first_dirty_offset(self, partition: PartitionView) -> Offset:
-        start, cleaned = partition.log_start_offset, self._state.cleaned.get(partition.number)
-        return start if cleaned is None else max(start, cleaned.end)
+        start, compacted = partition.log_start_offset, self._state.compacted.get(partition.number)
+        return start if compacted is None else max(start, compacted.end)
 
     async def _candidates(self, policies: CompactionPolicies) -> list[_Candidate]:
         mostly_gone = self._mostly_gone()
@@ -212,10 +212,10 @@ class Compacting:
     def _mostly_gone(self) -> set[int]:
         """Volumes of earlier passes of which little is needed: what is left of them is compacted
         again, so that they can go."""
-        live_bytes = self._state.cleaned_live_bytes
+        live_bytes = self._state.compacted_live_bytes
         return {
             volume
-            for volume, byte_count in self._state.cleaned_volumes.items()
+            for volume, byte_count in self._state.compacted_volumes.items()
             if 2 * live_bytes[volume] < byte_count
         }
 
@@ -227,7 +227,7 @@ class Compacting:
         mostly_gone: set[int],
     ) -> _Candidate | None:
         log, start = self._lane.log, partition.log_start_offset
-        cleaned = self._state.cleaned.get(partition.number)
+        compacted = self._state.compacted.get(partition.number)
         first_dirty = self._first_dirty_offset(partition)
         now_ms = self._lane.view.steady_wall_ms()
         # Nothing is touched that is written to, or whose transaction is open.
@@ -239,7 +239,9 @@ class Compacting:
             old_ms = now_ms - settings.min_compaction_lag_ms
             end = min(end, await log.first_kept(partition, old_ms, None))
         end = max(end, first_dirty)
-        is_moved = cleaned is not None and cleaned.byte_count > 0 and cleaned.volume in mostly_gone
+        is_moved = (
+            compacted is not None and compacted.byte_count > 0 and compacted.volume in mostly_gone
+        )
         if end == first_dirty and not is_moved:
             return None
         clean_size = await log.bytes_between(partition, start, first_dirty)
@@ -264,7 +266,7 @@ class Compacting:
         return Compaction(
             partition.number,
             start,
-            self._settling.cleaned_base(partition.number),
+            self._settling.compacted_base(partition.number),
             first_dirty,
             end,
             tuple((each.producer_id, each.first_offset) for each in aborted),

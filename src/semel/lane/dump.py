@@ -169,7 +169,7 @@ def _shown(frame: StoredFrame, known: PartitionNames) -> ShownFrame:
 
 def _fact(fact: AnyFact, known: PartitionNames) -> ShownFact:
     fields = {name: getattr(fact, name) for name in fact.__struct_fields__}
-    if isinstance(fact, facts.Cleaned):
+    if isinstance(fact, facts.Compacted):
         fields["parts"] = [
             {"partition": known.of(number), "end_offset": end, "byte_count": byte_count}
             for number, end, byte_count in fact.parts

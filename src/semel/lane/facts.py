@@ -117,7 +117,7 @@ class Settled(Fact, frozen=True):
     end: int
 
 
-class Cleaned(Fact, frozen=True):
+class Compacted(Fact, frozen=True):
     """What compaction has left of partitions lies in a volume."""
 
     volume: int
@@ -143,7 +143,7 @@ AnyFact = (
     | ProducersExpired
     | ProducersForgotten
     | Settled
-    | Cleaned
+    | Compacted
     | RetentionEnforced
 )
 

@@ -24,7 +24,7 @@ _APPLIED: Final = (
     facts.TopicDeleted,
     facts.RecordsDeleted,
     facts.Settled,
-    facts.Cleaned,
+    facts.Compacted,
 )
 
 
@@ -53,7 +53,7 @@ class NamedVolumes:
     def _apply(self, frame: Frame, told: Sequence[AnyFact]) -> None:
         state = self._state
         for fact in told:
-            if isinstance(fact, facts.Cleaned):
+            if isinstance(fact, facts.Compacted):
                 # A deletion takes what was written to, and batches are not looked at here.
                 for number, _, _ in fact.parts:
                     state.hosting.numbered(number)

@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
-from semel.journal.index import Cleaned
+from semel.journal.index import Compacted
 from semel.journal.names import volume_base
 from semel.journal.seam import Journal
 from semel.lane import facts, restoring
 from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import Frame, decode
-from semel.lane.state import NO_EFFECTS, CleanedPart, Effects, LaneState
+from semel.lane.state import NO_EFFECTS, CompactedPart, Effects, LaneState
 from semel.lane.transactions import add_transaction
 from semel.transactions.commands import RaiseTerm
 from semel.types import Position, Term
@@ -23,8 +23,8 @@ def rebuild(state: LaneState, journal: Journal) -> None:
     if journal.checkpoint is not None:
         restoring.restore(journal.checkpoint, state)
         journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
-        for number, part in state.cleaned.items():
-            journal.index.clean(number, _in_index(part))
+        for number, part in state.compacted.items():
+            journal.index.adopt_compacted(number, _in_index(part))
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)
@@ -64,17 +64,18 @@ def _index_settled(journal: Journal, state: LaneState, frame: Frame) -> None:
     for entry in frame.entries:
         if isinstance(entry, facts.Settled):
             journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
-        elif isinstance(entry, facts.Cleaned):
+        elif isinstance(entry, facts.Compacted):
             for number, _, _ in entry.parts:
-                journal.index.clean(number, _in_index(state.cleaned[number]))
+                journal.index.adopt_compacted(number, _in_index(state.compacted[number]))
         elif (
-            isinstance(entry, facts.RecordsDeleted) and entry.partition_number not in state.cleaned
+            isinstance(entry, facts.RecordsDeleted)
+            and entry.partition_number not in state.compacted
         ):
-            journal.index.forget_cleaned(entry.partition_number)
+            journal.index.forget_compacted(entry.partition_number)
 
 
-def _in_index(part: CleanedPart) -> Cleaned:
-    return Cleaned(part.end, volume_base(part.volume) if part.byte_count else None)
+def _in_index(part: CompactedPart) -> Compacted:
+    return Compacted(part.end, volume_base(part.volume) if part.byte_count else None)
 
 
 class BeginTerm(NamedTuple):

@@ -13,7 +13,7 @@ from semel.lane.snapshot import (
     FORMAT,
     SIZE,
     BrokerConfigsPiece,
-    CleanedPiece,
+    CompactedPiece,
     GroupsPiece,
     LanePiece,
     PartitionSnapshot,
@@ -27,7 +27,7 @@ from semel.lane.snapshot import (
     TransactionsPiece,
     decode_piece,
 )
-from semel.lane.state import CleanedPart, LaneState
+from semel.lane.state import CompactedPart, LaneState
 from semel.log.partition import Partition
 from semel.log.producers import Producer
 from semel.transactions.transaction import TransactionsSnapshot
@@ -78,12 +78,12 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
                     _restore_partition(_numbered(state, partition.number), partition)
         elif isinstance(piece, ProducersPiece):
             _restore_producers(_numbered(state, piece.partition_number), piece.producers)
-        elif isinstance(piece, CleanedPiece):
-            state.cleaned_volumes = dict(piece.volumes)
+        elif isinstance(piece, CompactedPiece):
+            state.compacted_volumes = dict(piece.volumes)
             for number, end, volume, byte_count in piece.parts:
-                state.cleaned[number] = CleanedPart(Offset(end), volume, byte_count)
+                state.compacted[number] = CompactedPart(Offset(end), volume, byte_count)
                 if byte_count:
-                    live_bytes = state.cleaned_live_bytes
+                    live_bytes = state.compacted_live_bytes
                     live_bytes[volume] = live_bytes.get(volume, 0) + byte_count
     groups = [piece.groups for piece in pieces if isinstance(piece, GroupsPiece)]
     state.groups.restore(_groups_of(groups))

@@ -150,7 +150,7 @@ class TimeSearch:
             return None
         start = max(first.base_offset, partition.log_start_offset)
         # Mostly the first batch has it. But its young records may have been deleted, or all of them
-        # cleaned away, and batches need not stand in the order of their times.
+        # compacted away, and batches need not stand in the order of their times.
         lot = await self._batches.few(partition.number, start, end)
         while lot:
             for location in lot:
@@ -172,7 +172,7 @@ class TimeSearch:
             found = await self.first_at_or_after(partition, timestamp_ms, end)
             if found is not None:
                 return found
-        # The youngest is deleted, cleaned away, or not yet to be read.
+        # The youngest is deleted, compacted away, or not yet to be read.
         timestamp_ms = await self._timestamp_max(partition, end)
         if timestamp_ms is None:
             return None

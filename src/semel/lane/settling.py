@@ -81,7 +81,7 @@ class Settle(NamedTuple):
         return Decided(None, frame, Claim.ENDING)
 
 
-class Clean(NamedTuple):
+class AdoptCompacted(NamedTuple):
     """What compaction has left of partitions lies in a volume: number, end and bytes of each."""
 
     volume: int
@@ -92,7 +92,7 @@ class Clean(NamedTuple):
         # Some may have been deleted meanwhile.
         parts = tuple(part for part in self.parts if _is_needed(part, state))
         if parts:
-            frame.add_fact(facts.Cleaned(self.volume, parts))
+            frame.add_fact(facts.Compacted(self.volume, parts))
         return Decided(None, frame, Claim.ENDING)
 
 
@@ -404,7 +404,7 @@ class Settling:
         """
         parts = tuple((each.number, each.end, each.byte_count) for each in compacted)
         if parts:
-            await self._say(Clean(volume, parts))
+            await self._say(AdoptCompacted(volume, parts))
         else:
             await self._sweep()
 
@@ -418,9 +418,9 @@ class Settling:
         sealed = self._journal.sealed()
         return sealed[-1].end if sealed else self._state.settled_end
 
-    def cleaned_base(self, number: int) -> int | None:
+    def compacted_base(self, number: int) -> int | None:
         """Where the volume begins that holds what the last pass has left of a partition."""
-        part = self._state.cleaned.get(number)
+        part = self._state.compacted.get(number)
         return volume_base(part.volume) if part is not None and part.byte_count else None
 
     def _temporary(self) -> str:
@@ -466,7 +466,7 @@ class Settling:
     ) -> None:
         await self._say(Settle(added, replaced, end))
 
-    async def _say(self, command: "Settle | Clean") -> None:
+    async def _say(self, command: "Settle | AdoptCompacted") -> None:
         try:
             self._lane.submit(command)
         finally:
@@ -487,10 +487,10 @@ class Settling:
         for count, number in enumerate(sorted(partitions), 1):
             partition = partitions.get(number)
             if partition is not None:
-                cleaned = self._state.cleaned.get(number)
+                compacted = self._state.compacted.get(number)
                 start = partition.log_start_offset
                 numbers.append(number)
-                starts.append(start if cleaned is None else max(start, cleaned.end))
+                starts.append(start if compacted is None else max(start, compacted.end))
             if count % (16 * PARTITIONS_AT_ONCE) == 0:
                 await asyncio.sleep(0)
         return numbers.tobytes(), starts.tobytes()

@@ -99,7 +99,7 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     is_retention_enforced: bool = False
 
 
-class CleanedPiece(Stored, frozen=True, tag="cleaned"):
+class CompactedPiece(Stored, frozen=True, tag="compacted"):
     """What compaction has left of partitions: number, end, volume and bytes of each."""
 
     parts: Sequence[tuple[int, int, int, int]]
@@ -135,7 +135,7 @@ class BrokerConfigsPiece(Stored, frozen=True, tag="broker configs"):
 
 Piece = (
     LanePiece
-    | CleanedPiece
+    | CompactedPiece
     | TopicsPiece
     | PartitionsPiece
     | ProducersPiece
@@ -233,8 +233,8 @@ class Capture:
         self._groups = Things(state.groups.lasting, captured_group)
         self._group_order = state.groups.order
         # Values need no capture.
-        self._cleaned = state.cleaned.copy()
-        self._cleaned_volumes = state.cleaned_volumes.copy()
+        self._compacted = state.compacted.copy()
+        self._compacted_volumes = state.compacted_volumes.copy()
         self._transactions = state.transactions.snapshot()
         self._broker_configs = state.broker_configs.copy()
 
@@ -262,7 +262,7 @@ class Capture:
     def pieces(self) -> Iterator[bytes]:
         try:
             yield bytes([FORMAT]) + _framed(self._lane)
-            yield from self._cleaned_pieces()
+            yield from self._compacted_pieces()
             yield from self._topic_pieces()
             yield from self._partition_pieces()
             yield from self._group_pieces()
@@ -273,11 +273,11 @@ class Capture:
             self._state.capture = None
             self._state.groups.before_change(None)
 
-    def _cleaned_pieces(self) -> Iterator[bytes]:
-        all_parts = iter(self._cleaned.items())
+    def _compacted_pieces(self) -> Iterator[bytes]:
+        all_parts = iter(self._compacted.items())
         while some := list(islice(all_parts, NUMBERS_PER_PIECE)):
             parts = [(number, *part) for number, part in some]
-            yield _framed(CleanedPiece(parts, self._cleaned_volumes))
+            yield _framed(CompactedPiece(parts, self._compacted_volumes))
 
     def _topic_pieces(self) -> Iterator[bytes]:
         gathered: list[TopicSnapshot] = []

@@ -59,7 +59,7 @@ LANE_SHIFT: Final = 40
 ever give the same one."""
 
 
-class CleanedPart(NamedTuple):
+class CompactedPart(NamedTuple):
     """What compaction has left of a partition up to an offset, and where that lies."""
 
     end: Offset
@@ -98,12 +98,12 @@ class LaneState:
         self.volumes: list[int] = []
         """What lives on of the journal before `settled_end`, in its order."""
         self.settled_end = Position(0)
-        self.cleaned: dict[int, CleanedPart] = {}
+        self.compacted: dict[int, CompactedPart] = {}
         """By the number of the partition."""
-        self.cleaned_volumes: dict[int, int] = {}
+        self.compacted_volumes: dict[int, int] = {}
         """Those that hold what compaction has left, and the bytes that were left when each was
         made."""
-        self.cleaned_live_bytes: dict[int, int] = {}
+        self.compacted_live_bytes: dict[int, int] = {}
         """Of the same volumes, the bytes that are still needed. Law: there is none without any."""
         self.next_volume = 0
         self.is_retention_enforced = False
@@ -141,9 +141,9 @@ class LaneState:
                     effects = Effects([], [])
                 effects.gone.extend(self._delete_topic(entry))
             else:
-                cleaned_count = len(self.cleaned)
+                compacted_count = len(self.compacted)
                 self._apply_fact(entry)
-                if isinstance(entry, facts.RecordsDeleted | facts.Settled | facts.Cleaned):
+                if isinstance(entry, facts.RecordsDeleted | facts.Settled | facts.Compacted):
                     is_deletion = isinstance(entry, facts.RecordsDeleted)
                     effects = Effects(
                         [*effects.gone],
@@ -151,7 +151,7 @@ class LaneState:
                         effects.moved_log_starts or is_deletion,
                         effects.has_settled
                         or not is_deletion
-                        or len(self.cleaned) != cleaned_count,
+                        or len(self.compacted) != compacted_count,
                     )
         if at is not self.last_moment:
             self.passed(at)
@@ -250,9 +250,9 @@ class LaneState:
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)
                 partition.delete_before(Offset(fact.log_start_offset))
-                part = self.cleaned.get(partition.number)
+                part = self.compacted.get(partition.number)
                 if part is not None and partition.log_start_offset >= part.end:
-                    self._forget_cleaned(partition.number)
+                    self._forget_compacted(partition.number)
             case facts.ProducerIdTaken():
                 self.next_producer_id = ProducerId(fact.producer_id + 1)
             case facts.ProducersExpired():
@@ -265,8 +265,8 @@ class LaneState:
                 partition.forget_producers(fact.producer_ids)
             case facts.Settled():
                 self._settle(fact)
-            case facts.Cleaned():
-                self._clean(fact)
+            case facts.Compacted():
+                self._adopt_compacted(fact)
             case facts.RetentionEnforced():
                 self.is_retention_enforced = True
             case facts.TopicDeleted():
@@ -294,10 +294,10 @@ class LaneState:
         self.settled_end = Position(fact.end)
         self.next_volume = max(self.next_volume, *(number + 1 for number in fact.added), 0)
 
-    def _clean(self, fact: facts.Cleaned) -> None:
+    def _adopt_compacted(self, fact: facts.Compacted) -> None:
         for number, end, byte_count in fact.parts:
-            self._forget_cleaned(number)
-            self.cleaned[number] = CleanedPart(Offset(end), fact.volume, byte_count)
+            self._forget_compacted(number)
+            self.compacted[number] = CompactedPart(Offset(end), fact.volume, byte_count)
             partition = self.partitions.get(number)
             if partition is not None and partition.transactions.aborted_before is not None:
                 # The volume has those that are left, and of the others the markers may be gone.
@@ -305,22 +305,24 @@ class LaneState:
                 partition.transactions.aborted_before.forget_before(Offset(end))
         byte_count = sum(byte_count for _, _, byte_count in fact.parts)
         if byte_count:
-            self.cleaned_volumes[fact.volume] = self.cleaned_live_bytes[fact.volume] = byte_count
+            self.compacted_volumes[fact.volume] = self.compacted_live_bytes[fact.volume] = (
+                byte_count
+            )
         self.next_volume = max(self.next_volume, fact.volume + 1)
 
-    def _forget_cleaned(self, number: int) -> None:
+    def _forget_compacted(self, number: int) -> None:
         """What was left of a partition is needed no more."""
-        part = self.cleaned.pop(number, None)
+        part = self.compacted.pop(number, None)
         if part is None or not part.byte_count:
             return
-        self.cleaned_live_bytes[part.volume] -= part.byte_count
-        if not self.cleaned_live_bytes[part.volume]:
-            del self.cleaned_live_bytes[part.volume]
-            del self.cleaned_volumes[part.volume]
+        self.compacted_live_bytes[part.volume] -= part.byte_count
+        if not self.compacted_live_bytes[part.volume]:
+            del self.compacted_live_bytes[part.volume]
+            del self.compacted_volumes[part.volume]
 
     def named_volumes(self) -> set[int]:
         """Those that must be there, and no others."""
-        return {*self.volumes, *self.cleaned_volumes}
+        return {*self.volumes, *self.compacted_volumes}
 
     # Partitions
 
@@ -360,7 +362,7 @@ class LaneState:
                     del self._coordinated[number]
         gone = self.hosting.drop(fact.name)
         for partition in gone:
-            self._forget_cleaned(partition.number)
+            self._forget_compacted(partition.number)
         return gone
 
 

@@ -82,7 +82,7 @@ class Compaction(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     start: int
-    cleaned: int | None
+    compacted_base: int | None
     """The position of the volume that holds what the last pass has left, if it has left any."""
     first_dirty_offset: int
     end: int
@@ -236,8 +236,8 @@ class _ItsSources:
         self.dirty = [opened.at(base) for base in bases]
         self.all = self.dirty
         """Before them what the last pass has left."""
-        if compaction.cleaned is not None:
-            self.all = [opened.at(compaction.cleaned), *self.dirty]
+        if compaction.compacted_base is not None:
+            self.all = [opened.at(compaction.compacted_base), *self.dirty]
 
 
 def _compact(
@@ -302,8 +302,8 @@ def _range(
     """The batches of a partition up to `end`, each once: what a pass has left before lies in the
     first source, and where it was written it does not count any more."""
     for source in sources:
-        is_cleaned = source.base == compaction.cleaned
-        first = compaction.start if is_cleaned else compaction.first_dirty_offset
+        is_compacted = source.base == compaction.compacted_base
+        first = compaction.start if is_compacted else compaction.first_dirty_offset
         portion = Portion(compaction.number, max(first, compaction.start, start or 0))
         for batches in _batches(device, source, portion):
             for batch in batches:
@@ -327,8 +327,8 @@ def _add_aborted_left(
         entry = source.entry(compaction.number)
         if entry == NO_ENTRY:
             continue
-        is_cleaned = source.base == compaction.cleaned
-        start = compaction.start if is_cleaned else compaction.first_dirty_offset
+        is_compacted = source.base == compaction.compacted_base
+        start = compaction.start if is_compacted else compaction.first_dirty_offset
         for piece in source.aborted_from(entry, start):
             ended += piece
     kept = AbortedIndex()
