@@ -15,7 +15,7 @@ COMPILED = """
     records/batch records/checksum records/compression records/control records/fields
     records/partitioning records/records records/scanning records/varint
     log/partition log/producers log/transactions
-    compaction/cleaning compaction/keys compaction/rewriting compaction/transactions
+    compaction/keys compaction/passes compaction/rewriting compaction/transactions
     transactions/commands transactions/coordinator transactions/dialect transactions/ending
     transactions/epochs transactions/joining transactions/outcome
     transactions/records transactions/store

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.figures import Figure, Plan
-from semel.compaction.cleaning import Cleaning
 from semel.compaction.keys import KeyMap
+from semel.compaction.passes import CompactionPass
 from semel.records.compression import Compression
 from semel.records.records import Record, encode_batch
 from semel.types import Offset
@@ -69,7 +69,7 @@ def _compact(log: list[bytes]) -> None:
     keys = KeyMap(Offset(0), ())
     for batch in log:
         assert keys.add(batch)
-    cleaning = Cleaning(
+    compaction_pass = CompactionPass(
         keys,
         (),
         now_ms=COUNT,
@@ -77,9 +77,9 @@ def _compact(log: list[bytes]) -> None:
         high_watermark=keys.end_offset,
         last_stable_offset=keys.end_offset,
     )
-    for _ in cleaning.clean(log):
+    for _ in compaction_pass.compact(log):
         pass
-    assert cleaning.counts.records == len(log) * RECORDS_PER_BATCH
+    assert compaction_pass.counts.records == len(log) * RECORDS_PER_BATCH
 
 
 if __name__ == "__main__":

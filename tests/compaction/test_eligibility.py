@@ -44,7 +44,7 @@ def test_more_than_the_ratio_must_be_dirty(clean: int, dirty: int, expected: boo
 @pytest.mark.parametrize(
     ("oldest_ms", "expected"), [(NOW_MS - 10, False), (NOW_MS - 11, True), (None, False)]
 )
-def test_what_is_dirty_for_too_long_is_cleaned_whatever_the_ratio(
+def test_what_is_dirty_for_too_long_is_compacted_whatever_the_ratio(
     oldest_ms: int | None, expected: bool
 ) -> None:
     assert Dirtiness(99, 1, oldest_ms).is_eligible(NOW_MS, 0.5, 10) is expected

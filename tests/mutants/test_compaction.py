@@ -7,9 +7,9 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from compaction import test_properties
-from semel.compaction import cleaning, keys, rewriting
-from semel.compaction.cleaning import Cleaning
+from semel.compaction import keys, passes, rewriting
 from semel.compaction.keys import KeyMap
+from semel.compaction.passes import CompactionPass
 from semel.compaction.transactions import PassedTransactions
 from semel.errors import CorruptMessage
 from semel.records.batch import BatchHeader, read
@@ -67,7 +67,7 @@ def a_long_key_is_cut(patch: Patch) -> None:
         return plain[begin : min(end, begin + 30)]
 
     patch.setattr(keys, "map_key", cut)
-    patch.setattr(cleaning, "map_key", cut)
+    patch.setattr(passes, "map_key", cut)
 
 
 # Which records stay
@@ -99,7 +99,7 @@ def records_without_key_stay(patch: Patch) -> None:
             return end, time, delta, 0, len(arguments[0]), value_size
         return end, time, delta, key_from, key_until, value_size
 
-    patch.setattr(cleaning, "scan_record", keyed)
+    patch.setattr(passes, "scan_record", keyed)
 
 
 # Tombstones
@@ -118,13 +118,13 @@ def each_pass_sets_the_horizon_anew(patch: Patch) -> None:
 
 
 def a_horizon_is_reached_a_millisecond_late(patch: Patch) -> None:
-    begin = Cleaning.__init__
+    begin = CompactionPass.__init__
 
-    def late(self: Cleaning, *arguments: Any, **named: Any) -> None:
+    def late(self: CompactionPass, *arguments: Any, **named: Any) -> None:
         begin(self, *arguments, **named)
         self._now_ms -= 1
 
-    patch.setattr(Cleaning, "__init__", late)
+    patch.setattr(CompactionPass, "__init__", late)
 
 
 def a_horizon_changes_the_times_of_records(patch: Patch) -> None:
@@ -132,14 +132,14 @@ def a_horizon_changes_the_times_of_records(patch: Patch) -> None:
         due, _ = rewriting.with_horizon(header, plain, horizon_ms)
         return due, plain
 
-    patch.setattr(cleaning, "with_horizon", unshifted)
+    patch.setattr(passes, "with_horizon", unshifted)
 
 
 def a_tombstone_ages_before_the_map_knows_it(patch: Patch) -> None:
-    clean = Cleaning._cleaned
+    compacted = CompactionPass._compacted
 
-    def early(self: Cleaning, header: BatchHeader, batch: bytes) -> Any:
-        kept = clean(self, header, batch)
+    def early(self: CompactionPass, header: BatchHeader, batch: bytes) -> Any:
+        kept = compacted(self, header, batch)
         if (
             kept is batch
             and header.delete_horizon_ms is None
@@ -148,7 +148,7 @@ def a_tombstone_ages_before_the_map_knows_it(patch: Patch) -> None:
             return self._with_horizon(header, plain_records(header, batch))
         return kept
 
-    patch.setattr(Cleaning, "_cleaned", early)
+    patch.setattr(CompactionPass, "_compacted", early)
 
 
 # Transactions
@@ -160,7 +160,7 @@ def aborted_records_stay(patch: Patch) -> None:
             super().is_aborted(header)
             return False
 
-    patch.setattr(cleaning, "PassedTransactions", Blind)
+    patch.setattr(passes, "PassedTransactions", Blind)
 
 
 def the_entry_of_an_aborted_transaction_stays(patch: Patch) -> None:
@@ -172,7 +172,7 @@ def the_entry_of_an_aborted_transaction_stays(patch: Patch) -> None:
         def aborted_left(self) -> Any:
             return self.given
 
-    patch.setattr(cleaning, "PassedTransactions", Keeping)
+    patch.setattr(passes, "PassedTransactions", Keeping)
 
 
 def an_entry_goes_before_its_marker_is_met(patch: Patch) -> None:
@@ -203,20 +203,20 @@ def a_marker_goes_before_its_records(patch: Patch) -> None:
 
 
 def a_marker_goes_without_a_horizon(patch: Patch) -> None:
-    def at_once(self: Cleaning, header: BatchHeader, batch: bytes) -> Any:
+    def at_once(self: CompactionPass, header: BatchHeader, batch: bytes) -> Any:
         if self._transactions.is_discardable(header, batch):
             return self._without_records(header, batch)
         return batch
 
-    patch.setattr(Cleaning, "_marker", at_once)
+    patch.setattr(CompactionPass, "_marker", at_once)
 
 
 def a_marker_stays_for_ever(patch: Patch) -> None:
-    def kept(self: Cleaning, header: BatchHeader, batch: bytes) -> Any:
+    def kept(self: CompactionPass, header: BatchHeader, batch: bytes) -> Any:
         self._transactions.is_discardable(header, batch)
         return batch
 
-    patch.setattr(Cleaning, "_marker", kept)
+    patch.setattr(CompactionPass, "_marker", kept)
 
 
 def an_earlier_commit_keeps_a_later_marker(patch: Patch) -> None:
@@ -227,14 +227,14 @@ def an_earlier_commit_keeps_a_later_marker(patch: Patch) -> None:
             self._committed |= before
             return answer
 
-    patch.setattr(cleaning, "PassedTransactions", Remembering)
+    patch.setattr(passes, "PassedTransactions", Remembering)
 
 
 # What a batch is afterwards
 
 
 def the_last_batch_goes_when_empty(patch: Patch) -> None:
-    patch.setattr(Cleaning, "_without_records", lambda *_: None)
+    patch.setattr(CompactionPass, "_without_records", lambda *_: None)
 
 
 def only_the_high_watermark_is_kept_in_reach(patch: Patch) -> None:
@@ -246,40 +246,40 @@ def offsets_close_up(patch: Patch) -> None:
         reduced = rewriting.with_records(header, record_count, max_timestamp_ms)
         return reduced._replace(last_offset_delta=record_count - 1)
 
-    patch.setattr(cleaning, "with_records", closed)
+    patch.setattr(passes, "with_records", closed)
 
 
 def the_producer_is_forgotten(patch: Patch) -> None:
     def anonymous(header: BatchHeader, plain: bytes) -> bytes:
         return rewriting.packed(header._replace(producer_id=NO_PRODUCER_ID), plain)
 
-    patch.setattr(cleaning, "packed", anonymous)
+    patch.setattr(passes, "packed", anonymous)
 
 
 def the_codec_is_lost(patch: Patch) -> None:
     def unpacked(header: BatchHeader, plain: bytes) -> bytes:
         return rewriting.packed(header._replace(attributes=header.attributes & ~7), plain)
 
-    patch.setattr(cleaning, "packed", unpacked)
+    patch.setattr(passes, "packed", unpacked)
 
 
 def the_latest_time_is_that_of_a_record_that_went(patch: Patch) -> None:
     def unmoved(header: BatchHeader, record_count: int, _: int) -> BatchHeader:
         return header._replace(record_count=record_count)
 
-    patch.setattr(cleaning, "with_records", unmoved)
+    patch.setattr(passes, "with_records", unmoved)
 
 
 def _begun(patch: Patch, **fields: int) -> None:
     """Have each pass begin with these of its fields set so."""
-    begin = Cleaning.__init__
+    begin = CompactionPass.__init__
 
-    def begun(self: Cleaning, *arguments: Any, **named: Any) -> None:
+    def begun(self: CompactionPass, *arguments: Any, **named: Any) -> None:
         begin(self, *arguments, **named)
         for name, value in fields.items():
             setattr(self, name, value)
 
-    patch.setattr(Cleaning, "__init__", begun)
+    patch.setattr(CompactionPass, "__init__", begun)
 
 
 PLANTS: list[Callable[[Patch], None]] = [

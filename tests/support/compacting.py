@@ -6,8 +6,8 @@ at a batch; what is in the batches is read by a reader of its own, as a consumer
 
 from typing import NamedTuple
 
-from semel.compaction.cleaning import Cleaning
 from semel.compaction.keys import KeyMap
+from semel.compaction.passes import CompactionPass
 from semel.log.transactions import AbortedTransaction
 from semel.records.batch import BatchHeader, read, with_log_append_time
 from semel.records.control import Marker, MarkerType, decode_marker, encode_marker
@@ -156,7 +156,7 @@ class Partition:
 
     def _replace(self, cleanable: list[bytes], keys: KeyMap, range_end: int) -> None:
         given = self.overlapping(0, range_end)
-        cleaning = Cleaning(
+        compaction_pass = CompactionPass(
             keys,
             given,
             now_ms=self.now_ms,
@@ -165,9 +165,9 @@ class Partition:
             last_stable_offset=Offset(self.last_stable_offset),
         )
         before = self.batches
-        kept = [bytes(each) for each in cleaning.clean(cleanable)]
+        kept = [bytes(each) for each in compaction_pass.compact(cleanable)]
         self.batches = kept + before[len(cleanable) :]
-        taken = set(given) - set(cleaning.aborted_left())
+        taken = set(given) - set(compaction_pass.aborted_left())
         self.aborted = [each for each in self.aborted if (each[0], each[1]) not in taken]
         self._account(keys.end_offset, range_end, before)
 

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from semel.compaction.cleaning import Cleaning
 from semel.compaction.keys import KeyMap
+from semel.compaction.passes import CompactionPass
 from semel.errors import CorruptJournal, CorruptMessage
 from semel.journal import names, sealed
 from semel.journal.file.device import Device
@@ -246,14 +246,14 @@ def _compact(
     """One partition: what the volume has of it, and up to where that is all."""
     rows = Rows(None)
     keys = yield from _keys(device, sources.dirty, compaction)
-    cleaning = _cleaning(keys, compaction)
-    for batch in cleaning.clean(_range(device, sources.all, compaction, keys.end_offset)):
+    compaction_pass = _pass_over(keys, compaction)
+    for batch in compaction_pass.compact(_range(device, sources.all, compaction, keys.end_offset)):
         _add_row(rows, record_batch.read(batch), volume_base + data.size)
         data.add(batch)
         if data.unwritten_bytes >= WRITE_SIZE:
             yield data.write()
     if rows.positions:
-        _add_aborted_left(rows, sources.all, compaction, keys.end_offset, cleaning)
+        _add_aborted_left(rows, sources.all, compaction, keys.end_offset, compaction_pass)
     return rows, keys.end_offset
 
 
@@ -279,8 +279,8 @@ def _transactions(aborted: Sequence[tuple[int, int]]) -> list[AbortedTransaction
     ]
 
 
-def _cleaning(keys: KeyMap, compaction: Compaction) -> Cleaning:
-    return Cleaning(
+def _pass_over(keys: KeyMap, compaction: Compaction) -> CompactionPass:
+    return CompactionPass(
         keys,
         _transactions(compaction.aborted),
         now_ms=compaction.now_ms,
@@ -318,10 +318,10 @@ def _add_aborted_left(
     sources: Sequence[AnySealedIndex],
     compaction: Compaction,
     end: int,
-    cleaning: Cleaning,
+    compaction_pass: CompactionPass,
 ) -> None:
     """Those whose markers lie here; of the others the segments of their markers tell."""
-    left = set(cleaning.aborted_left())
+    left = set(compaction_pass.aborted_left())
     ended = [_aborted(*row) for row in compaction.aborted_before]
     for source in sources:
         entry = source.entry(compaction.number)

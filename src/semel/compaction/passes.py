@@ -52,7 +52,7 @@ class Counts:
         self.bytes_kept = 0
 
 
-class Cleaning:
+class CompactionPass:
     def __init__(
         self,
         keys: KeyMap,
@@ -79,7 +79,7 @@ class Cleaning:
         self.next_horizon_ms: int | None = None
         """The earliest time at which another pass takes what this one has kept for a while."""
 
-    def clean(self, batches: Iterable[Buffer]) -> Iterator[Buffer]:
+    def compact(self, batches: Iterable[Buffer]) -> Iterator[Buffer]:
         """What stays of the batches of the log, which come in order, from its start on.
 
         They may end anywhere before the last stable offset; what lies behind the key map's end
@@ -93,7 +93,7 @@ class Cleaning:
             counts.batches += 1
             counts.records += header.record_count
             counts.bytes += header.size
-            kept = self._cleaned(header, batch)
+            kept = self._compacted(header, batch)
             if kept is not None:
                 counts.batches_kept += 1
                 counts.bytes_kept += len(kept)
@@ -104,7 +104,7 @@ class Cleaning:
         so far is replaced. One whose last batch goes in this pass is left for the next to see."""
         return self._transactions.aborted_left()
 
-    def _cleaned(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+    def _compacted(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
         if header.is_control:
             return self._marker(header, batch)
         if self._transactions.is_aborted(header):

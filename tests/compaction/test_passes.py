@@ -6,8 +6,8 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 
-from semel.compaction.cleaning import Cleaning
 from semel.compaction.keys import KeyMap
+from semel.compaction.passes import CompactionPass
 from semel.compaction.rewriting import HORIZON_MS_MAX
 from semel.errors import CorruptMessage
 from semel.log.transactions import AbortedTransaction
@@ -37,7 +37,7 @@ class Pass:
     def __init__(self, *batches: Buffer, aborted: Sequence[AbortedTransaction] = ()) -> None:
         self.batches = [bytes(batch) for batch in batches]
         self.aborted = list(aborted)
-        self.last: Cleaning | None = None
+        self.last: CompactionPass | None = None
 
     def run(
         self,
@@ -52,7 +52,7 @@ class Pass:
         keys = KeyMap(Offset(0), self.aborted)
         for batch in self.batches[:known]:
             keys.add(batch)
-        self.last = Cleaning(
+        self.last = CompactionPass(
             keys,
             self.aborted,
             now_ms=now_ms,
@@ -60,7 +60,7 @@ class Pass:
             high_watermark=Offset(high_watermark),
             last_stable_offset=Offset(last_stable_offset),
         )
-        self.batches = [bytes(batch) for batch in self.last.clean(self.batches)]
+        self.batches = [bytes(batch) for batch in self.last.compact(self.batches)]
         self.aborted = self.last.aborted_left()
         return self.batches
 
