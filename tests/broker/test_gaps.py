@@ -25,7 +25,7 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from support.cleaning import CleanedLog, cleaned_log, emptied, thinned
+from support.compacted_log import CompactedLog, compacted_log, emptied, thinned
 from support.handled import CONFIG, call, opened, started
 from support.inside import journal_of, store
 from support.seeded_loop import run
@@ -92,7 +92,7 @@ async def delete_before(broker: Broker, offset: int) -> None:
     assert answer.topics[0].partitions[0].error_code == NONE
 
 
-async def stored(broker: Broker, log: CleanedLog) -> None:
+async def stored(broker: Broker, log: CompactedLog) -> None:
     store(broker, PLACE, log.batches, log.aborted)
     await broker.controller.until_durable()
     await delete_before(broker, log.start)
@@ -100,7 +100,7 @@ async def stored(broker: Broker, log: CleanedLog) -> None:
 
 @pytest.mark.parametrize("isolation", [0, READ_COMMITTED])
 def test_a_fetch_begins_with_the_first_batch_that_reaches_the_offset(isolation: int) -> None:
-    log = cleaned_log()
+    log = compacted_log()
     headers = [read(batch) for batch in log.batches]
 
     async def scenario(broker: Broker, device: MemoryDevice) -> None:
@@ -118,7 +118,7 @@ def test_a_fetch_begins_with_the_first_batch_that_reaches_the_offset(isolation: 
 
 
 def test_aborted_transactions_are_those_that_reach_into_what_was_read() -> None:
-    log = cleaned_log()
+    log = compacted_log()
 
     async def scenario(broker: Broker, device: MemoryDevice) -> None:
         await stored(broker, log)
@@ -179,7 +179,7 @@ def test_gaps_are_passed_over_wherever_the_batches_lie(is_cold: bool) -> None:
 
 
 def test_a_time_is_found_behind_batches_without_records() -> None:
-    log = cleaned_log()
+    log = compacted_log()
     times = [(record.timestamp_ms, record.offset) for record in log.records]
     # Markers have a time too, and these have kept their records.
     times = sorted([*times, *((1_000 + offset, offset) for offset in (37, 56, 59))])

@@ -6,7 +6,7 @@ from semel.records.batch import read, split
 from semel.records.control import Marker, MarkerType, encode_marker
 from semel.records.records import Record, encode_batch
 from semel.records.scanning import plain_records
-from support.cleaning import emptied
+from support.compacted_log import emptied
 
 PRODUCER = 7
 
@@ -46,7 +46,7 @@ def test_a_transaction_goes_from_its_first_batch_to_its_marker() -> None:
     assert traced(*log) == [(0, 3, "COMMIT"), (4, 1, None)]
 
 
-def test_of_a_transaction_that_a_cleaner_has_emptied_nothing_is_told() -> None:
+def test_of_a_transaction_that_compaction_has_emptied_nothing_is_told() -> None:
     gone = [emptied(data(0, 2)), emptied(marker(MarkerType.ABORT, 2))]
     assert traced(*gone, data(3, 1), marker(MarkerType.COMMIT, 4)) == [(3, 1, "COMMIT")]
     assert traced(data(0, 1), marker(MarkerType.COMMIT, 1), *gone[1:]) == [(0, 1, "COMMIT")]

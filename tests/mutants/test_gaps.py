@@ -73,7 +73,7 @@ def test_the_absence_of_a_rule_is_found(plant: Plant, monkeypatch: pytest.Monkey
 
 
 @plain_python
-def test_a_record_that_was_cleaned_away_is_not_found_by_its_time(
+def test_a_record_that_was_compacted_away_is_not_found_by_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Full(BatchHeader):

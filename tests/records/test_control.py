@@ -11,7 +11,7 @@ from semel.errors import CorruptMessage
 from semel.records.batch import read
 from semel.records.control import Marker, MarkerType, decode_marker, encode_marker
 from semel.records.records import Record, encode_batch
-from support.cleaning import emptied
+from support.compacted_log import emptied
 
 markers = st.builds(
     Marker,
@@ -56,7 +56,7 @@ def test_a_control_type_that_is_no_end_of_a_transaction_is_none() -> None:
     assert decode_marker(batch) is None
 
 
-def test_a_control_batch_that_a_cleaner_has_emptied_is_none() -> None:
+def test_a_control_batch_that_compaction_has_emptied_is_none() -> None:
     marker = Marker(MarkerType.COMMIT, 10, 7, 1, 5, 1_700_000_000_000)
     batch = emptied(encode_marker(marker, leader_epoch=0))
     assert KafkaPythonBatch(batch).validate_crc()

@@ -2,7 +2,7 @@
 
 A marker is a batch of one record. Its key is version and type, its value version and
 coordinator epoch; it takes one offset, and consumers step over it. Once all records that it ended
-are gone, Kafka's log cleaner may take its own record out too and leave the batch empty.
+are gone, compaction may take its own record out too and leave the batch empty.
 """
 
 import enum

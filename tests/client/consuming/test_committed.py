@@ -17,7 +17,7 @@ from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import TopicPartition
 from semel.verify.workloads.readers import committed_records
 from semel.wire.messages.fetch import AbortedTransaction, PartitionData
-from support.cleaning import emptied, thinned
+from support.compacted_log import emptied, thinned
 
 PLACE = TopicPartition("t", 0)
 
@@ -91,7 +91,7 @@ class Batch(NamedTuple):
     """Those of one transaction have one number; plain ones have none, -1."""
 
 
-class CleanedLog(NamedTuple):
+class CompactedLog(NamedTuple):
     stream: bytes
     aborted: list[AbortedTransaction]
     offsets: list[int]
@@ -113,8 +113,8 @@ def batches_of(log: Log) -> list[Batch]:
     return found
 
 
-def cleaned(log: Log, data: st.DataObject) -> CleanedLog:
-    """As Kafka's cleaner leaves a compacted log.
+def compacted(log: Log, data: st.DataObject) -> CompactedLog:
+    """As compaction leaves a log.
 
     Any batch may be gone or emptied but for the last one, which is never gone. A marker goes after
     the records that it ended, and takes the entry about them out of the list at the latest when
@@ -148,7 +148,7 @@ def cleaned(log: Log, data: st.DataObject) -> CleanedLog:
         if fate != "gone"
     ]
     whole: set[int] = set().union(*kept_of)
-    return CleanedLog(
+    return CompactedLog(
         b"".join(kept),
         [one for one in log.aborted if (one.producer_id, one.first_offset) not in unlisted],
         [offset for offset in log.committed_offsets if offset in whole],
@@ -158,10 +158,10 @@ def cleaned(log: Log, data: st.DataObject) -> CleanedLog:
 
 @settings(max_examples=300)
 @given(steps, st.data())
-def test_what_a_cleaner_has_left_of_committed_records_is_read_by_everyone(
+def test_what_compaction_has_left_of_committed_records_is_read_by_everyone(
     moves: list[tuple[int, str, int]], data: st.DataObject
 ) -> None:
-    log = cleaned(log_of(moves), data)
+    log = compacted(log_of(moves), data)
     records = [
         record
         for position, _ in visible_batches(log.stream, log.aborted)

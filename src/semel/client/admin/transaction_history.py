@@ -199,7 +199,7 @@ class TransactionTracing:
             return
         if header.is_control:
             written = self._open.pop(producer_id, None)
-            # One that a cleaner has emptied does not say how its transaction ended.
+            # One that compaction has emptied does not say how its transaction ended.
             if (marker := decode_marker(content)) is not None:
                 self._ended.append(TransactionTrace(producer_id, written, marker))
         elif header.record_count:

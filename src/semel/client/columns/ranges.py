@@ -1,6 +1,6 @@
 """A range of a partition as Arrow: fetched ahead, filtered, and read up to a position.
 
-Markers and aborted records take offsets too, and a cleaned log has gaps, so a range ends when its
+Markers and aborted records take offsets too, and a compacted log has gaps, so a range ends when its
 position is reached and not when so many records have been seen.
 """
 
@@ -148,7 +148,7 @@ class _Fetching:
     async def is_bare(self, offset: int, end_offset: int) -> bool:
         """Whether no batch lies from the offset up to the end, for who may read all there is.
 
-        A cleaner may have left a gap before the first open transaction, which ends the range. An
+        Compaction may have left a gap before the first open transaction, which ends the range. An
         empty answer alone is no proof of that: a broker may give one that is still looking.
         """
         if self._isolation is Isolation.READ_UNCOMMITTED:

@@ -50,7 +50,7 @@ class _AbortedTransactions:
             self._open.add(self._upcoming.pop().producer_id)
         if header.is_control:
             # A producer has one transaction at a time, so that its next marker ends it, also if
-            # a cleaner has taken the record out that says which kind of marker it is.
+            # compaction has taken the record out that says which kind of marker it is.
             verify_checksum(batch, header)
             self._open.discard(header.producer_id)
             return True

@@ -321,7 +321,7 @@ def committed_records(
             dropped.add(aborted.pop(0)[1])
         found = [stored(header, record) for record in decode_batch(batch)]
         if header.is_control:
-            # A log cleaner may have left nothing of a marker but its header.
+            # Compaction may have left nothing of a marker but its header.
             if not found or found[0].label == ABORT_MARKER:
                 dropped.discard(header.producer_id)
         elif not header.is_transactional or header.producer_id not in dropped:

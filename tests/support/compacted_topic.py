@@ -1,4 +1,4 @@
-"""A broker whose topic `t` is a log as cleaning leaves it, for readers of every kind."""
+"""A broker whose topic `t` is a log as compaction leaves it, for readers of every kind."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +11,11 @@ from semel.broker.broker import Broker
 from semel.types import Offset, ProducerId, TopicPartition
 from support import topics
 from support.broker_in_thread import BrokerInThread
-from support.cleaning import batch_of, cleaned_log
+from support.compacted_log import batch_of, compacted_log
 from support.inside import state_of, store
 
 PLACE = TopicPartition("t", 0)
-LOG = cleaned_log()
+LOG = compacted_log()
 
 WITH_MARKERS = TopicPartition("with-markers", 0)
 """The same log, but that no marker was emptied: not every client can read on behind such."""
@@ -28,7 +28,7 @@ _DEADLINE_S = 60
 
 
 @contextmanager
-def cleaned_topics(folder: Path) -> Iterator[BrokerInThread]:
+def compacted_topics(folder: Path) -> Iterator[BrokerInThread]:
     with BrokerInThread(folder) as broker:
         servers = broker.bootstrap_servers
         for place in (PLACE, WITH_MARKERS, HELD_UP):
@@ -41,7 +41,7 @@ def cleaned_topics(folder: Path) -> Iterator[BrokerInThread]:
 
 def _fill(broker: Broker) -> None:
     store(broker, PLACE, LOG.batches, LOG.aborted)
-    store(broker, WITH_MARKERS, cleaned_log(has_empty_markers=False).batches, LOG.aborted)
+    store(broker, WITH_MARKERS, compacted_log(has_empty_markers=False).batches, LOG.aborted)
     store(broker, HELD_UP, [batch_of(0, 9)], ())
     partition = state_of(broker).partition(*HELD_UP)
     assert partition is not None

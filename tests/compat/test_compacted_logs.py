@@ -8,7 +8,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition as AioTopicPartition
 
-from support.cleaned_topic import LOG, PLACE, WITH_MARKERS, cleaned_topics
 from support.clients import (
     confluent_consumer,
     kafka_python_consumer,
@@ -16,6 +15,7 @@ from support.clients import (
     poll_messages,
     run_async,
 )
+from support.compacted_topic import LOG, PLACE, WITH_MARKERS, compacted_topics
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 STARTS = (LOG.start, 12, 22, 40, 61)
@@ -25,7 +25,7 @@ Reader = Callable[[str, str, str, int, int], Found]
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with cleaned_topics(tmp_path_factory.mktemp("cleaned") / "data") as broker:
+    with compacted_topics(tmp_path_factory.mktemp("compacted") / "data") as broker:
         yield broker.bootstrap_servers
 
 

@@ -15,8 +15,8 @@ from semel.spark.stream_reader import StreamReader
 from semel.types import TopicPartition
 from support import topics
 from support.broker_in_thread import BrokerInThread
-from support.cleaned_topic import LOG, cleaned_topics, delete_before
-from support.cleaning import batch_of
+from support.compacted_log import batch_of
+from support.compacted_topic import LOG, compacted_topics, delete_before
 from support.inside import store
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
@@ -24,7 +24,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerInThread]:
-    with cleaned_topics(tmp_path_factory.mktemp("cleaned") / "data") as running:
+    with compacted_topics(tmp_path_factory.mktemp("compacted") / "data") as running:
         yield running
 
 

@@ -1,4 +1,4 @@
-"""What Kafka's log cleaner leaves of a batch, and a log that is full of it."""
+"""What compaction leaves of a batch, and a log that is full of it."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -53,8 +53,8 @@ def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> byte
     return bytes(out + body)
 
 
-class CleanedLog(NamedTuple):
-    """A partition as cleaning leaves it, and what its readers are to see of it."""
+class CompactedLog(NamedTuple):
+    """A partition as compaction leaves it, and what its readers are to see of it."""
 
     batches: list[bytes]
     aborted: list[Aborted]
@@ -99,7 +99,7 @@ def _marker(offset: int, producer_id: int, kind: MarkerType) -> bytes:
     return encode_marker(Marker(kind, offset, producer_id, 0, 0, TIME_MS + offset), leader_epoch=0)
 
 
-def cleaned_log(*, has_empty_markers: bool = True) -> CleanedLog:
+def compacted_log(*, has_empty_markers: bool = True) -> CompactedLog:
     """Offsets 5 to 79, with gaps at 10-19, 28-29 and 40-49."""
     abort, commit = MarkerType.ABORT, MarkerType.COMMIT
     perhaps_emptied = emptied if has_empty_markers else bytes
@@ -135,4 +135,4 @@ def cleaned_log(*, has_empty_markers: bool = True) -> CleanedLog:
         Aborted(ProducerId(7), Offset(30), Offset(37), Offset(35)),
         Aborted(ProducerId(9), Offset(54), Offset(56), Offset(57)),
     ]
-    return CleanedLog(batches, aborted, records, frozenset({31, 33, 55}), start, 80)
+    return CompactedLog(batches, aborted, records, frozenset({31, 33, 55}), start, 80)
