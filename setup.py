@@ -21,8 +21,8 @@ COMPILED = """
     transactions/records transactions/store
     lane/catalogue lane/clock lane/commands lane/frame lane/lane lane/opening lane/producing
     lane/partition_log lane/state lane/transactions lane/view
-    journal/frames journal/index journal/index_files journal/rows journal/sealed
-    journal/tail
+    journal/compacted journal/containers journal/frames journal/index journal/index_files
+    journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/segments
     broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
     broker/server broker/transactional broker/transactional_produce

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 
 from semel.errors import CorruptJournal
-from semel.journal import index as index_module
-from semel.journal import names, pages, sealed
+from semel.journal import containers, names, pages, sealed, stretch
 from semel.journal import rows as rows_module
-from semel.journal.index import BatchIndex, Compacted
+from semel.journal.compacted import Compacted
+from semel.journal.index import BatchIndex
 from semel.journal.index_files import read_index
+from semel.journal.index_in_memory import directory_of
 from semel.journal.pages import PAGE_SIZE, NotLoaded, Pages
 from semel.journal.rows import Location
-from semel.journal.sealed import Numbers
+from semel.journal.stretch import Numbers
 from semel.log.transactions import Aborted
 from semel.records.checksum import crc32c
 from semel.types import Offset, ProducerId
@@ -291,12 +292,12 @@ def test_so_it_does_if_columns_go_over_many_pages(
 
 
 def look_up_all(seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "INDEXES_MAX", 3)
-    monkeypatch.setattr(index_module, "ROWS_CUT_MIN", 1)
-    monkeypatch.setattr(index_module, "ROWS_CUT_MAX", 2)
+    monkeypatch.setattr(containers, "INDEXES_MAX", 3)
+    monkeypatch.setattr(stretch, "ROWS_CUT_MIN", 1)
+    monkeypatch.setattr(stretch, "ROWS_CUT_MAX", 2)
     monkeypatch.setattr(sealed, "PARTITIONS_AT_ONCE", 2)
     monkeypatch.setattr(rows_module, "SLOTS_AT_ONCE", 1)
-    for module in (rows_module, sealed):
+    for module in (rows_module, sealed, stretch):
         monkeypatch.setattr(module, "ROWS_PER_SUM", 3)
     monkeypatch.setattr(rows_module, "ROWS_SUMMED_AT_ONCE", 6)
     world = World(seed)
@@ -341,7 +342,7 @@ def test_bytes_are_counted_without_a_look_at_all_rows(
     if where == "compacted":
         world.index.adopt_compacted(0, Compacted(row_count, 0))
     looked_at = 0
-    copied = sealed.copied
+    copied = stretch.copied
 
     def counted(column: Numbers, first: int, stop: int) -> "array[int]":
         nonlocal looked_at
@@ -350,7 +351,7 @@ def test_bytes_are_counted_without_a_look_at_all_rows(
 
     while world.index.sum_up(0):
         pass
-    monkeypatch.setattr(sealed, "copied", counted)
+    monkeypatch.setattr(stretch, "copied", counted)
     world.read_count = 0
     for offset in (0, 300, row_count // 2 + 77, row_count - 1):
         byte_count = 10 * (row_count - offset)
@@ -454,14 +455,14 @@ def test_no_file_is_needed_to_find_what_is_held_in_memory() -> None:
     world.index.not_held_to(newest[1])
     assert world.index.extents(0, newest[0], newest[0] + 1, 1)
     world.index.not_held_to(world.oracle.base)
-    assert not world.index._published
+    assert not world.index._containers._published
     with pytest.raises(NotLoaded):
         world.index.extents(0, newest[0], newest[0] + 1, 1)
 
 
 def test_nothing_of_a_published_segment_stays_in_memory_but_bounded_pages() -> None:
     world = World(1)
-    for _ in range(index_module.INDEXES_MAX + 20):
+    for _ in range(containers.INDEXES_MAX + 20):
         world.add(0)
         world.seal()
         world.publish()
@@ -469,7 +470,7 @@ def test_nothing_of_a_published_segment_stays_in_memory_but_bounded_pages() -> N
     for offset in range(0, world.batches[0][-1][0], 50):
         world.check_offset(0, offset)
     assert not world.index.unpublished()
-    assert len(world.index._files) <= index_module.INDEXES_MAX
+    assert len(world.index._containers._files) <= containers.INDEXES_MAX
     assert not world.index._open
 
 
@@ -503,7 +504,7 @@ def test_one_search_among_large_columns_reads_a_few_pages() -> None:
 
     world.index = BatchIndex(counted)
     world.index.restore([0], read_index(empty_index(), "opened"))
-    world.index._before = finished(index_module.directory_of(world.index._before))
+    world.index._before = finished(directory_of(world.index._before))
     assert world.index.find(1, 10_001) == Location(10_001, 10_001, 1)
     assert sum(sizes) < whole / 3
 

@@ -16,7 +16,7 @@ from semel.journal.file.commit import GroupCommit
 from semel.journal.file.device import Device, DiskIdentity, Job
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.file.memory_file import MemoryFile
-from semel.journal.index import IndexInMemory
+from semel.journal.index_in_memory import IndexInMemory
 from support.compiled import plain_python
 
 SEEDS_MAX = 240

@@ -6,8 +6,10 @@ from contextlib import contextmanager
 import pytest
 
 from broker import test_gaps
+from semel.journal.containers import Containers
 from semel.journal.index import BatchIndex
-from semel.journal.sealed import SealedIndex, Stretch
+from semel.journal.sealed import SealedIndex
+from semel.journal.stretch import Stretch
 from semel.records import batch as record_batch
 from semel.records.batch import BatchHeader
 from support.compiled import plain_python
@@ -36,15 +38,15 @@ def index_files_do_not_tell_where_batches_end(patch: pytest.MonkeyPatch) -> None
 def the_last_batch_of_earlier_segments_is_given_wherever_it_ends(
     patch: pytest.MonkeyPatch,
 ) -> None:
-    keep = BatchIndex._last_before
+    keep = Containers._last_before
 
     def without_deltas(
-        index: BatchIndex, partition: int, segment: int
+        containers: Containers, partition: int, number: int
     ) -> tuple[int, Stretch] | None:
-        found = keep(index, partition, segment)
+        found = keep(containers, partition, number)
         return None if found is None else (found[0], found[1]._replace(last_offset_deltas=()))
 
-    patch.setattr(BatchIndex, "_last_before", without_deltas)
+    patch.setattr(Containers, "_last_before", without_deltas)
 
 
 def rows_do_not_tell_where_batches_end(patch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,12 @@ from semel.journal.sealed import (
     HEADER_SIZE,
     Header,
     SealedIndex,
-    Stretch,
     find_entry,
     read_header,
     restored_rows,
     wrong_checksum,
 )
+from semel.journal.stretch import Stretch
 from semel.log.transactions import AbortedIndex
 from semel.records.checksum import crc32c
 from semel.types import Buffer

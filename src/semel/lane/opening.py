@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from semel.errors import CorruptJournal
-from semel.journal.index import Compacted
+from semel.journal.compacted import Compacted
 from semel.journal.names import volume_base
 from semel.journal.seam import Journal
 from semel.lane import facts, restoring

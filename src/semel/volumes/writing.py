@@ -25,7 +25,8 @@ from semel.journal.file.device import Device
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
 from semel.journal.rows import UNKNOWN_DELTA, Directory, Rows
-from semel.journal.sealed import NO_ENTRY, Stretch
+from semel.journal.sealed import NO_ENTRY
+from semel.journal.stretch import Stretch, copied
 from semel.log.transactions import Aborted, AbortedIndex, AbortedTransaction
 from semel.records import batch as record_batch
 from semel.types import Buffer, Offset, ProducerId
@@ -381,7 +382,7 @@ def _measured(source: AnySealedIndex, starts: Mapping[int, int]) -> SourceSize:
         stretch = source.stretch(entry)
         if stretch is None:
             continue
-        sizes = sealed.copied(stretch.sizes, stretch.first, stretch.stop)
+        sizes = copied(stretch.sizes, stretch.first, stretch.stop)
         all_bytes += sum(sizes)
         if number in starts:
             live_bytes += sum(sizes[_first_live(stretch, starts[number]) - stretch.first :])

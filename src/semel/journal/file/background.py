@@ -14,7 +14,8 @@ from semel.journal.file import checkpoints, note
 from semel.journal.file.checkpoints import KEPT_COUNT, Checkpoint
 from semel.journal.file.device import Device, Done, Job, JobHandle
 from semel.journal.file.note import Note
-from semel.journal.index import BatchIndex, IndexInMemory
+from semel.journal.index import BatchIndex
+from semel.journal.index_in_memory import IndexInMemory
 from semel.types import Buffer
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from semel.errors import NewerFormat
 from semel.journal import names
 from semel.journal.file.device import Device, Job
-from semel.journal.index import IndexInMemory
+from semel.journal.index_in_memory import IndexInMemory
 from semel.records.checksum import crc32c
 from semel.types import Buffer
 

@@ -11,7 +11,8 @@ from semel.journal import names
 from semel.journal.file.device import Device
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
-from semel.journal.sealed import NO_ENTRY, Stretch, copied, read_header
+from semel.journal.sealed import NO_ENTRY, read_header
+from semel.journal.stretch import Stretch, copied
 from semel.records import batch as record_batch
 from semel.records.batch import HEADER_SIZE, BatchHeader
 

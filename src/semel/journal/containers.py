@@ -1,0 +1,395 @@
+"""The volumes and sealed segments, in the journal's order: which has what of a partition.
+
+Each tells of every partition how far it had come at its end, so that they are searched by halving.
+Nothing is kept in memory per batch but of segments that have no file yet or frames that are held;
+of the others, pages of index files that lookups have used. A lookup raises NotLoaded if it needs a
+page that only the disk has.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from semel.journal import names
+from semel.journal.index_files import AnySealedIndex, open_index
+from semel.journal.index_in_memory import IndexInMemory
+from semel.journal.pages import Pages, ReadNow, damaged
+from semel.journal.rows import Location, Rows
+from semel.journal.sealed import NO_ENTRY, SegmentIndex
+from semel.journal.stretch import Stretch
+from semel.log.transactions import AbortedTransaction
+
+INDEXES_MAX: Final = 128
+"""Sealed indexes whose checksums are kept at hand."""
+
+
+class Containers:
+    """Law: what a partition has in one of them lies behind all that it has in those before."""
+
+    def __init__(self, read_now: ReadNow) -> None:
+        self._bases = array("q")
+        """Of the volumes, by the journal's order, then of the sealed segments behind them."""
+        self._volume_count = 0
+        self._unpublished: dict[int, IndexInMemory] = {}
+        """By base, oldest first."""
+        self._published: dict[int, IndexInMemory] = {}
+        """Those with frames that are held in memory, so that who reads these needs no file to find
+        them. All are older than those unpublished."""
+        self._not_held_to = sys.maxsize
+        """No frame that begins at this position or before it is held."""
+        self._pages = Pages(read_now)
+        self._files: OrderedDict[int, AnySealedIndex] = OrderedDict()
+        self._last_found = 0
+        """The number of the container that was found last: who reads many partitions is often in
+        one."""
+
+    # Which there are.
+
+    def bases(self) -> list[int]:
+        return self._bases.tolist()
+
+    def restore(self, bases: Sequence[int]) -> None:
+        self._bases = array("q", bases)
+
+    def add(self, index: IndexInMemory) -> None:
+        """A segment that was just sealed."""
+        self._unpublished[index.base] = index
+        self._bases.append(index.base)
+
+    def unpublished(self) -> list[IndexInMemory]:
+        return list(self._unpublished.values())
+
+    def in_memory(self, base: int) -> IndexInMemory | None:
+        return self._unpublished.get(base) or self._published.get(base)
+
+    def rows_in_memory(self, partition: int) -> Iterator[Rows]:
+        for index in (*self._published.values(), *self._unpublished.values()):
+            rows = index.rows.get(partition)
+            if rows is not None:
+                yield rows
+
+    def published(self, base: int) -> IndexInMemory:
+        """Its file is there to stay; the rows are needed for the frames alone that are held."""
+        index = self._unpublished.pop(base)
+        if index.end > self._not_held_to:
+            self._published[base] = index
+        directory = index.directory
+        assert directory is not None
+        for later in self._unpublished.values():
+            if later.before is index:
+                later.before = directory
+        return index
+
+    def not_held_to(self, position: int) -> None:
+        self._not_held_to = position
+        for base, index in list(self._published.items()):
+            if index.end > position:
+                break
+            del self._published[base]
+
+    def release_before(self, base: int) -> None:
+        first = self._volume_count
+        stop = bisect_left(self._bases, base, first)
+        for each in self._bases[first:stop]:
+            assert each not in self._unpublished
+            self._forget(each)
+        del self._bases[first:stop]
+        self._last_found = 0
+
+    def settle(self, volumes: Sequence[int], end: int) -> None:
+        for base in self._bases[: self._volume_count]:
+            if base not in volumes:
+                self._forget(base)
+        settled = bisect_left(self._bases, end, self._volume_count)
+        for base in self._bases[self._volume_count : settled]:
+            self._forget(base)
+        self._bases = array("q", volumes) + self._bases[settled:]
+        self._volume_count = len(volumes)
+        self._last_found = 0
+
+    def _forget(self, base: int) -> None:
+        self._published.pop(base, None)
+        self._files.pop(base, None)
+
+    # Lookups, over all of them.
+
+    def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
+        """All batches from the first that ends at or behind this offset, and where they lie."""
+        for _, stretch, row in self._stretches(partition, offset):
+            yield from stretch.in_cuts(row)
+
+    def last_begun(self, partition: int, offset: int) -> Location | None:
+        """The last batch to begin at or before this offset, which it may not reach."""
+        found = self._row(partition, offset)
+        if found is None:
+            return None
+        number, stretch, row = found
+        if stretch is None or row < stretch.first:
+            earlier = self._last_before(partition, number)
+            if earlier is None:
+                return None
+            stretch = earlier[1]
+            row = stretch.stop - 1
+        return stretch.location(row)
+
+    def last_settled_offset(self, partition: int) -> int | None:
+        """The base offset of its last batch up to where the journal is settled."""
+        if not self._volume_count:
+            return None
+        index = self._at(self._volume_count - 1)
+        entry = index.entry(partition)
+        return None if entry == NO_ENTRY else index.last_offset(entry)
+
+    def bytes_before(self, partition: int, offset: int) -> int | None:
+        """Of all batches before the first that ends at or behind this offset, with those that are
+        gone; None if there is no such batch here."""
+        for number, stretch, row in self._stretches(partition, offset):
+            index = self._at(number)
+            at_end = index.byte_count(index.entry(partition))
+            return at_end - stretch.bytes_from(row)
+        return None
+
+    def offset_with_bytes(self, partition: int, byte_count: int, total: int) -> int | None:
+        """The base offset of the last batch from which on there are so many bytes at least, of the
+        `total` with those that are gone and those behind; None if none of these batches has."""
+        before = total - byte_count
+        """The batch must not begin behind so many bytes."""
+        for index, stretch in self._stretches_from(
+            partition, lambda index, entry: index.byte_count(entry) > before
+        ):
+            behind = total - index.byte_count(index.entry(partition))
+            return stretch.offset_with_bytes(byte_count - behind)
+        return None
+
+    def first_at_or_after(
+        self, partition: int, timestamp_ms: int, from_offset: int
+    ) -> Location | None:
+        """The first batch whose newest record is as young as this, of those that begin at the
+        offset or later."""
+        for _, stretch in self._stretches_from(
+            partition, lambda index, entry: index.timestamp_max(entry) >= timestamp_ms
+        ):
+            row = stretch.row_of_time_from(timestamp_ms, from_offset)
+            if row < stretch.stop:
+                return stretch.location(row)
+            # What was so young is gone.
+        return None
+
+    def offset_behind(self, partition: int, position: int) -> int | None:
+        """The base offset of its first batch at or behind this position of the journal, at which a
+        segment begins."""
+        first = bisect_left(self._bases, position, self._volume_count)
+        last_before = self._last_offset_before(partition, first)
+        for _, stretch in self._stretches_from(
+            partition, lambda index, entry: index.last_offset(entry) > last_before, first
+        ):
+            return stretch.base_offsets[stretch.first]
+        return None
+
+    def gather_aborted(
+        self, partition: int, start: int, end: int, found: list[AbortedTransaction]
+    ) -> bool:
+        """Those with a record or marker in [start, end), also if begun before. True if none that
+        was aborted later can overlap."""
+        recent = self._recent(partition, start)
+        number = self._first(
+            partition, lambda index, entry: index.last_offset(entry) >= start, recent or 0
+        )
+        if number is None:
+            return False
+        count = self._aborted_count_before(partition, number)
+        # From one that has any to the next: there may be very many without.
+        while (number := self._first_with_more_aborted(partition, count, number)) is not None:
+            index = self._at(number)
+            entry = index.entry(partition)
+            for piece in index.aborted_from(entry, start):
+                if piece.gather(start, end, found):
+                    return True
+            count = index.aborted_count(entry)
+        return False
+
+    # By their numbers, from the oldest on.
+
+    def _aborted_count_before(self, partition: int, number: int) -> int:
+        """Of all before this one."""
+        if not number:
+            return 0
+        recent = self.in_memory(self._bases[number])
+        rows = None if recent is None else recent.rows.get(partition)
+        if rows is not None:
+            return rows.earlier_aborted_count
+        earlier = self._at(number - 1)
+        entry = earlier.entry(partition)
+        return 0 if entry == NO_ENTRY else earlier.aborted_count(entry)
+
+    def _first_with_more_aborted(self, partition: int, count: int, low: int) -> int | None:
+        return self._first(partition, lambda index, entry: index.aborted_count(entry) > count, low)
+
+    def _last_offset_before(self, partition: int, number: int) -> int:
+        """Where its last batch begins that lies before this one; below all if there is none."""
+        if not number:
+            return -1
+        index = self._at(number - 1)
+        entry = index.entry(partition)
+        return -1 if entry == NO_ENTRY else index.last_offset(entry)
+
+    def _stretches(self, partition: int, offset: int) -> Iterator[tuple[int, Stretch, int]]:
+        """Those with batches from the first that ends at or behind this offset, the partition's
+        rows there, and the first of them that counts."""
+        begin = self._row(partition, offset)
+        if begin is None:
+            return
+        number, stretch, row = begin
+        if stretch is None or row < stretch.first:
+            # It lies in the last batch of an earlier one, or in no batch before these.
+            earlier = self._last_before(partition, number)
+            if earlier is not None:
+                its_number, its_stretch = earlier
+                last_row = its_stretch.stop - 1
+                if not its_stretch.ends_before(last_row, offset):
+                    yield its_number, its_stretch, last_row
+            row = 0 if stretch is None else stretch.first
+        elif stretch.ends_before(row, offset):
+            row += 1
+        while True:
+            if stretch is not None and row < stretch.stop:
+                yield number, stretch, row
+            following = self._first_behind(partition, number)
+            if following is None:
+                return
+            number = following
+            index = self._at(number)
+            stretch = index.stretch(index.entry(partition))
+            row = 0 if stretch is None else stretch.first
+
+    def _stretches_from(
+        self, partition: int, reached: Callable[[SegmentIndex, int], bool], low: int = 0
+    ) -> Iterator[tuple[SegmentIndex, Stretch]]:
+        """The partition's rows from the first on at whose end it had come that far."""
+        number = self._first(partition, reached, low)
+        while number is not None:
+            index = self._at(number)
+            stretch = index.stretch(index.entry(partition))
+            if stretch is not None:
+                yield index, stretch
+            # If there are none, it has come so far in what was given up.
+            number = self._first_behind(partition, number)
+
+    def _row(self, partition: int, offset: int) -> tuple[int, Stretch | None, int] | None:
+        """The one to look for this offset in, the partition's rows there, and the last of them to
+        begin at or before it. None if none has the partition."""
+        recent = self._recent(partition, offset)
+        if recent is not None:
+            index = self._at(recent)
+            stretch = index.stretch(index.entry(partition))
+            assert stretch is not None
+            return recent, stretch, stretch.row_of(offset)
+        if self._last_found < len(self._bases):
+            index = self._at(self._last_found)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY and offset <= index.last_offset(entry):
+                stretch = index.stretch(entry)
+                row = -1 if stretch is None else stretch.row_of(offset)
+                if stretch is not None and row >= stretch.first:
+                    return self._last_found, stretch, row
+        number = self._with_offset(partition, offset)
+        if number is None:
+            return None
+        index = self._at(number)
+        stretch = index.stretch(index.entry(partition))
+        return number, stretch, -1 if stretch is None else stretch.row_of(offset)
+
+    def _last_before(self, partition: int, number: int) -> tuple[int, Stretch] | None:
+        """The last before this one that has rows of the partition, and these."""
+        if not number:
+            return None
+        index = self._at(number - 1)
+        entry = index.entry(partition)
+        if entry == NO_ENTRY:
+            return None
+        stretch = index.stretch(entry)
+        if stretch is not None:
+            return number - 1, stretch
+        base_offset = index.last_offset(entry)
+        earlier = self._first(
+            partition, lambda index, entry: index.last_offset(entry) >= base_offset
+        )
+        assert earlier is not None, "the one before this has come that far"
+        index = self._at(earlier)
+        stretch = index.stretch(index.entry(partition))
+        # There are none if they are gone.
+        return None if stretch is None else (earlier, stretch)
+
+    def _recent(self, partition: int, offset: int) -> int | None:
+        """The one in memory that has the last batch to begin at or before this offset, if it is in
+        one of them: who reads the newest should not meet the files of old ones."""
+        for number in range(len(self._bases) - 1, -1, -1):
+            recent = self.in_memory(self._bases[number])
+            if recent is None:
+                return None
+            rows = recent.rows.get(partition)
+            if rows is not None and rows.base_offsets[0] <= offset:
+                return number
+        return None
+
+    def _with_offset(self, partition: int, offset: int) -> int | None:
+        """The one to look for this offset in, if any has the partition."""
+        number = self._first(partition, lambda index, entry: index.last_offset(entry) >= offset)
+        if number is None:
+            newest = len(self._bases) - 1
+            is_known = newest >= 0 and self._at(newest).entry(partition) != NO_ENTRY
+            return newest if is_known else None
+        self._last_found = number
+        return number
+
+    def _first_behind(self, partition: int, number: int) -> int | None:
+        """The next that has rows behind those of this one."""
+        index = self._at(number)
+        base_offset = index.last_offset(index.entry(partition))
+        following = number + 1
+        if following < len(self._bases):
+            # Mostly it is this.
+            index = self._at(following)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY and index.last_offset(entry) > base_offset:
+                return following
+        return self._first(
+            partition, lambda index, entry: index.last_offset(entry) > base_offset, following
+        )
+
+    def _first(
+        self, partition: int, reached: Callable[[SegmentIndex, int], bool], low: int = 0
+    ) -> int | None:
+        """The first at whose end the partition had come that far."""
+        high = len(self._bases)
+        while low < high:
+            middle = (low + high) // 2
+            index = self._at(middle)
+            entry = index.entry(partition)
+            if entry != NO_ENTRY and reached(index, entry):
+                high = middle
+            else:
+                low = middle + 1
+        return low if low < len(self._bases) else None
+
+    def _at(self, number: int) -> SegmentIndex:
+        base = self._bases[number]
+        recent = self.in_memory(base)
+        return self.file_at(base) if recent is None else recent
+
+    def file_at(self, base: int) -> AnySealedIndex:
+        """Of any segment or volume that begins there, also one that holds what compaction left."""
+        index = self._files.get(base)
+        if index is not None:
+            self._files.move_to_end(base)
+            return index
+        index = open_index(self._pages, names.index_at(base))
+        if index.base != base:
+            raise damaged(names.index_at(base), f"this is the index at {index.base}")
+        self._files[base] = index
+        if len(self._files) > INDEXES_MAX:
+            self._files.popitem(last=False)
+        return index
