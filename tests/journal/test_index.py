@@ -2,13 +2,10 @@
 
 import struct
 from array import array
-from collections.abc import Callable, Generator
-from copy import deepcopy
-from random import Random
-from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
+from journal.index_world import World, finished, make_all_small, nothing
 from semel.errors import CorruptJournal
 from semel.journal import containers, names, pages, sealed, stretch
 from semel.journal import rows as rows_module
@@ -19,256 +16,8 @@ from semel.journal.index_in_memory import directory_of
 from semel.journal.pages import PAGE_SIZE, NotLoaded, Pages
 from semel.journal.rows import Location
 from semel.journal.stretch import Numbers
-from semel.log.transactions import Aborted
 from semel.records.checksum import crc32c
-from semel.types import Offset, ProducerId
 from support.compiled import plain_python
-
-Batch = tuple[int, int, int, int, int]
-"""Base offset, position, size, timestamp, last offset delta."""
-Result = TypeVar("Result")
-Encoding = Generator[None, None, bytearray]
-
-
-def nothing(name: str, offset: int, size: int) -> bytes:
-    return b""
-
-
-def finished(steps: Generator[None, None, Result]) -> Result:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as stopped:
-            found: Result = stopped.value
-            return found
-
-
-def _given(content: bytearray) -> Encoding:
-    """It is encoded already."""
-    yield
-    return content
-
-
-class Oracle:
-    """All there is, as lists."""
-
-    def __init__(self) -> None:
-        self.batches: dict[int, list[Batch]] = {}
-        self.aborted: dict[int, list[Aborted]] = {}
-        self.base = 0
-        self.position = 0
-        self.sealed_bases: list[int] = []
-        self.dropped: set[int] = set()
-
-
-class Mark(NamedTuple):
-    """A checkpoint in the making."""
-
-    encoding: Encoding
-    oracle: Oracle
-
-
-class World:
-    """An index with its files in a dict, and the oracle beside it."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = Random(seed)
-        self.files: dict[str, bytes | bytearray] = {}
-        self.is_cold = False
-        self.read_count = 0
-        self.index = BatchIndex(self.read_now)
-        self.oracle = Oracle()
-        self.mark: Mark | None = None
-
-    def read_now(self, name: str, offset: int, size: int) -> bytes | bytearray | None:
-        if self.is_cold:
-            return None
-        self.read_count += 1
-        return self.files[name][offset : offset + size]
-
-    def ask(self, question: Callable[..., Result], *arguments: Any) -> Result:
-        """As often as it takes, with the bytes that it misses."""
-        while True:
-            try:
-                return question(*arguments)
-            except NotLoaded as missing:
-                stored = self.files[missing.name]
-                missing.keep(stored[missing.offset : missing.offset + missing.size])
-
-    @property
-    def batches(self) -> dict[int, list[Batch]]:
-        return self.oracle.batches
-
-    def add(self, partition: int, gaps: tuple[int, ...] = (0, 0, 0, 1, 7)) -> None:
-        oracle, rng = self.oracle, self.rng
-        known = oracle.batches.setdefault(partition, [])
-        gap = rng.choice(gaps)
-        base_offset = known[-1][0] + known[-1][4] + 1 + gap if known else rng.choice((0, 7))
-        size = rng.randint(61, 300)
-        oracle.position += rng.choice((0, 36, 5000))
-        timestamp_ms = rng.randint(0, 1000) + oracle.position
-        batch = (base_offset, oracle.position, size, timestamp_ms, rng.randint(0, 4))
-        known.append(batch)
-        self.index.add(partition, *batch)
-        oracle.position += size
-        if rng.random() < 0.3:
-            self.abort(partition, base_offset)
-
-    def abort(self, partition: int, marker_offset: int) -> None:
-        """The batch was the marker of a transaction, which may have begun in any segment."""
-        known = self.oracle.aborted.setdefault(partition, [])
-        floor_before = known[-1].floor if known else 0
-        first = self.rng.randint(min(floor_before, marker_offset), marker_offset)
-        floor = self.rng.choice((floor_before, marker_offset + 1))
-        aborted = Aborted(
-            ProducerId(self.rng.randrange(3)), Offset(first), Offset(marker_offset), Offset(floor)
-        )
-        known.append(aborted)
-        self.index.add_aborted(partition, aborted)
-
-    def seal(self) -> None:
-        oracle = self.oracle
-        oracle.position += 10
-        self.index.seal(oracle.base, oracle.position)
-        oracle.sealed_bases.append(oracle.base)
-        oracle.base = oracle.position
-
-    def publish(self) -> None:
-        for each in self.index.unpublished():
-            self.files[names.index(each.base)] = finished(each.encode())
-            self.index.published(each.base)
-
-    def hold(self) -> None:
-        """Frames of the last segments are held in memory from now on, or fewer than before."""
-        bases = [-1, *self.oracle.sealed_bases[-3:], self.oracle.position]
-        self.index.not_held_to(self.rng.choice(bases))
-
-    def encode_a_part(self) -> None:
-        """And leave it, as a job does that fails."""
-        for each in self.index.unpublished():
-            steps = each.encode()
-            for _ in range(self.rng.randint(0, 8)):
-                if next(steps, steps) is steps:
-                    break
-
-    def set_mark(self) -> None:
-        encoding = self.index.encode_open(self.oracle.base, self.oracle.position)
-        self.mark = Mark(encoding, deepcopy(self.oracle))
-
-    def encode_more_of_mark(self) -> None:
-        """A job may have taken some steps when more is added."""
-        assert self.mark is not None
-        try:
-            next(self.mark.encoding)
-        except StopIteration as stopped:
-            content: bytearray = stopped.value
-            self.mark = Mark(_given(content), self.mark.oracle)
-
-    def reopen(self) -> None:
-        """As a start from a checkpoint taken now."""
-        self.set_mark()
-        self.reopen_at_mark()
-
-    def reopen_at_mark(self) -> None:
-        """All behind the mark is lost."""
-        assert self.mark is not None
-        self.publish()
-        encoding, oracle = self.mark
-        opened = finished(encoding)
-        self.index = BatchIndex(self.read_now)
-        self.index.restore(oracle.sealed_bases, read_index(opened, "opened"))
-        self.oracle, self.mark = oracle, None
-
-    def drop(self, partition: int) -> None:
-        self.index.drop(partition)
-        self.oracle.batches.pop(partition, None)
-        self.oracle.aborted.pop(partition, None)
-        self.oracle.dropped.add(partition)
-
-    def do_something(self, partition: int) -> None:
-        choices: list[tuple[float, Callable[[], None]]] = [
-            (0.05, self.seal),
-            (0.03, self.publish),
-            (0.01, self.reopen),
-            (0.015, self.encode_a_part),
-            (0.02, self.set_mark),
-            (0.02, self.hold),
-        ]
-        if self.mark is not None:
-            choices += [(0.01, self.reopen_at_mark), (0.03, self.encode_more_of_mark)]
-        if partition not in self.oracle.dropped:
-            choices += [
-                (0.005, lambda: self.drop(partition)),
-                (0.45, lambda: self.add(partition)),
-                (0.4, lambda: self.check(partition)),
-            ]
-        weights, acts = zip(*choices, strict=True)
-        (act,) = self.rng.choices(acts, weights)
-        act()
-
-    def check(self, partition: int) -> None:
-        index, known = self.index, self.batches.get(partition, [])
-        if self.rng.random() < 0.3:
-            index.sum_up(partition)
-        self.check_bytes(partition, self.rng.randint(0, known[-1][0] + 8) if known else 3)
-        newest = max((batch[3] for batch in known), default=None)
-        assert index.timestamp_max(partition) == newest
-        self.check_offset(partition, self.rng.randint(0, known[-1][0] + 8) if known else 3)
-        self.check_time(partition, self.rng.randint(0, newest + 5) if newest else 3)
-        self.check_position(partition)
-        self.check_aborted(partition)
-
-    def check_bytes(self, partition: int, offset: int) -> None:
-        known = self.batches.get(partition, [])
-        first = self.ask(self.index.find, partition, offset)
-        rest = [batch for batch in known if first is not None and batch[0] >= first.base_offset]
-        size = sum(batch[2] for batch in rest)
-        assert self.ask(self.index.bytes_from, partition, offset) == size
-        if rest:
-            # So many bytes, or any number above those of the batches behind the first.
-            wanted = size - self.rng.randrange(rest[0][2])
-            found = self.ask(self.index.offset_with_bytes, partition, wanted)
-            assert found == rest[0][0]
-
-    def check_offset(self, partition: int, offset: int) -> None:
-        known = self.batches.get(partition, [])
-        before = [batch for batch in known if batch[0] <= offset]
-        begun = Location(*before[-1][:3]) if before else None
-        assert self.ask(self.index.last_begun, partition, offset) == begun
-        found = next((batch for batch in known if batch[0] + batch[4] >= offset), None)
-        expected = Location(*found[:3]) if found else None
-        assert self.ask(self.index.find, partition, offset) == expected
-        rest = [Location(*batch[:3]) for batch in (known[known.index(found) :] if found else [])]
-        assert self.ask(self.index.batches, partition, offset, 2**60, 2**60) == rest
-        assert self.ask(self.index.batches, partition, offset, 2**60, 3) == rest[:3]
-        listed = self.ask(self.index.extents, partition, offset, 2**60, 2**60)
-        assert listed == [each[1:] for each in rest]
-
-    def check_time(self, partition: int, timestamp_ms: int) -> None:
-        known = self.batches.get(partition, [])
-        found = next((batch for batch in known if batch[3] >= timestamp_ms), None)
-        expected = Location(*found[:3]) if found else None
-        assert self.ask(self.index.first_at_or_after, partition, timestamp_ms) == expected
-
-    def check_position(self, partition: int) -> None:
-        base = self.rng.choice([*self.oracle.sealed_bases, self.oracle.base])
-        known = self.batches.get(partition, [])
-        expected = next((batch[0] for batch in known if batch[1] >= base), None)
-        assert self.ask(self.index.offset_behind, partition, base) == expected
-
-    def check_aborted(self, partition: int) -> None:
-        known = self.batches.get(partition, [])
-        start = self.rng.randint(0, known[-1][0] + 5) if known else 3
-        end = start + self.rng.choice((1, 10, 10_000))
-        overlapping = []
-        for aborted in self.oracle.aborted.get(partition, []):
-            if aborted.marker_offset >= start:
-                if aborted.first_offset < end:
-                    overlapping.append((aborted.first_offset, aborted.producer_id))
-                if aborted.floor >= end:
-                    break
-        found = self.ask(self.index.aborted, partition, start, end)
-        assert [(each.first_offset, each.producer_id) for each in found] == sorted(overlapping)
 
 
 @pytest.mark.parametrize("is_cold", [False, True])
@@ -292,14 +41,7 @@ def test_so_it_does_if_columns_go_over_many_pages(
 
 
 def look_up_all(seed: int, is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "INDEXES_MAX", 3)
-    monkeypatch.setattr(stretch, "ROWS_CUT_MIN", 1)
-    monkeypatch.setattr(stretch, "ROWS_CUT_MAX", 2)
-    monkeypatch.setattr(sealed, "PARTITIONS_AT_ONCE", 2)
-    monkeypatch.setattr(rows_module, "SLOTS_AT_ONCE", 1)
-    for module in (rows_module, sealed, stretch):
-        monkeypatch.setattr(module, "ROWS_PER_SUM", 3)
-    monkeypatch.setattr(rows_module, "ROWS_SUMMED_AT_ONCE", 6)
+    make_all_small(monkeypatch)
     world = World(seed)
     world.is_cold = is_cold
     partition_count = world.rng.choice((1, 3, 12))
@@ -356,7 +98,7 @@ def test_bytes_are_counted_without_a_look_at_all_rows(
     for offset in (0, 300, row_count // 2 + 77, row_count - 1):
         byte_count = 10 * (row_count - offset)
         assert world.index.bytes_from(0, offset) == byte_count
-        assert world.index.offset_with_bytes(0, byte_count - 9) == offset
+        assert world.index.offset_with_bytes(0, byte_count - 9, 0) == offset
     assert looked_at <= 4 * 6 * rows_module.ROWS_PER_SUM
     assert world.read_count <= 4 * 6 + 3
 
@@ -531,9 +273,9 @@ def test_a_batch_stamped_with_an_older_time_does_not_hide_the_one_before_it() ->
     index = BatchIndex(nothing)
     for row, timestamp_ms in enumerate((100, 50, 120)):
         index.add(0, row, row, 1, timestamp_ms)
-    assert index.first_at_or_after(0, 60) == Location(0, 0, 1)
-    assert index.first_at_or_after(0, 101) == Location(2, 2, 1)
-    assert index.first_at_or_after(0, 121) is None
+    assert index.first_at_or_after(0, 60, 0) == Location(0, 0, 1)
+    assert index.first_at_or_after(0, 101, 0) == Location(2, 2, 1)
+    assert index.first_at_or_after(0, 121, 0) is None
 
 
 def test_an_offset_in_a_gap_is_answered_with_the_batch_behind_it() -> None:
@@ -698,6 +440,7 @@ def test_segments_of_an_older_format_lie_before_those_of_today(format_: int, is_
     world.oracle.sealed_bases = [0]
     world.batches[1] = [(0, 100, 61, 9, 3), (4, 300, 70, 9, 2)]
     world.batches[5] = [(7, 200, 99, 9, 0)]
+    world.oracle.ends = {1: 7, 5: 8}
     begun: set[int] = set()
     for _ in range(30):
         for partition in (1, 5, 6):

@@ -53,13 +53,13 @@ class CompactedParts:
         return None if row < stretch.first else stretch.location(row)
 
     def first_at_or_after(
-        self, partition: int, part: Compacted, timestamp_ms: int
+        self, partition: int, part: Compacted, timestamp_ms: int, from_offset: int
     ) -> Location | None:
-        """The first batch whose newest record is as young as this."""
+        """The first batch as young as this, of those that begin at the offset or later."""
         stretch = self._stretch(partition, part)
         if stretch is None:
             return None
-        row = stretch.row_of_time(timestamp_ms)
+        row = stretch.row_of_time_from(timestamp_ms, from_offset)
         return stretch.location(row) if row < stretch.stop else None
 
     def gather_aborted(

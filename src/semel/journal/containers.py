@@ -167,15 +167,16 @@ class Containers:
     def first_at_or_after(
         self, partition: int, timestamp_ms: int, from_offset: int
     ) -> Location | None:
-        """The first batch whose newest record is as young as this, of those that begin at the
-        offset or later."""
+        """The first batch as young as this, of those that begin at the offset or later."""
+        low = self._first(partition, lambda index, entry: index.last_offset(entry) >= from_offset)
+        if low is None:
+            return None
         for _, stretch in self._stretches_from(
-            partition, lambda index, entry: index.timestamp_max(entry) >= timestamp_ms
+            partition, lambda index, entry: index.timestamp_max(entry) >= timestamp_ms, low
         ):
             row = stretch.row_of_time_from(timestamp_ms, from_offset)
             if row < stretch.stop:
                 return stretch.location(row)
-            # What was so young is gone.
         return None
 
     def offset_behind(self, partition: int, position: int) -> int | None:

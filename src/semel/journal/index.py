@@ -196,18 +196,24 @@ class BatchIndex:
         standing = self._before.standing(partition)
         return None if standing is None else standing.timestamp_max
 
-    def first_at_or_after(self, partition: int, timestamp_ms: int) -> Location | None:
-        """The first batch whose newest record is as young as this."""
-        from_offset = 0
-        compacted = self._compacted.parts.get(partition)
-        if compacted is not None:
-            found = self._compacted.first_at_or_after(partition, compacted, timestamp_ms)
-            if found is not None:
-                return found
-            from_offset = compacted.end
+    def first_at_or_after(self, partition: int, timestamp_ms: int, start: int) -> Location | None:
+        """The first batch as young as this, by its newest record or any before it, of those that
+        end at or behind the offset `start`. What was before may be gone, and is not looked for."""
         youngest_ms = self.timestamp_max(partition)
         if youngest_ms is None or youngest_ms < timestamp_ms:
             return None
+        first = self.find(partition, start)
+        if first is None:
+            return None
+        from_offset = first.base_offset
+        compacted = self._compacted.parts.get(partition)
+        if compacted is not None and from_offset < compacted.end:
+            found = self._compacted.first_at_or_after(
+                partition, compacted, timestamp_ms, from_offset
+            )
+            if found is not None:
+                return found
+            from_offset = compacted.end
         found = self._containers.first_at_or_after(partition, timestamp_ms, from_offset)
         rows = self._open.get(partition)
         if found is not None or rows is None:
@@ -257,10 +263,11 @@ class BatchIndex:
             return before
         return total if rows is None else rows.earlier_byte_count
 
-    def offset_with_bytes(self, partition: int, byte_count: int) -> int | None:
-        """The base offset of the last batch from which on there are so many bytes at least."""
+    def offset_with_bytes(self, partition: int, byte_count: int, start: int) -> int | None:
+        """The base offset of the last batch from which on there are so many bytes at least; None if
+        there are fewer from the one on that ends at or behind the offset `start`."""
         total = self._byte_count(partition)
-        if total is None:
+        if total is None or byte_count > self.bytes_from(partition, start):
             return None
         compacted = self._compacted.parts.get(partition)
         if compacted is not None:

@@ -368,28 +368,34 @@ class PartitionLog:
         if youngest_gone_ms is not None:
             first = max(first, await self._first_younger(partition, youngest_gone_ms))
         if byte_count is not None:
+            number, start = partition.number, partition.log_start_offset
             kept = await self._count(
-                partition, lambda: self._index.offset_with_bytes(partition.number, byte_count)
+                partition, lambda: self._index.offset_with_bytes(number, byte_count, start)
             )
             if kept is not None:
                 first = max(first, Offset(kept))
         return first
 
     async def _first_younger(self, partition: PartitionView, youngest_gone_ms: int) -> Offset:
-        end = partition.log_end_offset
-        found = await self._batches.first_at_or_after(partition.number, youngest_gone_ms + 1)
-        first = Offset(end if found is None else found.base_offset)
-        if first > partition.log_start_offset:
+        number, start, end = (
+            partition.number,
+            partition.log_start_offset,
+            partition.log_end_offset,
+        )
+        oldest = await self._batches.first(number, start)
+        if oldest is None:
+            return end
+        found = await self._batches.first_at_or_after(number, youngest_gone_ms + 1, start)
+        if found != oldest:
             # A batch without a time may be of any: it goes with one behind it, not by itself.
-            timed = await self._batches.first_at_or_after(partition.number, 0)
+            first = Offset(end if found is None else found.base_offset)
+            timed = await self._batches.first_at_or_after(number, 0, start)
             is_any_old = timed is not None and timed.base_offset < first
-            return first if is_any_old else partition.log_start_offset
+            return first if is_any_old else start
         # The index knows the largest time up to a batch. If that is of one deleted since, the
         # batches themselves have to be asked.
         behind = NO_OFFSET
-        while some := await self._batches.few(
-            partition.number, partition.log_start_offset, end, behind
-        ):
+        while some := await self._batches.few(number, start, end, behind):
             for location in some:
                 header = await self._batches.header(location)
                 if not NO_TIMESTAMP_MS < header.max_timestamp_ms <= youngest_gone_ms:

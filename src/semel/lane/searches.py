@@ -84,8 +84,18 @@ class StoredBatches:
         """The last batch of this partition to begin at or before the offset."""
         return await self.look_up(lambda: self._index.last_begun(number, offset))
 
-    async def first_at_or_after(self, number: int, timestamp_ms: int) -> Location | None:
-        return await self.look_up(lambda: self._index.first_at_or_after(number, timestamp_ms))
+    async def first(self, number: int, start: int) -> Location | None:
+        """The first batch that ends at or behind `start`."""
+        return await self.look_up(lambda: self._index.find(number, start))
+
+    async def first_at_or_after(
+        self, number: int, timestamp_ms: int, start: int
+    ) -> Location | None:
+        """The first batch as young as this, or behind one that was, of those that end at or behind
+        `start`."""
+        return await self.look_up(
+            lambda: self._index.first_at_or_after(number, timestamp_ms, start)
+        )
 
     async def few(
         self, number: int, start: int, end: int, behind: int = NO_OFFSET
@@ -145,10 +155,11 @@ class TimeSearch:
         self, partition: PartitionView, timestamp_ms: int, end: Offset
     ) -> TimedRecord | None:
         """The first readable record whose timestamp is not below `timestamp_ms`."""
-        first = await self._batches.first_at_or_after(partition.number, timestamp_ms)
+        start = partition.log_start_offset
+        first = await self._batches.first_at_or_after(partition.number, timestamp_ms, start)
         if first is None:
             return None
-        start = max(first.base_offset, partition.log_start_offset)
+        start = max(start, Offset(first.base_offset))
         # Mostly the first batch has it. But its young records may have been deleted, or all of them
         # compacted away, and batches need not stand in the order of their times.
         lot = await self._batches.few(partition.number, start, end)
@@ -167,11 +178,14 @@ class TimeSearch:
         timestamp_ms = self._index.timestamp_max(partition.number)
         if timestamp_ms is None:
             return None
-        first = await self._batches.first_at_or_after(partition.number, timestamp_ms)
-        if first is not None and partition.log_start_offset <= first.base_offset < end:
-            found = await self.first_at_or_after(partition, timestamp_ms, end)
-            if found is not None:
-                return found
+        start = partition.log_start_offset
+        first = await self._batches.first_at_or_after(partition.number, timestamp_ms, start)
+        if first is not None and start <= first.base_offset < end:
+            header = await self._batches.header(first)
+            if header.max_timestamp_ms >= timestamp_ms:
+                found = await self.first_at_or_after(partition, timestamp_ms, end)
+                if found is not None:
+                    return found
         # The youngest is deleted, compacted away, or not yet to be read.
         timestamp_ms = await self._timestamp_max(partition, end)
         if timestamp_ms is None:
