@@ -233,6 +233,16 @@ class ForgettingWorld(World):
         written = self.oracle.written.get(partition, [])
         expected = next((batch[0] for batch in written if batch[1] >= base), None)
         assert self.ask(self.index.offset_behind, partition, base) == expected
+        start = self.some_offset(partition)
+        in_journal = [
+            batch
+            for batch in self.batches.get(partition, [])
+            if batch[1] < names.VOLUMES_FROM and batch[0] + batch[4] >= start
+        ]
+        position = in_journal[0][1] if in_journal else None
+        assert self.ask(self.index.position_in_journal, partition, start) == position
+        size = sum(batch[2] for batch in in_journal if batch[1] < base)
+        assert self.ask(self.index.bytes_in_journal, partition, start, base) == size
 
 
 def rows_of(batches: Sequence[Batch], aborted: Sequence[Aborted]) -> Rows:

@@ -288,27 +288,32 @@ class BatchIndex:
 
     def position_in_journal(self, partition: int, offset: int) -> int | None:
         """Of the first batch that ends at or behind this offset and lies in no volume."""
-        offset = self._offset_in_journal(partition, offset)
-        for span in self.spans(partition, offset):
-            position = span.positions[span.first]
-            if position < names.VOLUMES_FROM:
-                return position
-        return None
+        first = self._first_in_journal(partition, offset)
+        return None if first is None else first.position
 
-    def _offset_in_journal(self, partition: int, offset: int) -> int:
-        """This one, or the first behind all that lies in volumes."""
+    def bytes_in_journal(self, partition: int, offset: int, position: int) -> int:
+        """Of batches that reach this offset and lie in no volume, before the position."""
+        first = self._first_in_journal(partition, offset)
+        if first is None:
+            return 0
+        behind = self.offset_behind(partition, position)
+        size = self.bytes_from(partition, first.base_offset)
+        if behind is None:
+            return size
+        return size - self.bytes_from(partition, max(first.base_offset, behind))
+
+    def _first_in_journal(self, partition: int, offset: int) -> Location | None:
         compacted = self._compacted.parts.get(partition)
         if compacted is not None:
             offset = max(offset, compacted.end)
         last_offset = self._containers.last_settled_offset(partition)
-        return offset if last_offset is None else max(offset, last_offset + 1)
-
-    def bytes_in_journal(self, partition: int, offset: int, position: int) -> int:
-        """Of batches that reach this offset and lie in no volume, before the position."""
-        first = self._offset_in_journal(partition, offset)
-        behind = self.offset_behind(partition, position)
-        size = self.bytes_from(partition, first)
-        return size if behind is None else size - self.bytes_from(partition, max(first, behind))
+        if last_offset is not None:
+            offset = max(offset, last_offset + 1)
+        for span in self.spans(partition, offset):
+            # The last batch of a volume has this offset as well if it has several records.
+            if span.positions[span.first] < names.VOLUMES_FROM:
+                return span.location(span.first)
+        return None
 
     def offset_behind(self, partition: int, position: int) -> int | None:
         """The base offset of its first batch at or behind this position of the journal, at which a
