@@ -300,3 +300,25 @@ def test_volumes_in_which_nothing_is_left_are_passed_over_with_few_reads() -> No
         assert question() == answer
         # Halving takes nine of three hundred, each with a header, checksums and a few pages.
         assert world.read_count <= 9 * 5
+
+
+@pytest.mark.parametrize("is_any_behind", [False, True])
+def test_what_compaction_has_replaced_is_not_found_where_no_index_tells_its_end(
+    is_any_behind: bool,
+) -> None:
+    """Indexes of older formats do not."""
+    world = ForgettingWorld(1)
+    for row in range(2):
+        world.index.add(0, 10 * row, 100 * row, 100, row)
+    world.oracle.position = 200
+    world.seal()
+    world.publish()
+    world.index.adopt_compacted(0, Compacted(20, None))
+    behind = []
+    if is_any_behind:
+        world.index.add(0, 20, 300, 50, 2)
+        behind = [Location(20, 300, 50)]
+    for offset in (0, 15, 20):
+        assert world.index.batches(0, offset, 100, 10) == behind
+        assert world.index.find(0, offset) == (behind[0] if behind else None)
+        assert world.index.bytes_from(0, offset) == 50 * len(behind)

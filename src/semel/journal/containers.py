@@ -116,9 +116,12 @@ class Containers:
 
     # Lookups, over all of them.
 
-    def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
-        """All batches from the first that ends at or behind this offset, and where they lie."""
-        for _, stretch, row in self._stretches(partition, offset):
+    def spans(self, partition: int, offset: int, floor: int) -> Iterator[Stretch]:
+        """All batches from the first that ends at or behind this offset, and where they lie.
+
+        Those that begin before `floor` are not looked at: compaction has replaced them.
+        """
+        for _, stretch, row in self._stretches(partition, offset, floor):
             yield from stretch.in_cuts(row)
 
     def last_begun(self, partition: int, offset: int) -> Location | None:
@@ -143,10 +146,10 @@ class Containers:
         entry = index.entry(partition)
         return None if entry == NO_ENTRY else index.last_offset(entry)
 
-    def bytes_before(self, partition: int, offset: int) -> int | None:
-        """Of all batches before the first that ends at or behind this offset, with those that are
-        gone; None if there is no such batch here."""
-        for number, stretch, row in self._stretches(partition, offset):
+    def bytes_before(self, partition: int, offset: int, floor: int) -> int | None:
+        """Of all batches before the first that `spans` gives, with those that are gone; None if it
+        gives none."""
+        for number, stretch, row in self._stretches(partition, offset, floor):
             index = self._at(number)
             at_end = index.byte_count(index.entry(partition))
             return at_end - stretch.bytes_from(row)
@@ -237,9 +240,11 @@ class Containers:
         entry = index.entry(partition)
         return -1 if entry == NO_ENTRY else index.last_offset(entry)
 
-    def _stretches(self, partition: int, offset: int) -> Iterator[tuple[int, Stretch, int]]:
-        """Those with batches from the first that ends at or behind this offset, the partition's
-        rows there, and the first of them that counts."""
+    def _stretches(
+        self, partition: int, offset: int, floor: int
+    ) -> Iterator[tuple[int, Stretch, int]]:
+        """Those with batches that `spans` gives, the partition's rows there, and the first of them
+        that counts."""
         begin = self._row(partition, offset)
         if begin is None:
             return
@@ -250,10 +255,10 @@ class Containers:
             if earlier is not None:
                 its_number, its_stretch = earlier
                 last_row = its_stretch.stop - 1
-                if not its_stretch.ends_before(last_row, offset):
+                if _counts(its_stretch, last_row, offset, floor):
                     yield its_number, its_stretch, last_row
             row = 0 if stretch is None else stretch.first
-        elif stretch.ends_before(row, offset):
+        elif not _counts(stretch, row, offset, floor):
             row += 1
         while True:
             if stretch is not None and row < stretch.stop:
@@ -394,3 +399,11 @@ class Containers:
         if len(self._files) > INDEXES_MAX:
             self._files.popitem(last=False)
         return index
+
+
+def _counts(stretch: Stretch, row: int, offset: int, floor: int) -> bool:
+    """Whether a batch reaches the offset and was not replaced. An older index does not tell where
+    it ends."""
+    if floor and stretch.base_offsets[row] < floor:
+        return False
+    return not stretch.ends_before(row, offset)

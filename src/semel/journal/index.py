@@ -153,19 +153,22 @@ class BatchIndex:
 
     def spans(self, partition: int, offset: int) -> Iterator[Stretch]:
         """All batches from the one that `find` gives, and where they lie."""
+        floor = 0
         if self._compacted.parts:
             compacted = self._compacted.parts.get(partition)
-            if compacted is not None and offset < compacted.end:
-                yield from self._compacted.spans(partition, compacted, offset)
-                offset = compacted.end
+            if compacted is not None:
+                floor = compacted.end
+                if offset < floor:
+                    yield from self._compacted.spans(partition, compacted, offset)
+                    offset = floor
         rows = self._open.get(partition)
         if rows is None:
-            yield from self._containers.spans(partition, offset)
+            yield from self._containers.spans(partition, offset, floor)
             return
         opened = stretch_of(rows)
         first = opened.row_of(offset)
         if first < 0:
-            yield from self._containers.spans(partition, offset)
+            yield from self._containers.spans(partition, offset, floor)
             first = 0
         elif opened.ends_before(first, offset):
             first += 1
@@ -239,9 +242,13 @@ class BatchIndex:
         if total is None:
             return 0
         compacted = self._compacted.parts.get(partition)
-        if compacted is None or offset >= compacted.end:
-            return total - self._bytes_before(partition, offset, total)
-        rest = total - self._bytes_before(partition, compacted.end, total)
+        if compacted is None:
+            return total - self._bytes_before(partition, offset, total, 0)
+        rest = total - self._bytes_before(
+            partition, max(offset, compacted.end), total, compacted.end
+        )
+        if offset >= compacted.end:
+            return rest
         return rest + self._compacted.bytes_from(partition, compacted, offset)
 
     def _byte_count(self, partition: int) -> int | None:
@@ -249,8 +256,9 @@ class BatchIndex:
         standing = self._standing(partition)
         return None if standing is None else standing.byte_count
 
-    def _bytes_before(self, partition: int, offset: int, total: int) -> int:
-        """As `_byte_count`, of those before the one that `find` gives."""
+    def _bytes_before(self, partition: int, offset: int, total: int, floor: int) -> int:
+        """As `_byte_count`, of those before the one that `find` gives; what begins before `floor`
+        is compacted."""
         rows = self._open.get(partition)
         if rows is not None:
             opened = stretch_of(rows)
@@ -258,7 +266,7 @@ class BatchIndex:
             if row >= 0:
                 row += opened.ends_before(row, offset)
                 return total - opened.bytes_from(row)
-        before = self._containers.bytes_before(partition, offset)
+        before = self._containers.bytes_before(partition, offset, floor)
         if before is not None:
             return before
         return total if rows is None else rows.earlier_byte_count
@@ -271,7 +279,7 @@ class BatchIndex:
             return None
         compacted = self._compacted.parts.get(partition)
         if compacted is not None:
-            rest = total - self._bytes_before(partition, compacted.end, total)
+            rest = total - self._bytes_before(partition, compacted.end, total, compacted.end)
             if byte_count > rest:
                 return self._compacted.offset_with_bytes(partition, compacted, byte_count - rest)
         found = self._containers.offset_with_bytes(partition, byte_count, total)
