@@ -39,7 +39,7 @@ demo: $(READY)  ## A PySpark pipeline under kills: exactly once beside at least 
 	$(BIN)/python -m examples.demo
 
 test: $(READY)  ## All tests that need nothing but PyPI
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-compiled: $(COMPILED)/.ready  ## The tests of the broker on the compiled modules
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile \
