@@ -198,8 +198,34 @@ def test_names_and_numbers_lead_to_the_same_partition(seed: int) -> None:
             made = hosting.numbered(number)
             assert (made and tuple(made.topic_partition)) == names.get(number)
         assert hosting.partition_count == len(expected)
+        assert [each.number for each in hosting.made_by_number()] == sorted(hosting.made)
         for name in "abcd":
             runs = hosting.ranges(name)
             listed = [pair for run in runs for pair in zip(run.indexes, run.numbers, strict=True)]
             its = [(index, number) for (each, index), number in expected.items() if each == name]
             assert listed == its
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_goes_through_all_partitions_meets_those_that_stay_whatever_comes_and_goes(
+    seed: int,
+) -> None:
+    rng = Random(seed)
+    hosting = Hosting()
+    topics = [f"t{number}" for number in range(12)]
+    for number, topic in enumerate(topics):
+        hosting.host(topic, range(50), 50 * number)
+        for index in rng.sample(range(50), rng.choice((1, 10, 50))):
+            hosting.partition(topic, index)
+    stay = set(hosting.made)
+    met: list[int] = []
+    for partition in hosting.made_by_number():
+        assert hosting.made[partition.number] is partition
+        met.append(partition.number)
+        if rng.random() < 0.05 and topics:
+            topic = topics.pop(rng.randrange(len(topics)))
+            stay -= {each.number for each in hosting.drop(topic)}
+        if rng.random() < 0.1 and topics:
+            hosting.partition(rng.choice(topics), rng.randrange(50))
+    assert met == sorted(set(met))
+    assert stay <= set(met)

@@ -5,12 +5,15 @@ how its indexes lead to numbers. Law: a partition that is not made equals one th
 written; it is made when it is first asked for, and nobody can tell when that was.
 """
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.log.partition import Partition
 from semel.types import TopicPartition
+
+CHUNK_SHIFT: Final = 6
+"""Numbers that differ in no other bits stand in one chunk."""
 
 
 class PartitionRange(NamedTuple):
@@ -34,7 +37,13 @@ class Hosting:
         """By number, those that were ever asked for."""
         self.made_by_topic: dict[str, dict[int, Partition]] = {}
         """The same, by topic and index."""
+        self._chunks: dict[int, list[int]] = {}
+        """The same numbers, rising, so that who goes through them all need not copy nor sort them
+        at once. Law: there is no empty one."""
+        self._chunk_keys: list[int] = []
+        """Rising."""
         self.next_number = 0
+        """Numbers are never used again."""
         self.partition_count = 0
         """Made or not."""
         self._by_topic: dict[str, list[PartitionRange]] = {}
@@ -87,7 +96,32 @@ class Hosting:
         partition = Partition(TopicPartition(topic, index), number)
         self.made[number] = partition
         self.made_by_topic.setdefault(topic, {})[index] = partition
+        key = number >> CHUNK_SHIFT
+        chunk = self._chunks.get(key)
+        if chunk is None:
+            self._chunks[key] = [number]
+            insort(self._chunk_keys, key)
+        else:
+            insort(chunk, number)
         return partition
+
+    def made_by_number(self) -> Iterator[Partition]:
+        """Those that were ever asked for, by rising number.
+
+        Others may be made and dropped meanwhile: none is given that is not there when its turn
+        comes. Another thread may ask as well.
+        """
+        key = -1
+        while True:
+            at = bisect_right(self._chunk_keys, key)
+            some = self._chunk_keys[at : at + 1]
+            if not some:
+                return
+            key = some[0]
+            for number in self._chunks.get(key, ())[:]:
+                partition = self.made.get(number)
+                if partition is not None:
+                    yield partition
 
     def drop(self, topic: str) -> list[Partition]:
         """All of a topic; gives those that were made."""
@@ -99,7 +133,16 @@ class Hosting:
         gone = list(self.made_by_topic.pop(topic, {}).values())
         for partition in gone:
             del self.made[partition.number]
+            self._drop_number(partition.number)
         return gone
+
+    def _drop_number(self, number: int) -> None:
+        key = number >> CHUNK_SHIFT
+        chunk = self._chunks[key]
+        del chunk[bisect_left(chunk, number)]
+        if not chunk:
+            del self._chunks[key]
+            del self._chunk_keys[bisect_left(self._chunk_keys, key)]
 
 
 def _first_number(each: PartitionRange) -> int:

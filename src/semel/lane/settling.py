@@ -483,14 +483,11 @@ class Settling:
         """The partitions as they are now, and where each begins to count in what is not compacted:
         what is deleted meanwhile goes the next time."""
         numbers, starts = array("q"), array("q")
-        partitions = self._state.partitions
-        for count, number in enumerate(sorted(partitions), 1):
-            partition = partitions.get(number)
-            if partition is not None:
-                compacted = self._state.compacted.get(number)
-                start = partition.log_start_offset
-                numbers.append(number)
-                starts.append(start if compacted is None else max(start, compacted.end))
+        for count, partition in enumerate(self._state.hosting.made_by_number(), 1):
+            compacted = self._state.compacted.get(partition.number)
+            start = partition.log_start_offset
+            numbers.append(partition.number)
+            starts.append(start if compacted is None else max(start, compacted.end))
             if count % (16 * PARTITIONS_AT_ONCE) == 0:
                 await asyncio.sleep(0)
         return numbers.tobytes(), starts.tobytes()

@@ -147,9 +147,10 @@ class LaneView:
     def partition_count(self) -> int:
         return self._state.hosting.partition_count
 
-    def partitions(self) -> list[PartitionView]:
-        """Those that may have been written to."""
-        return list(self._state.partitions.values())
+    def partitions(self) -> Iterator[PartitionView]:
+        """Those that may have been written to, by rising number. Who awaits something between two
+        is given none that is deleted by then, and perhaps some that are new."""
+        return self._state.hosting.made_by_number()
 
     def partition(self, topic: str, index: int) -> PartitionView:
         made = self._made.get(topic)
