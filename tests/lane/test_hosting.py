@@ -6,18 +6,21 @@ from typing import Any
 
 import pytest
 
+from lane.test_recovery import empty_state
 from semel.errors import CorruptJournal, UnknownTopicOrPartition
 from semel.groups.settings import GroupSettings
 from semel.journal.in_memory import MemoryJournal, Shelf
-from semel.lane import snapshot
+from semel.lane import restoring, snapshot
 from semel.lane.catalogue import PARTITION_COUNT_MAX
 from semel.lane.commands import LaneSettings
 from semel.lane.hosting import Hosting
 from semel.lane.lane import Lane
 from semel.lane.producing import Incoming, Produce
 from semel.lane.topics import CreateTopic, DeleteTopic, GrowTopic, HostPartitions
+from semel.log.partition import Partition
 from semel.records import batch as record_batch
 from semel.records.records import Record, encode_batch
+from semel.types import Offset
 from support.handled import LoopClock, SeededRandomness
 from support.lane_state import whole
 from support.seeded_loop import run
@@ -229,3 +232,30 @@ def test_who_goes_through_all_partitions_meets_those_that_stay_whatever_comes_an
             hosting.partition(rng.choice(topics), rng.randrange(50))
     assert met == sorted(set(met))
     assert stay <= set(met)
+
+
+class NotCopied(dict[int, Partition]):
+    """Nobody goes through all of it."""
+
+    def _fail(self, *_: object) -> Any:
+        raise AssertionError("this takes longer the more there are")
+
+    __iter__ = keys = values = items = copy = _fail
+
+
+def test_nothing_is_done_at_once_for_each_partition() -> None:
+    """Law: the mark of a checkpoint, and one step of a walk, take as long with many as with few."""
+    state = empty_state()
+    state.host("t", range(1000), 0)
+    state.topic_ids["t"], state.partition_counts["t"] = TOPIC_ID, 1000
+    for index in range(1000):
+        partition = state.hosting.partition("t", index)
+        assert partition is not None
+        partition.log_end_offset = Offset(1)
+    state.hosting.made = state.partitions = NotCopied(state.hosting.made)
+    expected = list(range(1000))
+    assert [each.number for each in state.hosting.made_by_number()] == expected
+    pieces = snapshot.take(state)
+    after = empty_state()
+    restoring.restore(b"".join(pieces), after)
+    assert sorted(after.partitions) == expected

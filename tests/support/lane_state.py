@@ -5,10 +5,6 @@ from semel.lane.state import LaneState
 
 
 def whole(state: LaneState) -> bytes:
-    # In which order they were first asked for is no part of the state.
-    by_number = sorted(state.partitions.items())
-    state.partitions.clear()
-    state.partitions.update(by_number)
     under_way, state.capture = state.capture, None
     try:
         return b"".join(snapshot.take(state))

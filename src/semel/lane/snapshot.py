@@ -1,9 +1,9 @@
 """The lane's state as bytes, which a checkpoint keeps: start-up replays only what follows it.
 
-It is given in pieces, between which the lane goes on. At its start only the dicts are copied that
-say what is there. Each thing in them is captured when its turn comes, or before. Law: whatever a
-later frame is about to change is captured first. So all pieces together are the state at the
-start.
+It is given in pieces, between which the lane goes on. At its start nothing is copied of partitions,
+and of other things the dicts that say what is there. Each thing is captured when its turn comes, or
+before. Law: whatever a later frame is about to change is captured first, and what it drops is kept
+until then. So all pieces together are the state at the start.
 
     format 1 | { size 4 | piece }*
 """
@@ -18,7 +18,7 @@ import msgspec
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane.catalogue import Topic
-from semel.lane.hosting import PartitionRange
+from semel.lane.hosting import Hosting, PartitionRange
 from semel.lane.state import LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
@@ -207,6 +207,54 @@ class Things(Generic[Key, Thing, Captured]):
         yield from self._early
 
 
+class Partitions:
+    """Those that were made before the start. One that is made later equals one that was never
+    written until it changes, so that nothing has to be copied to tell them apart."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._hosting = hosting
+        self._end = hosting.next_number
+        """No number from there on had been given at the start."""
+        self._reached = 0
+        """All before this number are captured, but those dropped."""
+        self._done: set[int] = set()
+        """From there on."""
+        self._early: list[CapturedPartition] = []
+        self._dropped: list[Partition] = []
+        """Before their turn. They change no more."""
+
+    def before_change(self, partition: Partition) -> None:
+        if self._is_due(partition.number):
+            self._done.add(partition.number)
+            self._early.append(_captured_partition(partition))
+
+    def before_drop(self, partition: Partition) -> None:
+        if self._is_due(partition.number):
+            self._done.add(partition.number)
+            self._dropped.append(partition)
+
+    def _is_due(self, number: int) -> bool:
+        return self._reached <= number < self._end and number not in self._done
+
+    def __iter__(self) -> Iterator[CapturedPartition]:
+        """Each once, as it was at the start."""
+        for partition in self._hosting.made_by_number():
+            while self._early:
+                yield self._early.pop()
+            number = partition.number
+            if number >= self._end:
+                break
+            self._reached = number + 1
+            if number in self._done:
+                self._done.remove(number)
+            else:
+                yield _captured_partition(partition)
+        self._reached = self._end
+        yield from self._early
+        for partition in self._dropped:
+            yield _captured_partition(partition)
+
+
 class Capture:
     """A snapshot under way. It must be told before anything that it holds is changed."""
 
@@ -229,7 +277,7 @@ class Capture:
             state.is_retention_enforced,
         )
         self._topics = Things({name: name for name in state.partition_counts}, self._topic)
-        self._partitions = Things(state.partitions, _captured_partition)
+        self._partitions = Partitions(state.hosting)
         self._groups = Things(state.groups.lasting, captured_group)
         self._group_order = state.groups.order
         # Values need no capture.
@@ -254,7 +302,10 @@ class Capture:
         self._topics.before_change(name, name)
 
     def before_partition(self, partition: Partition) -> None:
-        self._partitions.before_change(partition.number, partition)
+        self._partitions.before_change(partition)
+
+    def before_drop(self, partition: Partition) -> None:
+        self._partitions.before_drop(partition)
 
     def before_group(self, group: LastingGroup) -> None:
         self._groups.before_change(group.group_id, group)

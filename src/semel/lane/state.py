@@ -363,6 +363,8 @@ class LaneState:
         gone = self.hosting.drop(fact.name)
         for partition in gone:
             self._forget_compacted(partition.number)
+            if self.capture is not None:
+                self.capture.before_drop(partition)
         return gone
 
 
