@@ -216,3 +216,26 @@ def test_a_batch_without_records_has_none_at_the_time_of_the_log_either() -> Non
         assert await list_offset(broker, YOUNGEST) == (20, 7)
 
     with_broker(scenario)
+
+
+@pytest.mark.parametrize("log_start", [1, 5, 10])
+def test_what_is_kept_is_as_old_as_it_is_though_something_younger_was_before_it(
+    log_start: int,
+) -> None:
+    async def scenario(broker: Broker, device: MemoryDevice) -> None:
+        times = {0: 1_000, 10: 5, 12: 7, 20: 900}
+        batches = [
+            encode_batch([Record(b"a", b"b", time_ms)], base_offset=offset, leader_epoch=0)
+            for offset, time_ms in times.items()
+        ]
+        store(broker, PLACE, batches, ())
+        await broker.controller.until_durable()
+        await delete_before(broker, log_start)
+        log, partition = broker.controller.log, broker.controller.view.partition(*PLACE)
+        for youngest_gone_ms, expected in ((4, 10), (6, 12), (800, 20), (950, 21)):
+            found = await log.first_kept(partition, youngest_gone_ms, None)
+            assert found == expected
+        assert await list_offset(broker, YOUNGEST) == (900, 20)
+        assert await list_offset(broker, 6) == (7, 12)
+
+    with_broker(scenario)
