@@ -3,10 +3,13 @@
 from random import Random
 
 from semel.groups.settings import GroupSettings
+from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
 from semel.lane.commands import LaneSettings
+from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane
+from semel.lane.leader import Leader, LedBy
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce
 from semel.lane.topics import CreateTopic
@@ -15,7 +18,7 @@ from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
-from semel.types import Offset, TopicPartition, TransactionalId
+from semel.types import Offset, Term, TopicPartition, TransactionalId
 from support.handled import LoopClock, SeededRandomness
 from support.slot_store import SlotStore
 from support.slot_world import randomness, run
@@ -29,11 +32,39 @@ SETTINGS = SlotSettings(
 )
 
 
+LANE_SETTINGS = LaneSettings(GroupSettings())
+
+
 async def lead(store: SlotStore, node: int) -> Lane:
     journal = await SlotJournal.open(store, 0, node, randomness(node), SETTINGS)
-    lane = Lane(journal, LaneSettings(GroupSettings()), LoopClock(), SeededRandomness(Random(node)))
-    await lane.start(lambda error: None)
+    return await start(journal, node)
+
+
+async def start(journal: SlotJournal, node: int, followed: FollowedLane | None = None) -> Lane:
+    its_randomness = SeededRandomness(Random(node))
+    lane = Lane(journal, LANE_SETTINGS, LoopClock(), its_randomness, followed=followed)
+    await lane.start(lambda error: None, leader=Leader(b"c" * 16, node, f"host-{node}", 9092))
     return lane
+
+
+class StandBy:
+    def __init__(self, store: SlotStore) -> None:
+        self._follower = Follower(store, 0, SETTINGS)
+
+    async def begin(self) -> None:
+        await self._follower.begin()
+        self.lane = FollowedLane(LANE_SETTINGS, 0, self._follower)
+
+    async def look(self) -> None:
+        if await self._follower.look():
+            self.lane = FollowedLane(LANE_SETTINGS, 0, self._follower)
+        else:
+            self.lane.read_on(self._follower)
+
+    async def take(self, node: int) -> Lane:
+        journal = await self._follower.take(node, randomness(node))
+        assert journal.is_continued
+        return await start(journal, node, self.lane)
 
 
 async def produce(lane: Lane, value: bytes) -> None:
@@ -103,5 +134,64 @@ def test_a_kill_raises_the_term_to_the_epoch_and_aborts_and_a_move_does_neither(
         killed = await lead(store, 3)
         assert killed.view.term == 2, "the epoch"
         assert len(killed._state.transactions.open()) == 0
+
+    run(main())
+
+
+def test_every_leader_has_an_epoch_of_its_own_and_batches_carry_it() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store, 1)
+        lane.submit(CreateTopic("t", 1, {}))
+        await produce(lane, b"a")
+        await lane.close()
+        moved = await lead(store, 2)
+        assert (moved.view.term, moved.view.epoch) == (0, 1)
+        await produce(moved, b"b")
+        killed = await lead(store, 3)
+        assert (killed.view.term, killed.view.epoch) == (2, 2)
+        await produce(killed, b"c")
+        partition = killed.view.partition("t", 0)
+        current = killed.view.epoch
+        assert [partition.term_at(Offset(offset), current) for offset in range(3)] == [0, 1, 2]
+        assert partition.end_of_term(1, current) == (1, 2), "where the moved lane began and ended"
+
+    run(main())
+
+
+def test_who_follows_knows_the_leader_and_leads_on_from_there() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store, 1)
+        lane.submit(CreateTopic("t", 1, {}))
+        standby = StandBy(store)
+        await standby.begin()
+        sent = [b"%d" % number * 300 for number in range(100)]
+        for value in sent[:50]:
+            await produce(lane, value)
+            await standby.look()
+        assert standby.lane.led_by == LedBy(Term(0), 1, "host-1", 9092)
+        assert standby.lane.cluster_id == b"c" * 16
+        assert [topic.name for topic in standby.lane.catalogue] == ["t"]
+        for value in sent[50:]:
+            await produce(lane, value)
+        taken = await standby.take(2)
+        assert await values(taken) == sent
+        await produce(taken, b"more")
+        assert await values(await lead(store, 3)) == [*sent, b"more"]
+
+    run(main())
+
+
+def test_who_leads_is_told_by_a_checkpoint_as_well() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store, 1)
+        lane.submit(CreateTopic("t", 1, {}))
+        await produce(lane, b"a")
+        await lane.close()
+        standby = StandBy(store)
+        await standby.begin()
+        assert standby.lane.led_by == LedBy(Term(0), 1, "host-1", 9092)
 
     run(main())

@@ -26,6 +26,18 @@ class ClusterNamed(Fact, frozen=True):
     cluster_id: bytes
 
 
+class Led(Fact, frozen=True):
+    """Who has taken the journal by the fence of this epoch, and where clients find it.
+
+    Said by every leader of a journal that others can take, before it serves anybody.
+    """
+
+    epoch: int
+    node_id: int
+    host: str
+    port: int
+
+
 class TopicCreated(Fact, frozen=True):
     """Partition i lies in lane (first_lane + i) mod lane_count.
 
@@ -132,6 +144,7 @@ class RetentionEnforced(Fact, frozen=True):
 AnyFact = (
     Opened
     | ClusterNamed
+    | Led
     | TopicCreated
     | PartitionsAdded
     | PartitionsHosted

@@ -46,7 +46,7 @@ def add_group_batches(
 
     def add(index: int) -> None:
         batch = encode_batch(waiting.pop(index))
-        topic.add(index, state.term, batch, tuple(learned.pop(index)))
+        topic.add(index, state.epoch, batch, tuple(learned.pop(index)))
 
     for record in records:
         key, value = group_records.encode(record)
@@ -121,5 +121,5 @@ class CommitOffsetsInTransaction(NamedTuple):
             is_transactional=True,
         )
         topic = InternalTopic(state, OFFSETS_TOPIC, environment, frame)
-        topic.add(joining.partition_index, state.term, batch, decided.records)
+        topic.add(joining.partition_index, state.epoch, batch, decided.records)
         return Decided(reply, frame, owed_change=owed_change, volatile=decided)

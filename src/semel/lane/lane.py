@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
-from semel.groups.coordinator import Groups
 from semel.journal.seam import Journal
 from semel.lane import frame as frames
 from semel.lane import snapshot
@@ -21,16 +20,24 @@ from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.compacting import Compacting
 from semel.lane.duties import Duties
+from semel.lane.following import FollowedLane
 from semel.lane.frame import BatchEntry, Frame
-from semel.lane.opening import BeginTerm, index_frame, rebuild
+from semel.lane.leader import Leader
+from semel.lane.opening import (
+    BeginEpoch,
+    BeginTerm,
+    index_frame,
+    new_state,
+    rebuild,
+    replay_on,
+    show_all,
+)
 from semel.lane.partition_log import PartitionLog
 from semel.lane.settling import NO_VOLUMES, Settling, Volumes
-from semel.lane.state import NO_EFFECTS, LaneState
-from semel.lane.transactions import ending_size
+from semel.lane.state import NO_EFFECTS
 from semel.lane.view import LaneView, PartitionView
 from semel.lane.waiting_room import WaitingRoom
 from semel.log.partition import Partition
-from semel.transactions.store import Transactions
 from semel.types import Offset, Position
 from semel.world import Clock, Randomness
 
@@ -61,7 +68,9 @@ class Lane:
         lane_count: int = 1,
         deadlines_changed: asyncio.Event | None = None,
         volumes: Volumes = NO_VOLUMES,
+        followed: FollowedLane | None = None,
     ) -> None:
+        """`followed` is as the journal was followed, up to what is left to be replayed."""
         self.number = number
         self.is_leading = True
         """False once it has stepped down. Law: nothing is decided or said behind that."""
@@ -76,8 +85,15 @@ class Lane:
         self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
         """Batches that become readable when the journal is durable up to a position."""
         self._ended_by_leaving: set[asyncio.Timeout] = set()
-        state = self._state = LaneState(Groups(settings.groups), Transactions(ending_size), number)
-        rebuild(state, journal)
+        if followed is None:
+            state = new_state(settings, number)
+            rebuild(state, journal)
+        else:
+            state = followed.state
+            state.groups.configure(settings.groups)
+            replay_on(state, journal)
+        show_all(state)
+        self._state = state
         self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
         self.view = LaneView(state, self._clock)
         self.log = PartitionLog(journal, volumes.store, state.partitions)
@@ -98,12 +114,14 @@ class Lane:
         self,
         on_failure: Callable[[BaseException], None],
         on_warning: Callable[[str], None] | None = None,
+        leader: Leader | None = None,
     ) -> None:
         """Say in the journal who has opened it, and return when that is durable.
 
         The term rises unless the journal is certain that every acknowledged byte is still there.
         If it stays, the journal says all there is to say already, and a disk on which there is no
-        byte left can be opened as often as one likes.
+        byte left can be opened as often as one likes. Where others can take the journal, everyone
+        who does says so: `leader` is who.
         """
         journal, state = self._journal, self._state
 
@@ -119,10 +137,10 @@ class Lane:
             on_warning,
         )
         await self.settling.start()
-        if journal.may_miss_acknowledged or state.term < 0:
-            is_first = state.term < 0
+        is_first = state.term < 0
+        if journal.may_miss_acknowledged or is_first:
             open_count = len(state.transactions.open())
-            self.submit(BeginTerm(journal.epoch))
+            self.submit(BeginTerm(journal.epoch, leader))
             await self.until_durable()
             if on_warning is not None and not is_first:
                 on_warning(
@@ -130,6 +148,9 @@ class Lane:
                     f"or a write had failed: the leader epoch is {state.term} now, and "
                     f"{open_count} open transactions were aborted"
                 )
+        elif journal.epoch is not None and leader is not None:
+            self.submit(BeginEpoch(journal.epoch, leader))
+            await self.until_durable()
         self._clock.look()
         at = self._clock.moment()
         state.groups.start_sessions(at)
@@ -146,6 +167,13 @@ class Lane:
         may count there or not, so that nobody may be answered: whoever waits for it is to be cut
         off. The state is of no use any more; who leads again replays the journal.
         """
+        self.leave()
+        await self._journal.close()
+
+    def leave(self) -> None:
+        """The first part of stepping down, which waits for nothing."""
+        if not self.is_leading:
+            return
         self.is_leading = False
         self.waiting_room.dismiss(NotCoordinator("the group is led elsewhere now"))
         self._journal.abandon()
@@ -154,7 +182,6 @@ class Lane:
         for partition in self._state.partitions.values():
             for tell in tuple(partition.watchers):
                 tell()
-        await self._journal.close()
 
     def check_leads(self) -> None:
         """For who has awaited something meanwhile."""

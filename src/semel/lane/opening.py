@@ -1,30 +1,56 @@
 """Opening a lane: from the journal back to the state, and the frame by which a term begins."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 from semel.errors import CorruptJournal
+from semel.groups.coordinator import Groups
 from semel.journal.compacted import Compacted
+from semel.journal.index import BatchIndex
 from semel.journal.names import volume_base
-from semel.journal.seam import Journal
 from semel.lane import facts, restoring
-from semel.lane.commands import Claim, Decided, Environment
+from semel.lane.commands import Claim, Decided, Environment, LaneSettings
 from semel.lane.frame import Frame, decode
+from semel.lane.leader import Leader
 from semel.lane.state import NO_EFFECTS, CompactedPart, Effects, LaneState
-from semel.lane.transactions import add_transaction
+from semel.lane.transactions import add_transaction, ending_size
 from semel.transactions.commands import RaiseTerm
+from semel.transactions.store import Transactions
 from semel.types import Position, Term
 from semel.world import Moment
 
 CLUSTER_ID_SIZE = 16
 
 
-def rebuild(state: LaneState, journal: Journal) -> None:
+def new_state(settings: LaneSettings, number: int) -> LaneState:
+    """Of a journal in which nothing is said yet."""
+    return LaneState(Groups(settings.groups), Transactions(ending_size), number)
+
+
+class Replayed(Protocol):
+    """Where a state comes from: a journal, or whoever follows one."""
+
+    @property
+    def checkpoint(self) -> bytes | None: ...
+
+    @property
+    def index(self) -> BatchIndex: ...
+
+    def replay(self) -> Iterator[tuple[Position, memoryview]]: ...
+
+
+def rebuild(state: LaneState, journal: Replayed) -> None:
     """The checkpoint, then every frame behind it."""
     if journal.checkpoint is not None:
         restoring.restore(journal.checkpoint, state)
         journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
         for number, part in state.compacted.items():
             journal.index.adopt_compacted(number, _in_index(part))
+    replay_on(state, journal)
+
+
+def replay_on(state: LaneState, journal: Replayed) -> None:
+    """Every frame that the state does not have yet."""
     for position, payload in journal.replay():
         try:
             frame = decode(payload, position)
@@ -32,12 +58,16 @@ def rebuild(state: LaneState, journal: Journal) -> None:
         except CorruptJournal as error:
             raise CorruptJournal(f"frame at byte {position}: {error}") from error
         index_frame(journal, state, frame, position, effects)
+
+
+def show_all(state: LaneState) -> None:
+    """All that was replayed is durable, and can be read."""
     for partition in state.partitions.values():
         partition.advance_high_watermark(partition.log_end_offset)
 
 
 def index_frame(
-    journal: Journal, state: LaneState, frame: Frame, position: Position, effects: Effects
+    journal: Replayed, state: LaneState, frame: Frame, position: Position, effects: Effects
 ) -> None:
     """Let what the frame whose payload begins there has brought be found again."""
     add = journal.index.add
@@ -60,7 +90,7 @@ def index_frame(
             _index_settled(journal, state, frame)
 
 
-def _index_settled(journal: Journal, state: LaneState, frame: Frame) -> None:
+def _index_settled(journal: Replayed, state: LaneState, frame: Frame) -> None:
     for entry in frame.entries:
         if isinstance(entry, facts.Settled):
             journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
@@ -78,20 +108,41 @@ def _in_index(part: CompactedPart) -> Compacted:
     return Compacted(part.end, volume_base(part.volume) if part.byte_count else None)
 
 
+class BeginEpoch(NamedTuple):
+    """Who leads from here on, where all that was acknowledged is there: nothing is aborted."""
+
+    epoch: int
+    leader: Leader
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        assert self.epoch > state.epoch
+        frame = Frame(at)
+        _add_led(frame, self.epoch, self.leader)
+        return Decided(None, frame, Claim.OWED)
+
+
+def _add_led(frame: Frame, epoch: int, leader: Leader) -> None:
+    frame.add_fact(facts.Led(epoch, leader.node_id, leader.host, leader.port))
+
+
 class BeginTerm(NamedTuple):
     """Open transactions may have lost writes that were acknowledged before they were durable.
     They are aborted in the very frame that raises the term."""
 
     epoch: int | None = None
     """Of the fence by which the journal was taken, which the term becomes (rule 17)."""
+    leader: Leader | None = None
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
-        term = Term(state.term + 1 if self.epoch is None else self.epoch)
-        assert term > state.term
+        term = Term(state.epoch + 1 if self.epoch is None else self.epoch)
+        assert term > state.epoch
         frame = Frame(at)
         frame.add_fact(facts.Opened(term))
+        if self.epoch is not None and self.leader is not None:
+            _add_led(frame, self.epoch, self.leader)
         if not state.cluster_id:
-            named = environment.randomness.token_bytes(CLUSTER_ID_SIZE)
+            named = self.leader.cluster_id if self.leader is not None else b""
+            named = named or environment.randomness.token_bytes(CLUSTER_ID_SIZE)
             frame.add_fact(facts.ClusterNamed(named))
             # Whoever begins a journal expects it; one that is there may hold what its owner does
             # not want to lose.

@@ -100,7 +100,7 @@ class Produce:
         frame = Frame(at)
         produced = Produced(at.wall_ms)
         results = produced.results
-        term = state.term
+        epoch = state.epoch
         for incoming in self.incoming:
             header = incoming.header
             partition = state.partitions[incoming.partition.number]
@@ -123,11 +123,11 @@ class Produce:
             batch = incoming.batch
             produced.byte_count += len(batch)
             if incoming.is_stamped:
-                incoming.add_to(frame, partition, term)
+                incoming.add_to(frame, partition, epoch)
             else:
                 # As `add_to` does, where every call counts.
                 fingerprint = incoming.fingerprint
-                frame.add_batch(partition.number, base_offset, term, header, fingerprint, batch)
+                frame.add_batch(partition.number, base_offset, epoch, header, fingerprint, batch)
         return Decided(produced, frame)
 
 
@@ -177,7 +177,7 @@ class ProduceInTransaction:
             produced.byte_count += len(incoming.batch)
             partition = state.partitions[incoming.partition.number]
             produced.results.append(partition.log_end_offset)
-            incoming.add_to(frame, partition, state.term)
+            incoming.add_to(frame, partition, state.epoch)
         return Decided(produced, frame, owed_change=owed_change)
 
     def _admit(self, state: LaneState) -> list[Offset | RequestError | None]:

@@ -8,6 +8,7 @@ import msgspec
 
 from semel.errors import CorruptJournal, NewerFormat
 from semel.groups.lasting import GroupsSnapshot
+from semel.lane import facts
 from semel.lane.catalogue import Topic
 from semel.lane.snapshot import (
     FORMAT,
@@ -142,6 +143,7 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.settled_end = Position(lane.settled_end)
     state.next_volume = lane.next_volume
     state.is_retention_enforced = lane.is_retention_enforced
+    state.led = None if lane.led is None else facts.Led(*lane.led)
 
 
 def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:

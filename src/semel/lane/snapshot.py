@@ -97,6 +97,8 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     settled_end: int = 0
     next_volume: int = 0
     is_retention_enforced: bool = False
+    led: tuple[int, int, str, int] | None = None
+    """Epoch, node, host and port of the leader, where there may be others."""
 
 
 class CompactedPiece(Stored, frozen=True, tag="compacted"):
@@ -263,7 +265,7 @@ class Capture:
         state.capture = self
         state.groups.before_change(self.before_group)
         self._state = state
-        last = state.last_moment
+        last, led = state.last_moment, state.led
         self._lane = LanePiece(
             state.term,
             state.cluster_id,
@@ -275,6 +277,7 @@ class Capture:
             state.settled_end,
             state.next_volume,
             state.is_retention_enforced,
+            None if led is None else (led.epoch, led.node_id, led.host, led.port),
         )
         self._topics = Things({name: name for name in state.partition_counts}, self._topic)
         self._partitions = Partitions(state.hosting)

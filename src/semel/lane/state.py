@@ -72,6 +72,8 @@ class LaneState:
     def __init__(self, groups: Groups, transactions: Transactions, lane_number: int = 0) -> None:
         self.lane_number = lane_number
         self.term = Term(-1)  # No process has opened the journal yet.
+        self.led: facts.Led | None = None
+        """Who leads; None where nobody else can take the journal."""
         self.last_moment: Moment | None = None
         """When the last frame was made; None if nothing says so."""
         self.wall_ahead_ms = 0
@@ -111,6 +113,13 @@ class LaneState:
         """Who learns from the batches of a partition of an internal topic."""
         self.capture: Capture | None = None
         """A snapshot under way. Law: it is told of a topic or a partition before that changes."""
+
+    @property
+    def epoch(self) -> Term:
+        """What clients know as the leader epoch, and batches carry: it rises with every leader,
+        the term only where acknowledged bytes may be missing (rule 16)."""
+        led = self.led
+        return self.term if led is None else Term(max(led.epoch, self.term))
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """None if it does not lie in this lane, or nowhere."""
@@ -221,10 +230,12 @@ class LaneState:
         for each in learned:
             self.transactions.apply(cast(Transaction, each), now_ms)
 
-    def _apply_fact(self, fact: facts.AnyFact) -> None:  # noqa: C901, PLR0912  One case per fact.
+    def _apply_fact(self, fact: facts.AnyFact) -> None:  # noqa: C901, PLR0912, PLR0915  A case each.
         match fact:
             case facts.Opened():
                 self.term = Term(fact.term)
+            case facts.Led():
+                self.led = fact
             case facts.ClusterNamed():
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():

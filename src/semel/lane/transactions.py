@@ -98,8 +98,12 @@ def add_transaction(
     command: Command,
     term: Term | None = None,
 ) -> Added:
-    """Decide, and put what was decided into the frame. Raises a refusal."""
+    """Decide, and put what was decided into the frame. Raises a refusal.
+
+    `term` is one that the frame itself begins, which is the epoch as well.
+    """
     its_term = state.term if term is None else term
+    epoch = state.epoch if term is None else term
     context = Context(
         frame.at.wall_ms, its_term, state.next_producer_id, environment.settings.transactions
     )
@@ -119,11 +123,11 @@ def add_transaction(
         frame.add_fact(facts.ProducerIdTaken(decision.taken_producer_id))
     topic = InternalTopic(state, TRANSACTIONS_TOPIC, environment, frame)
     if decision.markers is not None:
-        add_markers(state, frame, decision.markers, its_term)
+        add_markers(state, frame, decision.markers, epoch)
     batch = encode_batch(
         [Record(*transaction_records.encode(value), frame.at.wall_ms) for value in decision.values]
     )
-    topic.add(topic.index_for(newest.transactional_id), its_term, batch, decision.values)
+    topic.add(topic.index_for(newest.transactional_id), epoch, batch, decision.values)
     return Added(decision, owed_change)
 
 
@@ -144,8 +148,8 @@ def _check_width(value: Transaction, owed_size: int, environment: Environment) -
         )
 
 
-def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) -> None:
-    """In the partitions that they name, which this lane leads in `term`."""
+def add_markers(state: LaneState, frame: Frame, markers: Markers, epoch: Term) -> None:
+    """In the partitions that they name, which this lane leads in `epoch`."""
     marker = Marker(
         MarkerType.COMMIT if markers.commit else MarkerType.ABORT,
         0,
@@ -155,7 +159,7 @@ def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) ->
         frame.at.wall_ms,
     )
     # Offset and leader epoch lie outside the checksum, so that one batch serves all partitions.
-    batch = memoryview(encode_marker(marker, leader_epoch=term))
+    batch = memoryview(encode_marker(marker, leader_epoch=epoch))
     header = record_batch.read(batch)
     # One transaction names each of its partitions once.
     is_alone = not frame.batches
@@ -166,7 +170,7 @@ def add_markers(state: LaneState, frame: Frame, markers: Markers, term: Term) ->
         number, base_offset = partition.number, partition.log_end_offset
         if not is_alone:
             base_offset = frame.next_offset(number, base_offset)
-        frame.add_batch(number, base_offset, term, header, header.checksum, batch, marker)
+        frame.add_batch(number, base_offset, epoch, header, header.checksum, batch, marker)
 
 
 class Transact(NamedTuple):
@@ -203,5 +207,5 @@ class AbortHanging(NamedTuple):
         markers = Markers(
             self.producer_id, self.producer_epoch, False, named, self.coordinator_epoch
         )
-        add_markers(state, frame, markers, state.term)
+        add_markers(state, frame, markers, state.epoch)
         return Decided(None, frame, Claim.ENDING)

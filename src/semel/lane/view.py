@@ -112,9 +112,14 @@ class LaneView:
     def term(self) -> Term:
         return self._state.term
 
+    @property
+    def epoch(self) -> Term:
+        """What clients know as the leader epoch."""
+        return self._state.epoch
+
     def check_leader_epoch(self, claimed: int) -> None:
         """A client that names the leadership it knows must know the one there is."""
-        check_leader_epoch(claimed, self._state.term)
+        check_leader_epoch(claimed, self._state.epoch)
 
     @property
     def cluster_id(self) -> bytes:

@@ -112,7 +112,7 @@ def _partitions(
             0 if is_led else LeaderNotAvailable.code,
             index,
             node_id if is_led else -1,
-            lane.view.term if lane is not None else -1,
+            lane.view.epoch if lane is not None else -1,
             [node_id],
             [node_id] if is_led else [],
             eligible_leader_replicas=[],

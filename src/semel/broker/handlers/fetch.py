@@ -161,7 +161,7 @@ class _Look:
             self._is_refused = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
             if self._call.version >= LEADERS_SINCE:
-                refused.current_leader = self._leader(view.term)
+                refused.current_leader = self._leader(view.epoch)
             return refused
         except RequestError as error:
             self._is_refused = True
@@ -187,12 +187,12 @@ class _Look:
             share.data.append(data)
         return data
 
-    def _leader(self, term: Term) -> LeaderIdAndEpoch:
+    def _leader(self, epoch: Term) -> LeaderIdAndEpoch:
         node_id = self._broker.config.node_id
         if not self._endpoints:
             host, port = self._broker.address_for(self._call)
             self._endpoints.append(NodeEndpoint(node_id, host, port))
-        return LeaderIdAndEpoch(node_id, term)
+        return LeaderIdAndEpoch(node_id, epoch)
 
     # What there is
 

@@ -97,14 +97,14 @@ class _Searches:
             lane, partition, bound = self._partition(topic, wanted)
         except RequestError as error:
             return ListOffsetsPartitionResponse(wanted.partition_index, error.code)
-        term = lane.view.term
+        epoch = lane.view.epoch
         if wanted.timestamp == LATEST:
-            found = TimedRecord(-1, bound, term)
+            found = TimedRecord(-1, bound, epoch)
         elif wanted.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             found = NOT_FOUND
         else:
             start = partition.log_start_offset
-            found = TimedRecord(-1, start, partition.term_at(start, term))
+            found = TimedRecord(-1, start, partition.term_at(start, epoch))
         return ListOffsetsPartitionResponse(wanted.partition_index, 0, *found)
 
     async def _search(

@@ -141,7 +141,7 @@ def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTo
     """What is the same for all partitions is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
     here = [node_id]
-    terms = {number: lane.view.term for number, lane in broker.lanes.items()}
+    epochs = {number: lane.view.epoch for number, lane in broker.lanes.items()}
     described: list[MetadataResponseTopic] = []
     left = PARTITIONS_AT_ONCE
     for topic in found:
@@ -154,11 +154,11 @@ def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTo
             MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
         )
         for index in range(count):
-            term = terms.get(lane_of(index))
+            epoch = epochs.get(lane_of(index))
             partitions.append(
                 MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, here, [])
-                if term is None
-                else MetadataResponsePartition(0, index, node_id, term, here, here)
+                if epoch is None
+                else MetadataResponsePartition(0, index, node_id, epoch, here, here)
             )
             left -= 1
             if not left:

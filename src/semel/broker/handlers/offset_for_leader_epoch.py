@@ -42,10 +42,10 @@ def offset_for_leader_epoch(
 def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
         lane = broker.lane_of(TopicPartition(topic, wanted.partition))
-        term = lane.view.term
+        epoch = lane.view.epoch
         partition = lane.view.partition(topic, wanted.partition)
         lane.view.check_leader_epoch(wanted.current_leader_epoch)
     except RequestError as error:
         return EpochEndOffset(error.code, wanted.partition)
-    end = partition.end_of_term(wanted.leader_epoch, term)
+    end = partition.end_of_term(wanted.leader_epoch, epoch)
     return EpochEndOffset(0, wanted.partition, end.term, end.offset)

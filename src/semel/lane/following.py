@@ -1,0 +1,36 @@
+"""The state of a lane that another leads, kept up by applying what is read of its journal."""
+
+from semel.lane.commands import LaneSettings
+from semel.lane.leader import LedBy
+from semel.lane.opening import Replayed, new_state, rebuild, replay_on
+from semel.lane.state import LaneState
+from semel.lane.view import CatalogueView
+
+
+class FollowedLane:
+    """Everything here is durable, and may be old: who reads it learns where to ask."""
+
+    def __init__(self, settings: LaneSettings, number: int, source: Replayed) -> None:
+        """Raises CorruptJournal."""
+        self.state: LaneState = new_state(settings, number)
+        """For the lane that goes on from here, if this node takes it."""
+        rebuild(self.state, source)
+
+    def read_on(self, source: Replayed) -> None:
+        """Apply what was read since. Raises CorruptJournal."""
+        replay_on(self.state, source)
+
+    @property
+    def cluster_id(self) -> bytes:
+        return self.state.cluster_id
+
+    @property
+    def catalogue(self) -> CatalogueView:
+        return self.state.catalogue
+
+    @property
+    def led_by(self) -> LedBy | None:
+        led = self.state.led
+        if led is None:
+            return None
+        return LedBy(self.state.epoch, led.node_id, led.host, led.port)

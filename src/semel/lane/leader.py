@@ -1,0 +1,23 @@
+"""Who leads a lane that others can take: what it says of itself, and what is heard of it."""
+
+from typing import NamedTuple
+
+from semel.types import Term
+
+
+class Leader(NamedTuple):
+    """Says who it is, and which cluster the lane belongs to."""
+
+    cluster_id: bytes
+    node_id: int
+    host: str
+    port: int
+
+
+class LedBy(NamedTuple):
+    """Who leads, by what it has said itself."""
+
+    epoch: Term
+    node_id: int
+    host: str
+    port: int
