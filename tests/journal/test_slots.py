@@ -494,3 +494,21 @@ def test_a_stretch_can_be_ended_before_it_is_full() -> None:
         assert lane.journal.held_from <= end
 
     run(main())
+
+
+def test_who_takes_a_silent_lane_only_leaves_it_to_whoever_was_faster() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        gone = await lead(store)
+        late, early = StandBy(store), StandBy(store)
+        await gone.journal.close()
+        for standby in (late, early):
+            await standby.begin()
+            await standby.look()
+        new = await early.take(2)
+        with pytest.raises(NotTaken, match="others have gone on"):
+            await late.follower.take(3, randomness(3), only_silent=True)
+        await say(new, b"a")
+        assert not new.failures
+
+    run(main())

@@ -193,15 +193,28 @@ class Follower:
             self._stretches.seal_if_full(position - HEADER_SIZE)
             yield position, payload
 
-    async def take(self, node: int, randomness: Randomness) -> SlotJournal:
+    async def take(
+        self, node: int, randomness: Randomness, *, only_silent: bool = False
+    ) -> SlotJournal:
         """Fences the lane. Raises NotTaken, then it can be followed on; CorruptJournal.
+
+        With `only_silent` not if anything was written since the last look: whoever was faster
+        leads then, and is not to be fenced by those who were late.
 
         What the journal replays goes on from what was followed, if it `is_continued`; else all of
         it begins with the journal's checkpoint.
         """
         calls = Calls(self._store, self._settings)
         try:
-            taken = await take(calls, self._lane, node, randomness, self._settings, self._replay)
+            taken = await take(
+                calls,
+                self._lane,
+                node,
+                randomness,
+                self._settings,
+                self._replay,
+                only_silent=only_silent,
+            )
         except NotTaken:
             # Whoever was faster is to have its time; and a fence of ours may hide a hole.
             self.silence.broken()

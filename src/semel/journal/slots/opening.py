@@ -125,17 +125,23 @@ async def take(
     randomness: Randomness,
     settings: SlotSettings,
     followed: Replay | None = None,
+    *,
+    only_silent: bool = False,
 ) -> Taken:
     """Fences the lane. Raises NotTaken, CorruptJournal, NewerFormat.
 
-    `followed` is a replay that its owner has taken frames from: only what is new is read.
+    `followed` is a replay that its owner has taken frames from: only what is new is read. It is
+    left to whoever has written that, if the lane is to be taken `only_silent`.
     """
     checkpoint: Checkpoint | None = None
     is_continued = followed is not None
     replay = followed
+    seen = None if followed is None else followed.slot
     if replay is None or not await read_on(calls, replay, settings):
         checkpoint, replay = await load(calls, lane, settings)
         is_continued = False
+    if only_silent and replay.slot != seen:
+        raise NotTaken(f"lane {lane}: others have gone on to slot {replay.slot}")
     fence, epoch = replay.slot, replay.standing.epoch + 1
     foreign = await _fence(calls, replay, node, randomness)
     if foreign is not None:
