@@ -1,9 +1,10 @@
 """What a handler returns: a response, and the points of the journals it has to wait for."""
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from semel.lane.lane import Mark
+from semel.lane.lane import Lane, Mark
+from semel.types import Position
 from semel.wire.apis import Api
 
 NO_MARKS: Final[tuple[Mark, ...]] = ()
@@ -12,7 +13,8 @@ NO_MARKS: Final[tuple[Mark, ...]] = ()
 
 class Answer:
     """Safe as it comes: it leaves when all that is appended by now is durable, in every lane that
-    this broker leads. A handler names only the exceptions."""
+    this broker leads, and nobody else can have led any of them before the request came. A handler
+    names only the exceptions."""
 
     __slots__ = ("durable", "marks", "response")
 
@@ -47,7 +49,7 @@ class Peer(Protocol):
 class Call:
     """The circumstances of one request."""
 
-    __slots__ = ("_client_id", "api", "correlation_id", "peer", "version")
+    __slots__ = ("_client_id", "api", "correlation_id", "ends", "peer", "version")
 
     def __init__(
         self,
@@ -62,6 +64,8 @@ class Call:
         self.correlation_id = correlation_id
         self._client_id = client_id
         self.peer = peer
+        self.ends: Mapping[Lane, Position] | None = None
+        """Where the lanes ended that were led when it came; None where nobody else can lead."""
 
     @property
     def client_id(self) -> str:

@@ -33,6 +33,7 @@ from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
+from semel.journal.seam import Journal, JournalAbandoned, Limits
 from semel.lane.commands import (
     ExpirySettings,
     LaneSettings,
@@ -40,8 +41,10 @@ from semel.lane.commands import (
     placed_internal_topic,
 )
 from semel.lane.contents import CONTENTS
+from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane, Mark
-from semel.lane.settling import Volumes
+from semel.lane.leader import Leader, LedBy
+from semel.lane.settling import NO_VOLUMES, Volumes
 from semel.lane.topics import (
     ConfigureBroker,
     CreateInternalTopic,
@@ -78,6 +81,16 @@ class Storage(NamedTuple):
     """What all files of the folder take. Blocking: there may be thousands."""
 
 
+class Shared(NamedTuple):
+    """Lanes that lie where others can take them."""
+
+    cluster_id: bytes
+    limits: Limits
+    stop_s: float
+    """How long a broker that is asked to stop waits for the store."""
+    lane_count: int = 1
+
+
 class Broker:
     def __init__(
         self,
@@ -86,9 +99,13 @@ class Broker:
         storage: Storage,
         clock: Clock,
         randomness: Randomness,
+        shared: Shared | None = None,
     ) -> None:
         """Opens a lane on each device and replays it. Raises NewerFormat, CorruptJournal or
-        FolderInUse."""
+        FolderInUse, and ConfigError.
+
+        Of lanes that are `shared` it leads none yet: it is told when to take them.
+        """
         self._static_config = config
         self.layers = LayeredConfig(config)
         self.config = config
@@ -105,7 +122,12 @@ class Broker:
             tail_bytes=config.journal_tail_bytes,
         )
         self._lane_settings = lane_settings(config)
-        self._lane_count = len(devices)
+        self.is_shared = shared is not None
+        """Others can lead its lanes at any time."""
+        self._lane_count = len(devices) if shared is None else shared.lane_count
+        self._followed: FollowedLane | None = None
+        """Lane 0 as another leads it."""
+        self._is_followed_led = False
         self.deadlines_changed = asyncio.Event()
         """Set when a step has brought a deadline before the next look at them."""
         self.journals: dict[int, FileJournal] = {}
@@ -116,9 +138,13 @@ class Broker:
         """The same, in the order of their numbers."""
         for number, device in enumerate(devices):
             self._lead(self._open(number, device))
-        self.catalogue: CatalogueView = self.lanes[CONTROLLER].view.catalogue
-        self._recall_config()
+        self.catalogue: CatalogueView = AbsentCatalogue()
+        if self.leads_catalogue:
+            self.catalogue = self.controller.view.catalogue
+            self._recall_config()
         payload_bytes_max = self._journal_settings.payload_bytes_max
+        if shared is not None:
+            payload_bytes_max = shared.limits.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
         self._deleting: set[str] = set()
@@ -126,31 +152,52 @@ class Broker:
         none is made anew before all have dropped them."""
         self._behind: set[str] = set()
         """Topics that a lane could not be told of, as it had no room."""
-        self._cluster_id = b""
+        self._cluster_id = b"" if shared is None else shared.cluster_id
+        self._stop_s = None if shared is None else shared.stop_s
         self.late_requests = LateRequests()
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
+        if shared is not None:
+            self._check_sizes(config)
+
+    def _check_sizes(self, config: BrokerConfig) -> None:
+        """Raises ConfigError if a batch that is allowed would not fit into the journal."""
+        if self.is_shared and config.message_max_bytes > self.batch_size_most:
+            raise ConfigError(
+                f"message.max.bytes={config.message_max_bytes}: on a store {self.batch_size_most} "
+                "at most"
+            )
 
     def _open(self, number: int, device: Device) -> Lane:
         journal = FileJournal.open(device, self._journal_settings, CONTENTS)
         try:
-            lane = Lane(
-                journal,
-                self._lane_settings,
-                self._clock,
-                self._randomness,
-                number,
-                self._lane_count,
-                self.deadlines_changed,
-                volumes_on(device),
-            )
+            lane = self._lane(number, journal, volumes_on(device))
         except BaseException:
             # What cannot be replayed here may be replayed elsewhere, or mended.
             device.stop()
             raise
         self.journals[number] = journal
         return lane
+
+    def _lane(
+        self,
+        number: int,
+        journal: Journal,
+        volumes: Volumes,
+        followed: FollowedLane | None = None,
+    ) -> Lane:
+        return Lane(
+            journal,
+            self._lane_settings,
+            self._clock,
+            self._randomness,
+            number,
+            self._lane_count,
+            self.deadlines_changed,
+            volumes,
+            followed,
+        )
 
     def _lead(self, lane: Lane) -> None:
         self.lanes[lane.number] = lane
@@ -177,10 +224,14 @@ class Broker:
             self._server.close()
 
     async def stop(self) -> None:
-        """Close, write down what is there, and give the folder free."""
+        """Close, write down what is there, and give the journals free."""
         self.close()
         for lane in self.led_lanes:
-            await lane.close()
+            try:
+                async with asyncio.timeout(self._stop_s):
+                    await lane.close()
+            except TimeoutError:
+                log.warning("the store does not answer: another has to find out that this one left")
 
     def connection(self) -> Connection:
         assert self._server is not None, "start the broker first"
@@ -190,16 +241,23 @@ class Broker:
 
     async def step_down(self, number: int) -> None:
         """Let another lead this lane; the process lives on, and may take it again."""
-        lane = self.lanes.pop(number)
-        self.journals.pop(number)
-        self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
-        if number == CONTROLLER:
-            self.catalogue = AbsentCatalogue()
-            self._deleting.clear()
-            self._behind.clear()
+        lane = self.lanes[number]
+        self._leave(lane)
+        await lane.step_down()
+
+    def _leave(self, lane: Lane) -> None:
+        number = lane.number
+        if self.lanes.get(number) is lane:
+            del self.lanes[number]
+            self.journals.pop(number, None)
+            self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
+            if number == CONTROLLER:
+                self.catalogue = AbsentCatalogue()
+                self._deleting.clear()
+                self._behind.clear()
         if self._server is not None:
             self._server.lane_left(lane)
-        await lane.step_down()
+        lane.leave()
 
     async def take_lane(self, number: int, device: Device) -> None:
         """Lead this lane, with the state that its journal says.
@@ -210,19 +268,67 @@ class Broker:
         lane = self._open(number, device)
         try:
             await lane.start(self._on_failure, self.warn)
-            if number == CONTROLLER:
-                for other in self.led_lanes:
-                    self._reconcile(other, lane.view.catalogue)
-            elif self.leads_catalogue:
-                self._reconcile(lane, self.catalogue)
+            self._take(lane)
         except BaseException:
             del self.journals[number]
             await lane.step_down()
             raise
+
+    async def take_journal(
+        self, number: int, journal: Journal, leader: Leader, followed: FollowedLane | None
+    ) -> Lane:
+        """As `take_lane`, of a journal that was fenced. Others may lead at any time: its owner
+        waits until the lane has left, and lets it step down then. Raises JournalFailed, or
+        NotLeaderOrFollower if that is so already.
+        """
+        lane = self._lane(number, journal, NO_VOLUMES, followed)
+        starting = lane.start(partial(self._on_lane_failure, lane), self.warn, leader)
+        try:
+            await lane.while_leading(starting)
+            lane.check_leads()
+            self._take(lane)
+        except BaseException:
+            await lane.step_down()
+            raise
+        return lane
+
+    def _on_lane_failure(self, lane: Lane, error: BaseException) -> None:
+        """Whoever loses a lane to another loses no more than that."""
+        if isinstance(error, JournalAbandoned):
+            log.warning("stepped down", lane=lane.number, reason=str(error))
+            self._leave(lane)
+        else:
+            self._on_failure(error)
+
+    def _take(self, lane: Lane) -> None:
+        if lane.number == CONTROLLER:
+            for other in self.led_lanes:
+                self._reconcile(other, lane.view.catalogue)
+        elif self.leads_catalogue:
+            self._reconcile(lane, self.catalogue)
         self._lead(lane)
-        if number == CONTROLLER:
+        if lane.number == CONTROLLER:
+            # It may be what the lane goes on from, and say what is not durable yet.
+            self._followed = None
             self.catalogue = lane.view.catalogue
             self._recall_config()
+
+    def follow(self, followed: FollowedLane, *, is_led: bool) -> None:
+        """Answer from what is followed of lane 0; `is_led` if whom it names leads it for all that
+        is known."""
+        self._followed = followed
+        self._is_followed_led = is_led
+        if not self.leads_catalogue:
+            self.catalogue = followed.catalogue
+
+    @property
+    def led_by(self) -> LedBy | None:
+        """Another node, which leads all lanes; None if that is this one, or it is not known."""
+        followed = self._followed
+        if followed is None or not self._is_followed_led or self.leads_catalogue:
+            return None
+        led_by = followed.led_by
+        return None if led_by is None or led_by.node_id == self.config.node_id else led_by
 
     @property
     def leads_catalogue(self) -> bool:
@@ -239,7 +345,18 @@ class Broker:
     @property
     def controller_id(self) -> int:
         """The node to ask about topics, as far as this broker can tell."""
-        return self.config.node_id if self.leads_catalogue else NO_CONTROLLER
+        if self.leads_catalogue:
+            return self.config.node_id
+        led_by = self.led_by
+        return NO_CONTROLLER if led_by is None else led_by.node_id
+
+    def nodes_for(self, call: Call) -> list[tuple[int, str, int]]:
+        """Those that are known: id, host and port of each."""
+        nodes = [(self.config.node_id, *self.address_for(call))]
+        led_by = self.led_by
+        if led_by is not None:
+            nodes.append((led_by.node_id, led_by.host, led_by.port))
+        return nodes
 
     @property
     def any_lane(self) -> Lane:
@@ -440,6 +557,7 @@ class Broker:
         Raises JournalFull, and refusals.
         """
         layers = self.layers.with_layer(name, config)
+        self._check_sizes(layers.effective)
         self.controller.submit(ConfigureBroker(name, config, only_check))
         if not only_check:
             self._adopt(layers)

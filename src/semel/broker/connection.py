@@ -9,14 +9,14 @@ from until it has caught up, so that what the broker holds for it stays bounded.
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
 from semel.lane.lane import Lane, Mark
-from semel.types import Buffer
+from semel.types import Buffer, Position
 
 if TYPE_CHECKING:
     from semel.broker.server import Server
@@ -53,6 +53,20 @@ class Reply:
         for mark in marks:
             wait = mark.lane.when_durable if durable else mark.lane.when_written
             wait(mark.position, self._reached_one)
+        self._reached_all_asked(marks)
+
+    def wait_until_certain(self, marks: Sequence[Mark], ends: Mapping[Lane, Position]) -> None:
+        """As `wait_for`, where others can lead: the lanes ended there when the request came."""
+        if not marks:
+            self.release()
+            return
+        self.lanes = [mark.lane for mark in marks]
+        self._awaited_count = len(marks) + 1
+        for mark in marks:
+            mark.lane.when_certain(mark.position, ends.get(mark.lane), self._reached_one)
+        self._reached_all_asked(marks)
+
+    def _reached_all_asked(self, marks: Sequence[Mark]) -> None:
         self._reached_one()
         if not self.is_ready and not all(mark.lane.is_leading for mark in marks):
             # A lane has left since this was decided: its mark may never be reached here, and what

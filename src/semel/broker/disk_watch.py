@@ -22,6 +22,8 @@ class DiskWatch:
 
     def look(self) -> None:
         total_bytes, free_bytes = self._broker.disk_bytes()
+        if total_bytes < 0:
+            return  # There is none.
         least_bytes = max(
             SEGMENTS * self._broker.config.journal_segment_bytes,
             min(total_bytes // SHARE, ENOUGH_BYTES),

@@ -154,6 +154,8 @@ class Server:
         """Decide one request now; its reply leaves when the journal and its turn allow."""
         broker = self._broker
         call, body, handler = read_request(frame, connection)
+        if broker.is_shared:
+            call.ends = {lane: lane.mark().position for lane in broker.led_lanes}
         handled = handler(broker, body, call)
         broker.metrics.requests[call.api.key] += 1
         if isinstance(handled, Answer):
@@ -193,7 +195,14 @@ class Server:
             reply.size = size
             connection.unsent_bytes += size
             self.count_unsent(size)
-        if answer.marks is None:
+        if call.ends is not None and answer.durable:
+            marks = self._broker.marks() if answer.marks is None else answer.marks
+            if answer.marks is None and not all(lane.is_leading for lane in call.ends):
+                # It may have been decided on what will never be durable.
+                connection.abort()
+            else:
+                reply.wait_until_certain(marks, call.ends)
+        elif answer.marks is None:
             reply.wait_for_ends(self._broker.led_lanes, durable=answer.durable)
         else:
             reply.wait_for(answer.marks, durable=answer.durable)

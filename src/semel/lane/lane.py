@@ -74,6 +74,8 @@ class Lane:
         self.number = number
         self.is_leading = True
         """False once it has stepped down. Law: nothing is decided or said behind that."""
+        self.has_left = asyncio.Event()
+        """Set then."""
         self._journal = journal
         self._limits = journal.limits
         self._environment = Environment(settings, randomness, journal.limits, lane_count)
@@ -143,9 +145,14 @@ class Lane:
             self.submit(BeginTerm(journal.epoch, leader))
             await self.until_durable()
             if on_warning is not None and not is_first:
-                on_warning(
+                reason = (
                     "the machine, the disk or the version is another than when this was written, "
-                    f"or a write had failed: the leader epoch is {state.term} now, and "
+                    "or a write had failed"
+                    if journal.epoch is None
+                    else "who led before has not handed over"
+                )
+                on_warning(
+                    f"{reason}: the leader epoch is {state.term} now, and "
                     f"{open_count} open transactions were aborted"
                 )
         elif journal.epoch is not None and leader is not None:
@@ -175,6 +182,7 @@ class Lane:
         if not self.is_leading:
             return
         self.is_leading = False
+        self.has_left.set()
         self.waiting_room.dismiss(NotCoordinator("the group is led elsewhere now"))
         self._journal.abandon()
         for work in self._ended_by_leaving:
@@ -329,6 +337,30 @@ class Lane:
 
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._journal.when_written(position, callback)
+
+    def when_certain(
+        self, position: Position, since: Position | None, callback: Callable[[], None]
+    ) -> None:
+        """As `when_durable`, for what is said on a request that came when the end was `since`.
+
+        Where others can take the journal, what is read or refused must be true when it is said,
+        and no frame that was there before says so. One that was appended since does, as nobody
+        else can have led when it became durable; without one there is a barrier (rule 18).
+        """
+        journal = self._journal
+        if journal.epoch is None or (since is not None and position > since):
+            journal.when_durable(position, callback)
+        else:
+            journal.barrier(callback)
+
+    def beat(self, passed: Callable[[], None]) -> None:
+        """Let whoever follows hear that this lane is led; `passed` is called when it surely is.
+
+        Raises JournalFull while the store is away.
+        """
+        self._journal.barrier(passed)
+        if self._journal.end == self._journal.durable:
+            self.append_nothing()
 
     async def until_durable(self) -> None:
         """Return when all that was decided by now survives a power loss."""

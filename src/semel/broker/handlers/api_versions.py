@@ -9,7 +9,7 @@ list, so that it can ask again.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call
 from semel.errors import UnsupportedVersion
 from semel.wire import apis
 from semel.wire.messages.api_versions import (
@@ -36,7 +36,7 @@ def api_versions(
     broker: "Broker", request: ApiVersionsRequest | UnsupportedVersion, call: Call
 ) -> Answer:
     if isinstance(request, UnsupportedVersion):
-        return Answer(ApiVersionsResponse(request.code, SERVED))
+        return Answer(ApiVersionsResponse(request.code, SERVED), NO_MARKS)
     return Answer(
         ApiVersionsResponse(
             0,
@@ -44,5 +44,6 @@ def api_versions(
             supported_features=SUPPORTED if call.version >= ZERO_IS_LEGAL_SINCE else [],
             finalized_features_epoch=0,
             finalized_features=FINALIZED,
-        )
+        ),
+        NO_MARKS,
     )

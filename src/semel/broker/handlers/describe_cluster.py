@@ -27,14 +27,12 @@ def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Ca
         return _refused(MismatchedEndpointType("this is a broker; controllers are asked for"))
     if request.endpoint_type != BROKERS:
         return _refused(UnsupportedEndpointType(f"endpoints of type {request.endpoint_type}"))
-    host, port = broker.address_for(call)
-    node_id = broker.config.node_id
     return Answer(
         DescribeClusterResponse(
             endpoint_type=BROKERS,
             cluster_id=broker.cluster_id,
             controller_id=broker.controller_id,
-            brokers=[DescribeClusterBroker(node_id, host, port)],
+            brokers=[DescribeClusterBroker(*node) for node in broker.nodes_for(call)],
             cluster_authorized_operations=(
                 ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
             ),

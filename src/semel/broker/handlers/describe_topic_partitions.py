@@ -105,8 +105,22 @@ def _partitions(
     broker: "Broker", topic: TopicView, indexes: range
 ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
     node_id = broker.config.node_id
+    led_by = broker.led_by
     for index in indexes:
         lane = broker.lanes.get(topic.lane_of(index))
+        if lane is None and led_by is not None:
+            there = [led_by.node_id]
+            yield DescribeTopicPartitionsResponsePartition(
+                0,
+                index,
+                led_by.node_id,
+                led_by.epoch,
+                there,
+                there,
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            continue
         is_led = lane is not None
         yield DescribeTopicPartitionsResponsePartition(
             0 if is_led else LeaderNotAvailable.code,

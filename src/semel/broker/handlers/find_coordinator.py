@@ -4,7 +4,8 @@ v1  kinds of keys; v3  flexible encoding; v4  several keys at once
 v5  an error of transactions, which none of these answers needs (KIP-890)
 v6  share groups (KIP-932): there are none, so that their kind of key is refused
 
-One broker coordinates every group and every transactional id.
+One broker coordinates every group and every transactional id: this one, or the one that it knows
+to lead.
 """
 
 from typing import TYPE_CHECKING
@@ -56,18 +57,20 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
                     raise InvalidGroupId("a group needs a name")
                 if broker.leads_catalogue:
                     broker.internal_topic(OFFSETS_TOPIC)
-                broker.lane_of_group(key)
+                if broker.led_by is None:
+                    broker.lane_of_group(key)
             elif key_type == TRANSACTION:
                 if not key:
                     raise InvalidRequest("a transactional id cannot be empty")
                 if broker.leads_catalogue:
                     broker.internal_topic(TRANSACTIONS_TOPIC)
-                broker.lane_of_transactional_id(key)
+                if broker.led_by is None:
+                    broker.lane_of_transactional_id(key)
             else:
                 raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
         except (JournalFull, NotCoordinator) as error:
             raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
         return Coordinator(key, -1, "", -1, error.code, str(error) or None)
-    host, port = broker.address_for(call)
-    return Coordinator(key, broker.config.node_id, host, port)
+    (node_id, host, port) = broker.nodes_for(call)[-1]
+    return Coordinator(key, node_id, host, port)

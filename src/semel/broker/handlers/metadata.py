@@ -22,6 +22,7 @@ from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOP
 from semel.errors import (
     JournalFull,
     LeaderNotAvailable,
+    NotController,
     NotLeaderOrFollower,
     RequestError,
     TopicAlreadyExists,
@@ -89,10 +90,9 @@ def _answer(
         for topic in topics:
             if topic.error_code == 0:
                 topic.topic_authorized_operations = ON_TOPIC
-    host, port = broker.address_for(call)
     return Answer(
         MetadataResponse(
-            brokers=[MetadataResponseBroker(broker.config.node_id, host, port)],
+            brokers=[MetadataResponseBroker(*node) for node in broker.nodes_for(call)],
             cluster_id=broker.cluster_id,
             controller_id=broker.controller_id,
             topics=topics,
@@ -119,7 +119,7 @@ def _find(
         if name not in catalogue and not may_create:
             raise UnknownTopicOrPartition
         return catalogue.get(name) or _create(broker, name)
-    except NotLeaderOrFollower:
+    except (NotLeaderOrFollower, NotController):
         # Where the topics are led the next request may tell.
         return MetadataResponseTopic(LeaderNotAvailable.code, name, wanted.topic_id)
     except RequestError as error:
@@ -141,6 +141,8 @@ def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTo
     """What is the same for all partitions is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
     here = [node_id]
+    led_by = broker.led_by
+    there = [] if led_by is None else [led_by.node_id]
     epochs = {number: lane.view.epoch for number, lane in broker.lanes.items()}
     described: list[MetadataResponseTopic] = []
     left = PARTITIONS_AT_ONCE
@@ -155,11 +157,17 @@ def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTo
         )
         for index in range(count):
             epoch = epochs.get(lane_of(index))
-            partitions.append(
-                MetadataResponsePartition(LeaderNotAvailable.code, index, -1, -1, here, [])
-                if epoch is None
-                else MetadataResponsePartition(0, index, node_id, epoch, here, here)
-            )
+            if epoch is not None:
+                partition = MetadataResponsePartition(0, index, node_id, epoch, here, here)
+            elif led_by is not None:
+                partition = MetadataResponsePartition(
+                    0, index, led_by.node_id, led_by.epoch, there, there
+                )
+            else:
+                partition = MetadataResponsePartition(
+                    LeaderNotAvailable.code, index, -1, -1, here, []
+                )
+            partitions.append(partition)
             left -= 1
             if not left:
                 left = PARTITIONS_AT_ONCE
