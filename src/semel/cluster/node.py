@@ -1,0 +1,140 @@
+"""The life of a node: it follows the lane and stands by, leads it, and follows it again.
+
+Only lane 0 is fought for. Whoever has seen it silent for the detection time fences it; of those
+who try at once the store lets one. A leader that finds another's entry, or cannot find out for
+the detection time that there is none, steps down, and nothing of what it held counts any more.
+"""
+
+import asyncio
+import contextlib
+from typing import Final, Protocol
+
+from semel.cluster.format import ClusterFormat, check_same
+from semel.cluster.silence import Seen, Timing
+from semel.errors import JournalFailed, JournalFull, NotLeaderOrFollower
+from semel.journal.seam import Journal
+from semel.journal.slots.following import Follower
+from semel.journal.slots.journal import SlotJournal
+from semel.journal.slots.opening import NotTaken
+from semel.journal.slots.settings import SlotSettings
+from semel.lane.commands import LaneSettings
+from semel.lane.following import FollowedLane
+from semel.lane.lane import Lane
+from semel.lane.leader import Leader
+from semel.store.seam import Store
+from semel.world import Randomness
+
+LANE: Final = 0
+
+
+class Host(Protocol):
+    """The broker, as far as its node steers it."""
+
+    def follow(self, followed: FollowedLane, *, is_led: bool) -> None: ...
+
+    async def take_journal(
+        self, number: int, journal: Journal, leader: Leader, followed: FollowedLane | None
+    ) -> Lane: ...
+
+
+def slot_settings(timing: Timing) -> SlotSettings:
+    """No call may take so long that a leader could not notice in time that it is none."""
+    detection_s = timing.detection_s
+    return SlotSettings(
+        barrier_s=detection_s,
+        attempt_s=min(10.0, max(2.0, 2 * detection_s)),
+        retry_s_max=min(2.0, detection_s / 3),
+    )
+
+
+class Node:
+    def __init__(
+        self,
+        store: Store,
+        cluster: ClusterFormat,
+        leader: Leader,
+        timing: Timing,
+        lane_settings: LaneSettings,
+        randomness: Randomness,
+        host: Host,
+    ) -> None:
+        """`leader` is what this node says of itself when it leads."""
+        self._store = store
+        self._cluster = cluster
+        self._leader = leader
+        self._timing = timing
+        self._lane_settings = lane_settings
+        self._slot_settings = slot_settings(timing)
+        self._randomness = randomness
+        self._host = host
+
+    async def run(self) -> None:
+        """Until it is cancelled. Raises CorruptJournal, NewerFormat, ClusterRefused."""
+        while True:
+            journal, followed = await self._stand_by()
+            try:
+                lane = await self._host.take_journal(LANE, journal, self._leader, followed)
+            except (JournalFailed, NotLeaderOrFollower):
+                # Another was faster, before anybody was served here.
+                continue
+            await self._lead(lane)
+
+    # Standing by
+
+    async def _stand_by(self) -> tuple[SlotJournal, FollowedLane | None]:
+        """Returns once the lane is fenced by this node."""
+        follower = Follower(self._store, LANE, self._slot_settings)
+        await follower.begin()
+        followed = self._followed(follower)
+        while True:
+            if await follower.look():
+                followed = self._followed(follower)
+            else:
+                followed.read_on(follower)
+            self._host.follow(followed, is_led=self._is_led(follower, followed))
+            left_s = self._left_s(follower)
+            if left_s <= 0:
+                try:
+                    journal = await follower.take(
+                        self._leader.node_id, self._randomness, only_silent=True
+                    )
+                except NotTaken:
+                    followed.read_on(follower)
+                else:
+                    return journal, followed if journal.is_continued else None
+            look_s = self._timing.look_s
+            await asyncio.sleep(min(look_s, left_s) if left_s > 0 else look_s)
+
+    def _followed(self, follower: Follower) -> FollowedLane:
+        followed = FollowedLane(self._lane_settings, LANE, follower)
+        check_same(followed.cluster_id, self._cluster)
+        return followed
+
+    def _left_s(self, follower: Follower) -> float:
+        seen = Seen(follower.epoch, follower.is_sealed, follower.successor)
+        needed_s = self._timing.silence_s(seen, self._leader.node_id)
+        return needed_s - follower.silence.lasted_s
+
+    @staticmethod
+    def _is_led(follower: Follower, followed: FollowedLane) -> bool:
+        """Whether who has led last still does, for all that is known: it has not said that it
+        goes, and nobody has fenced it who has not said yet where it is."""
+        led_by = followed.led_by
+        return led_by is not None and not follower.is_sealed and follower.epoch == led_by.epoch
+
+    # Leading
+
+    async def _lead(self, lane: Lane) -> None:
+        """Until the lane is lost."""
+        while not lane.has_left.is_set():
+            # While the store is away there may be no room; who waits then is told as well.
+            with contextlib.suppress(JournalFull):
+                lane.beat(_heard)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.beat_s):
+                    await lane.has_left.wait()
+        await lane.step_down()
+
+
+def _heard() -> None:
+    """That it was said is enough."""

@@ -1,0 +1,54 @@
+"""When a node may try to lead: pure, of what it has seen.
+
+Only silence that was seen by successful reads counts (rule 33). Whoever tries for no good reason
+harms nobody's records, as the fence decides, but costs the leader its epoch.
+"""
+
+from typing import Final, NamedTuple
+
+NEVER_LED: Final = -1
+RANK_COUNT: Final = 4
+RANK_S: Final = 0.25
+"""By so much a node waits longer than the one of the rank before it, if the detection time is a
+second or more: as a rule one tries, and the others hear of it."""
+SEALED_RANK_S: Final = 0.05
+"""The same where the leader has said that it goes."""
+
+
+class Seen(NamedTuple):
+    """What a standby has read last."""
+
+    epoch: int
+    is_sealed: bool
+    """The leader has gone, in order…"""
+    successor: int | None
+    """…and has named this node."""
+
+
+class Timing(NamedTuple):
+    """What follows from the detection time."""
+
+    detection_s: float
+
+    @property
+    def beat_s(self) -> float:
+        """A leader says something at least so often."""
+        return self.detection_s / 3
+
+    @property
+    def look_s(self) -> float:
+        """A standby looks so often, so that silence is noticed soon behind the detection time."""
+        return self.detection_s / 12
+
+    def silence_s(self, seen: Seen, node_id: int) -> float:
+        """How long nothing must have been said before this node tries to lead.
+
+        Ranks come from node ids, as those who stand by do not know each other: two may have the
+        same, and then the fence decides which of them it is.
+        """
+        rank = node_id % RANK_COUNT
+        if seen.epoch == NEVER_LED:
+            return rank * SEALED_RANK_S
+        if seen.is_sealed and seen.successor in (None, node_id):
+            return 0.0 if seen.successor == node_id else rank * SEALED_RANK_S
+        return self.detection_s + rank * RANK_S * min(1.0, self.detection_s)

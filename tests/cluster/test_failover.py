@@ -1,0 +1,254 @@
+"""One lane on a store, several nodes: who leads, who takes over, and what clients hear."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from semel.errors import (
+    NONE,
+    CoordinatorLoadInProgress,
+    LeaderNotAvailable,
+    NotController,
+    NotCoordinator,
+    NotLeaderOrFollower,
+)
+from semel.records.batch import split
+from semel.records.records import Record, decode_batch, encode_batch
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
+from semel.wire.messages.heartbeat import HeartbeatRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.raw_client import fetch_request
+from support.simulated_cluster import (
+    TIMING,
+    NotAnswered,
+    SimulatedCluster,
+    SimulatedNode,
+    on_nodes,
+)
+
+TAKEOVER_S = TIMING.detection_s + 2
+LATEST = -1
+
+
+async def create(node: SimulatedNode, topic: str = "t") -> None:
+    request = CreateTopicsRequest([CreatableTopic(topic, 1, 1)])
+    (created,) = (await node.ask("create_topics", 7, request)).topics
+    assert created.error_code == NONE
+
+
+async def metadata(node: SimulatedNode, topic: str = "t") -> Any:
+    request = MetadataRequest([MetadataRequestTopic(name=topic)], False)
+    return await node.ask("metadata", 12, request)
+
+
+async def produce(node: SimulatedNode, value: bytes, timeout_s: float = 30.0) -> int:
+    """The error code."""
+    batch = encode_batch([Record(b"k", value, 1_000)])
+    data = [TopicProduceData("t", [PartitionProduceData(0, batch)])]
+    request = ProduceRequest(None, -1, 30_000, data)
+    reply = await node.ask("produce", 9, request, timeout_s)
+    return int(reply.responses[0].partition_responses[0].error_code)
+
+
+async def latest(node: SimulatedNode, timeout_s: float = 30.0) -> tuple[int, int]:
+    """The error code, and the end of the log."""
+    wanted = ListOffsetsTopic("t", [ListOffsetsPartition(0, timestamp=LATEST)])
+    reply = await node.ask("list_offsets", 7, ListOffsetsRequest(topics=[wanted]), timeout_s)
+    (partition,) = reply.topics[0].partitions
+    return partition.error_code, partition.offset
+
+
+async def values(node: SimulatedNode) -> list[bytes | None]:
+    reply = await node.ask("fetch", 11, fetch_request("t", 0))
+    (partition,) = reply.responses[0].partitions
+    assert partition.error_code == NONE
+    return [record.value for _, batch in split(partition.records) for record in decode_batch(batch)]
+
+
+async def standby_that_knows(cluster: SimulatedCluster, leader: SimulatedNode) -> SimulatedNode:
+    (standby, *_) = [node for node in cluster.nodes.values() if node is not leader]
+    # Nothing tells when a node has looked; simulated time takes none.
+    while standby.broker.led_by is None or "t" not in standby.broker.catalogue:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return standby
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@on_nodes(1, 2, 3)
+async def test_one_leads_and_all_say_who(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    standby = await standby_that_knows(cluster, leader)
+    assert [node.leads for node in cluster.nodes.values()].count(True) == 1
+    for node in (leader, standby):
+        told = await metadata(node)
+        assert told.controller_id == leader.node_id
+        (partition,) = told.topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (NONE, leader.node_id)
+        assert partition.leader_epoch == leader.broker.lanes[0].view.epoch
+        assert {(each.node_id, each.host) for each in told.brokers} >= {
+            (leader.node_id, leader.host)
+        }
+        found = await node.ask("find_coordinator", 3, FindCoordinatorRequest("g", 0))
+        assert (found.error_code, found.node_id, found.host) == (NONE, leader.node_id, leader.host)
+
+
+@on_nodes(1, 2)
+async def test_who_stands_by_refuses_so_that_clients_go_elsewhere(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    standby = await standby_that_knows(cluster, leader)
+    assert await produce(standby, b"a") == NotLeaderOrFollower.code
+    assert (await latest(standby))[0] == NotLeaderOrFollower.code
+    beat = await standby.ask("heartbeat", 3, HeartbeatRequest("g", 1, "m"))
+    assert beat.error_code == NotCoordinator.code
+    request = CreateTopicsRequest([CreatableTopic("u", 1, 1)])
+    (refused,) = (await standby.ask("create_topics", 7, request)).topics
+    assert refused.error_code == NotController.code
+    given = await standby.ask("init_producer_id", 4, InitProducerIdRequest(None, 60_000))
+    assert given.error_code == CoordinatorLoadInProgress.code
+
+
+@on_nodes(1, 2, 3)
+async def test_when_the_leader_is_killed_another_takes_over_with_all_that_was_acknowledged(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    sent = [b"%d" % number for number in range(20)]
+    for value in sent:
+        assert await produce(leader, value) == NONE
+    epoch = leader.broker.lanes[0].view.epoch
+    leader.kill()
+    killed_s = now_s()
+    successor = await cluster.leader()
+    assert await produce(successor, b"more") == NONE
+    assert now_s() - killed_s <= TAKEOVER_S
+    assert await values(successor) == [*sent, b"more"]
+    view = successor.broker.lanes[0].view
+    assert view.epoch > epoch
+    assert view.term == view.epoch, "what was not durable may have been acknowledged"
+
+
+@on_nodes(1, 2)
+async def test_a_killed_leader_comes_back_and_stands_by(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    leader.kill()
+    successor = await cluster.leader()
+    back = cluster.start(leader.node_id)
+    await asyncio.sleep(5 * TIMING.detection_s)
+    assert not back.leads
+    assert successor.leads
+    assert (await metadata(back)).controller_id == successor.node_id
+
+
+@on_nodes(4, 1, 5, seeds=range(20))
+async def test_a_leader_that_stops_hands_over_at_once_and_the_term_stays(
+    cluster: SimulatedCluster,
+) -> None:
+    """Two who stand by have the same rank, and try in the same moment."""
+    leader = await cluster.leader()
+    await create(leader)
+    assert await produce(leader, b"a") == NONE
+    view = leader.broker.lanes[0].view
+    epoch, term = view.epoch, view.term
+    await asyncio.sleep(1)
+    leader.stop()
+    stopped_s = now_s()
+    successor = await cluster.leader(but=leader)
+    assert now_s() - stopped_s <= 1
+    await asyncio.sleep(5 * TIMING.detection_s)
+    assert successor.leads, "it is left to lead"
+    view = successor.broker.lanes[0].view
+    assert (view.epoch, view.term) == (epoch + 1, term)
+    assert await values(successor) == [b"a"]
+
+
+@on_nodes(1, 2, 3, seeds=range(20))
+async def test_a_leader_that_was_frozen_tells_nothing_that_is_no_longer_true(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    assert await produce(leader, b"a") == NONE
+    leader.freeze(10 * TIMING.detection_s)
+    successor = await cluster.leader(but=leader)
+    assert await produce(successor, b"b") == NONE
+    # These arrive while it sleeps. If it has heard that it leads no more, it says so.
+    end, stored, who = await asyncio.gather(
+        latest(leader), produce(leader, b"lost"), metadata(leader), return_exceptions=True
+    )
+    assert isinstance(end, NotAnswered) or end == (NotLeaderOrFollower.code, -1)
+    assert isinstance(stored, NotAnswered) or stored == NotLeaderOrFollower.code
+    assert isinstance(who, NotAnswered) or who.controller_id != leader.node_id
+    await asyncio.sleep(TIMING.detection_s)
+    assert not leader.leads
+    assert await values(successor) == [b"a", b"b"]
+    assert (await latest(leader))[0] == NotLeaderOrFollower.code
+    assert (await metadata(leader)).controller_id == successor.node_id
+
+
+@on_nodes(1, 2)
+async def test_a_leader_cut_off_from_the_store_answers_nobody_and_steps_down(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    assert await produce(leader, b"a") == NONE
+    leader.store.is_cut = True
+    cut_s = now_s()
+    with pytest.raises(NotAnswered):
+        await latest(leader)
+    assert not leader.leads
+    successor = await cluster.leader(but=leader)
+    assert now_s() - cut_s <= TAKEOVER_S
+    assert await produce(successor, b"b") == NONE
+    leader.store.is_cut = False
+    await asyncio.sleep(5 * TIMING.detection_s)
+    assert successor.leads
+    assert await values(successor) == [b"a", b"b"]
+    assert (await metadata(leader)).controller_id == successor.node_id
+
+
+@on_nodes(1, 2, 3)
+async def test_while_the_store_is_away_nobody_takes_over_and_all_resumes(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    assert await produce(leader, b"a") == NONE
+    cluster.bucket.is_away = True
+    await asyncio.sleep(20 * TIMING.detection_s)
+    assert not any(node.leads for node in cluster.nodes.values()), "none can know that it leads"
+    (partition,) = (await metadata(leader)).topics
+    assert partition.error_code == LeaderNotAvailable.code
+    cluster.bucket.is_away = False
+    back_s = now_s()
+    successor = await cluster.leader()
+    assert now_s() - back_s >= TIMING.detection_s, "only silence that was seen counts"
+    assert await produce(successor, b"b") == NONE
+    assert await values(successor) == [b"a", b"b"]
+
+
+@on_nodes(1, 2, 3)
+async def test_a_leader_with_nothing_to_say_is_left_to_lead(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    slots = len(cluster.bucket.objects)
+    await asyncio.sleep(60 * TIMING.detection_s)
+    assert leader.leads
+    assert len(cluster.bucket.objects) - slots <= 60 * 3 + 1

@@ -1,0 +1,231 @@
+"""Nodes on one store in memory, in simulated time: to be killed, frozen, cut off and stopped."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from random import Random
+from typing import Any, NoReturn
+
+from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.config import BrokerConfig
+from semel.broker.connection import Connection
+from semel.cluster import format as cluster_format
+from semel.cluster.format import ClusterFormat
+from semel.cluster.node import Node, slot_settings
+from semel.cluster.silence import Timing
+from semel.lane.leader import Leader
+from semel.store.in_memory import Bucket, Chances, MemoryStore
+from semel.verify.world.loop import (
+    Process,
+    SeededRandomness,
+    SimulatedClock,
+    SimulatedLoop,
+    simulate,
+)
+from support.raw_client import decoded_reply, encoded, request_frame
+
+TIMING = Timing(1.0)
+LATENCY_S = 0.01
+
+
+class NotAnswered(Exception):
+    """The connection was cut, or there is nobody."""
+
+
+class _Transport(asyncio.Transport):
+    def __init__(self, node: "SimulatedNode") -> None:
+        super().__init__()
+        self._node = node
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._received = b""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": ("client", 1), "sockname": (self._node.host, 9092)}.get(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._received += data
+        if len(self._received) >= 4:
+            (size,) = struct.unpack(">i", self._received[:4])
+            if len(self._received) >= 4 + size and not self.answer.done():
+                self.answer.set_result(self._received[4 : 4 + size])
+
+    def abort(self) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(NotAnswered(f"node {self._node.node_id} cut it off"))
+
+    close = abort
+
+
+class SimulatedNode:
+    """One life of a node: a process of its own, and its own way to the store."""
+
+    def __init__(self, cluster: "SimulatedCluster", node_id: int, life: int) -> None:
+        self.node_id = node_id
+        self.host = f"node-{node_id}"
+        self.store = MemoryStore(
+            cluster.bucket, Random(f"{node_id} {life}"), Chances(latency_s_mean=LATENCY_S)
+        )
+        self.process = Process(f"{self.host} {life}")
+        self.error: BaseException | None = None
+        self._cluster = cluster
+        self._randomness = SeededRandomness(f"{node_id} {life}")
+        self._stopping = asyncio.Event()
+        self.process.start(self._live())
+
+    async def _live(self) -> None:
+        format_ = self._cluster.format
+        config = BrokerConfig(node_id=self.node_id, offsets_topic_num_partitions=3)
+        limits = slot_settings(TIMING).limits
+        self.broker = Broker(
+            config,
+            (),
+            Storage("store", lambda: (-1, -1)),
+            SimulatedClock(asyncio.get_running_loop()),
+            self._randomness,
+            Shared(format_.cluster_id, limits, TIMING.detection_s),
+        )
+        node = Node(
+            self.store,
+            format_,
+            Leader(format_.cluster_id, self.node_id, self.host, 9092),
+            TIMING,
+            lane_settings(config),
+            self._randomness,
+            self.broker,
+        )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self.broker.start(tasks)
+                running = tasks.create_task(node.run())
+                await self._stopping.wait()
+                self.broker.close()
+                running.cancel()
+                _end_tasks()
+        except* _Stopped:
+            await self.broker.stop()
+        except* Exception as group:  # noqa: BLE001 - whoever waits for a leader hears of it.
+            self.error = group
+
+    @property
+    def leads(self) -> bool:
+        return self.process.is_alive and bool(self.broker.led_lanes)
+
+    def kill(self) -> None:
+        self.process.die()
+        self.store.is_cut = True
+
+    def freeze(self, duration_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        loop.freeze(self.process, duration_s)
+
+    def stop(self) -> None:
+        """As SIGTERM does."""
+        self._stopping.set()
+
+    async def ask(self, module: str, version: int, request: Any, timeout_s: float = 30.0) -> Any:
+        """The response. Raises NotAnswered."""
+        if not self.process.is_alive:
+            raise NotAnswered(f"node {self.node_id} is dead")
+        transport = _Transport(self)
+        frame = request_frame(module, version, encoded(module, version, request))
+
+        def arrive() -> None:
+            connection: Connection = self.broker.connection()
+            connection.connection_made(transport)
+            connection.get_buffer(-1)[: len(frame)] = frame
+            connection.buffer_updated(len(frame))
+
+        asyncio.get_running_loop().call_soon(arrive, context=self.process.context)
+        try:
+            async with asyncio.timeout(timeout_s):
+                reply = await transport.answer
+        except TimeoutError:
+            raise NotAnswered(f"node {self.node_id} is silent") from None
+        return decoded_reply(module, version, reply)
+
+
+class _Stopped(Exception):
+    pass
+
+
+def _end_tasks() -> NoReturn:
+    raise _Stopped
+
+
+class SimulatedCluster:
+    def __init__(self, format_: ClusterFormat, bucket: Bucket) -> None:
+        self.format = format_
+        self.bucket = bucket
+        self.nodes: dict[int, SimulatedNode] = {}
+        self._all: list[SimulatedNode] = []
+
+    def start(self, node_id: int) -> SimulatedNode:
+        node = self.nodes[node_id] = SimulatedNode(self, node_id, len(self._all))
+        self._all.append(node)
+        return node
+
+    async def leader(self, *, but: SimulatedNode | None = None) -> SimulatedNode:
+        """Once there is one that serves."""
+        while True:
+            for node in self.nodes.values():
+                if node.error is not None:
+                    raise node.error
+                if node is not but and hasattr(node, "broker") and node.leads:
+                    return node
+            await asyncio.sleep(0.01)
+
+    def bury(self) -> None:
+        """Close what was left suspended, when it can do no harm."""
+        for node in self._all:
+            node.kill()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            suspended = task.get_coro()
+            assert isinstance(suspended, Coroutine)
+            with contextlib.suppress(RuntimeError, asyncio.CancelledError):
+                suspended.close()
+
+
+def on_nodes(
+    *node_ids: int, seeds: Iterable[int] = (1,)
+) -> Callable[[Callable[[SimulatedCluster], Coroutine[Any, Any, None]]], Callable[[], None]]:
+    """The test runs in simulated time, once for each seed, with these nodes started."""
+
+    def decorated(
+        scenario: Callable[[SimulatedCluster], Coroutine[Any, Any, None]],
+    ) -> Callable[[], None]:
+        async def main(seed: int) -> None:
+            bucket = Bucket()
+            made = await cluster_format.create(MemoryStore(bucket), SeededRandomness(seed), 3, 3)
+            cluster = SimulatedCluster(made, bucket)
+            for node_id in node_ids:
+                cluster.start(node_id)
+            try:
+                await scenario(cluster)
+            finally:
+                cluster.bury()
+
+        def test() -> None:
+            for seed in seeds:
+                simulate(seed, partial(main, seed), budget_s=600.0)
+
+        test.__name__ = scenario.__name__
+        test.__doc__ = scenario.__doc__
+        return test
+
+    return decorated
