@@ -190,9 +190,10 @@ async def test_a_leader_that_was_frozen_tells_nothing_that_is_no_longer_true(
     successor = await cluster.leader(but=leader)
     assert await produce(successor, b"b") == NONE
     # These arrive while it sleeps. If it has heard that it leads no more, it says so.
-    end, stored, who = await asyncio.gather(
+    told: list[Any] = await asyncio.gather(
         latest(leader), produce(leader, b"lost"), metadata(leader), return_exceptions=True
     )
+    end, stored, who = told
     assert isinstance(end, NotAnswered) or end == (NotLeaderOrFollower.code, -1)
     assert isinstance(stored, NotAnswered) or stored == NotLeaderOrFollower.code
     assert isinstance(who, NotAnswered) or who.controller_id != leader.node_id

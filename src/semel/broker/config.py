@@ -24,6 +24,7 @@ _OPTIONS = {
     "log.dir": "--data DIR",
     "log.dirs": "--data DIR",
     "ephemeral": "--ephemeral",
+    "store": "--store URL",
     "metrics": "--metrics HOST:PORT",
 }
 
@@ -228,6 +229,14 @@ class BrokerConfig:
         "How long a new group waits for more members. Kafka's code says 3000 and its shipped "
         "configuration 0, as nobody who starts one consumer wants to wait.",
         most=INT32_MAX,
+    )
+    cluster_detection_ms: int = _setting(
+        6_000,
+        "A leader that was not heard of for this long is taken for gone, on a store that nodes "
+        "share; one that hears nothing from the store for this long steps down.",
+        least=200,
+        most=600_000,
+        is_fixed=True,
     )
     group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
 

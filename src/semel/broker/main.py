@@ -8,18 +8,21 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from semel.broker import log
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig, address, listener
-from semel.errors import CannotListen
+from semel.errors import CannotListen, ConfigError
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.segments import FULL
 from semel.world import SystemClock, SystemRandomness
+
+if TYPE_CHECKING:
+    from semel.broker.member import Member
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 BACKLOG = 1024
@@ -36,6 +39,8 @@ class ServeOptions:
     advertise: str | None = None
     data: Path = Path("semel-data")
     ephemeral: bool = False
+    store: str | None = None
+    node_id: int | None = None
     config: Path | None = None
     settings: tuple[str, ...] = ()
     metrics: str | None = None
@@ -51,6 +56,11 @@ def serve(options: ServeOptions) -> None:
         config = replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
     if options.advertise:
         config = replace(config, advertised_listeners=listener(*address(options.advertise)))
+    if options.node_id is not None:
+        config = replace(config, node_id=options.node_id)
+    if options.store is not None:
+        _run(_serve_on_store(config, options.store, options))
+        return
     with _data_folder(options) as folder:
         broker = Broker(
             config,
@@ -61,19 +71,42 @@ def serve(options: ServeOptions) -> None:
             SystemClock(),
             SystemRandomness(),
         )
-        # What has been made so far lives as long as the process; the collector need not look
-        # at it again and again.
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
-        _keep_freed_memory()
-        with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-            try:
-                runner.run(_serve(broker, replace(options, data=folder)))
-            except BaseExceptionGroup as group:
-                raise _first(group) from None
+        _settle_in()
+        _run(_serve(broker, options, str(folder)))
 
 
-async def _serve(broker: Broker, options: ServeOptions) -> None:
+def _settle_in() -> None:
+    """What has been made so far lives as long as the process; the collector need not look at it
+    again and again."""
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    _keep_freed_memory()
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        try:
+            runner.run(serving)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+
+
+async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions) -> None:
+    if options.node_id is None:
+        raise ConfigError("--store needs --node-id N, a number that no other node has")
+    # What speaks to stores is needed by those alone who have one.
+    from semel.broker.member import joined, shown
+    from semel.store.settings import StoreSettings
+
+    settings = StoreSettings(url, is_ephemeral=options.ephemeral)
+    async with joined(settings, config, SystemClock(), SystemRandomness()) as member:
+        _settle_in()
+        await _serve(member.broker, options, shown(url), member)
+
+
+async def _serve(
+    broker: Broker, options: ServeOptions, place: str, member: "Member | None" = None
+) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stopped = asyncio.Event()
@@ -90,7 +123,10 @@ async def _serve(broker: Broker, options: ServeOptions) -> None:
                     broker.connection, host, port, backlog=BACKLOG, reuse_address=True
                 )
             try:
-                _announce(listener.sockets[0].getsockname()[:2], broker, options)
+                listening = listener.sockets[0].getsockname()[:2]
+                if member is not None:
+                    tasks.create_task(member.node(listening).run())
+                _announce(listening, broker, options, place)
                 await stopped.wait()
             finally:
                 # Not waited for: since Python 3.12 that would be until the last client has gone.
@@ -125,7 +161,9 @@ def _log_exception(loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> 
     log.error(details["message"], exc_info=details.get("exception"))
 
 
-def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions) -> None:
+def _announce(
+    listening: tuple[str, int], broker: Broker, options: ServeOptions, place: str
+) -> None:
     host, port = listening
     if host not in LOOPBACK:
         log.warning(
@@ -139,7 +177,7 @@ def _announce(listening: tuple[str, int], broker: Broker, options: ServeOptions)
             metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
     shown = f"[{host}]" if ":" in host else host
-    _say(f"Semel is ready on {shown}:{port}, data in {options.data}\n")
+    _say(f"Semel is ready on {shown}:{port}, data in {place}\n")
 
 
 def _say(text: str) -> None:

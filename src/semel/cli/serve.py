@@ -11,6 +11,7 @@ _EXAMPLES = """\
 examples:
   semel serve                                    on 127.0.0.1:9092, data in ./semel-data
   semel serve --ephemeral --listen 127.0.0.1:0   for a test: a free port, nothing is kept
+  semel serve --store s3://bucket/path --node-id 2 --listen 10.0.0.2:9092
   semel serve --set num.partitions=8 --set log.retention.hours=48
 """
 
@@ -58,7 +59,20 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--ephemeral",
         action="store_true",
-        help="a temporary folder, gone at the end and not synced, instead of --data",
+        help="a temporary folder, gone at the end and not synced, instead of --data; with --store, "
+        "take one that a power loss would empty",
+    )
+    add(
+        "--store",
+        metavar="URL",
+        help="share this store with other nodes, instead of --data: s3://BUCKET/PATH, gs://, "
+        "az://; file:///DIR for tests (`semel cluster create` begins it)",
+    )
+    add(
+        "--node-id",
+        metavar="N",
+        type=int,
+        help="the node's number in the cluster, which no other node has",
     )
     add("--config", metavar="FILE", type=Path, help="settings in a TOML file")
     add(

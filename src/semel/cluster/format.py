@@ -6,6 +6,7 @@
 What all nodes must agree on from the first frame on is here, and nothing else.
 """
 
+import contextlib
 from typing import Final
 
 import msgspec
@@ -46,6 +47,9 @@ async def create(
     transactions_partition_count: int,
 ) -> ClusterFormat:
     """Raises ClusterRefused, UnfitStore, StoreAway, StoreRefused."""
+    with contextlib.suppress(ObjectMissing):
+        await store.get(KEY)
+        raise _exists()
     await probe(store, randomness)
     if await store.list(JOURNALS):
         raise ClusterRefused(
@@ -65,8 +69,12 @@ async def create(
     except ObjectExists:
         # It may be ours: the request arrived twice.
         if await store.get(KEY) != stored:
-            raise ClusterRefused("there is a cluster in this store already") from None
+            raise _exists() from None
     return made
+
+
+def _exists() -> ClusterRefused:
+    return ClusterRefused("there is a cluster in this store already")
 
 
 async def read(store: Store) -> ClusterFormat:

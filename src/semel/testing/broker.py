@@ -48,6 +48,10 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
     def process_id(self) -> int:
         return self._running().pid
 

@@ -1,0 +1,96 @@
+"""A broker as a node of a cluster: what it learns from the store before it serves anybody."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from random import Random
+from urllib.parse import urlsplit
+
+from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.config import BrokerConfig
+from semel.cluster import format as cluster_format
+from semel.cluster.format import ClusterFormat
+from semel.cluster.node import Node, slot_settings
+from semel.cluster.silence import Timing
+from semel.errors import ConfigError
+from semel.lane.leader import Leader
+from semel.store.opening import open_store
+from semel.store.probe import probe
+from semel.store.seam import Store
+from semel.store.settings import StoreSettings
+from semel.world import Clock, Randomness
+
+EVERYWHERE = frozenset({"0.0.0.0", "::"})
+UNKNOWN = (-1, -1)
+"""Bytes of a disk that is none; DescribeLogDirs has it so."""
+
+
+class Member:
+    def __init__(
+        self,
+        broker: Broker,
+        store: Store,
+        cluster: ClusterFormat,
+        timing: Timing,
+        config: BrokerConfig,
+        randomness: Randomness,
+    ) -> None:
+        self.broker = broker
+        self._store = store
+        self._cluster = cluster
+        self._timing = timing
+        self._config = config
+        self._randomness = randomness
+
+    def node(self, listening: tuple[str, int]) -> Node:
+        """Whose life is the broker's. Raises ConfigError if nobody could be told where it is."""
+        config = self._config
+        host, port = config.advertised_address or listening
+        if host in EVERYWHERE:
+            raise ConfigError(
+                f"{host} is no address at which others find this node: name one with --advertise"
+            )
+        return Node(
+            self._store,
+            self._cluster,
+            Leader(self._cluster.cluster_id, config.node_id, host, port),
+            self._timing,
+            lane_settings(config),
+            self._randomness,
+            self.broker,
+        )
+
+
+@asynccontextmanager
+async def joined(
+    settings: StoreSettings, config: BrokerConfig, clock: Clock, randomness: Randomness
+) -> AsyncIterator[Member]:
+    """A broker that leads nothing yet. Raises ClusterRefused, NewerFormat, UnfitStore, StoreAway,
+    StoreRefused and ConfigError."""
+    store = open_store(settings, Random())
+    try:
+        cluster = await cluster_format.read(store)
+        await probe(store, randomness)
+        config = replace(
+            config,
+            offsets_topic_num_partitions=cluster.offsets_partition_count,
+            transaction_state_log_num_partitions=cluster.transactions_partition_count,
+        )
+        timing = Timing(config.cluster_detection_ms / 1000)
+        broker = Broker(
+            config,
+            (),
+            Storage(shown(settings.url), lambda: UNKNOWN),
+            clock,
+            randomness,
+            Shared(cluster.cluster_id, slot_settings(timing).limits, timing.detection_s),
+        )
+        yield Member(broker, store, cluster, timing, config, randomness)
+    finally:
+        await store.close()
+
+
+def shown(url: str) -> str:
+    """Without what may be a password."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -1,0 +1,159 @@
+"""Real nodes in processes of their own, on a folder as their store, under unmodified clients."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from semel.testing import Broker
+from semel.testing.broker import BrokerDidNotStart
+from semel.wire.messages.metadata import MetadataRequest
+from support.raw_client import RawClient
+
+DETECTION_S = 1.0
+PATIENCE_S = 60.0
+TOPIC = "t"
+
+
+class Nodes:
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.url = f"file://{folder}"
+        create = [sys.executable, "-m", "semel", "cluster", "create", "--store", self.url]
+        subprocess.run([*create, "--ephemeral"], check=True, capture_output=True)
+        self.nodes = {number: self._node(number) for number in (1, 2, 3)}
+        for node in self.nodes.values():
+            stack.enter_context(node)
+
+    def _node(self, number: int) -> Broker:
+        return Broker(
+            settings={"cluster.detection.ms": int(DETECTION_S * 1000)},
+            arguments=("--store", self.url, "--node-id", str(number)),
+        )
+
+    @property
+    def servers(self) -> str:
+        return ",".join(node.bootstrap_servers for node in self.nodes.values())
+
+    def leader(self, but: int | None = None) -> int:
+        """As all who run say."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline_s:
+            told = {
+                self._controller(node)
+                for number, node in self.nodes.items()
+                if number != but and node.is_running
+            }
+            if len(told) == 1 and (said := told.pop()) > 0 and said != but:
+                return said
+            time.sleep(0.02)
+        raise AssertionError("they do not agree on a leader")
+
+    @staticmethod
+    def _controller(node: Broker) -> int:
+        with RawClient(node) as client:
+            return int(client.call("metadata", 12, MetadataRequest([])).controller_id)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    with ExitStack() as stack:
+        yield Nodes(tmp_path / "store", stack)
+
+
+class Sender:
+    """An idempotent producer that knows all addresses."""
+
+    def __init__(self, servers: str) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        self.acknowledged: list[bytes] = []
+        self.failed: list[str] = []
+        self._sent = 0
+
+    def _told(self, error: object, message: Message) -> None:
+        if error is None:
+            value = message.value()
+            assert isinstance(value, bytes)
+            self.acknowledged.append(value)
+        else:
+            self.failed.append(str(error))
+
+    def send(self, count: int) -> None:
+        """Without waiting for any of them."""
+        for _ in range(count):
+            self._producer.produce(TOPIC, b"%d" % self._sent, callback=self._told)
+            self._sent += 1
+            self._producer.poll(0)
+
+    def flush(self) -> None:
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    @property
+    def sent(self) -> list[bytes]:
+        return [b"%d" % number for number in range(self._sent)]
+
+
+def read_all(servers: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    found: list[bytes] = []
+    try:
+        consumer.subscribe([TOPIC])
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(found) < count and time.monotonic() < deadline_s:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                value = message.value()
+                assert isinstance(value, bytes)
+                found.append(value)
+        # What is there twice would come behind.
+        message = consumer.poll(0.5)
+        assert message is None or message.error() is not None
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+    return found
+
+
+def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    admin = AdminClient({"bootstrap.servers": nodes.servers})
+    for made in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+        made.result(PATIENCE_S)
+    sender = Sender(nodes.servers)
+    sender.send(200)
+    sender.flush()
+    sender.send(200)
+    nodes.nodes[leader].kill()
+    sender.send(200)
+    second = nodes.leader(but=leader)
+    sender.flush()
+    nodes.nodes[leader].start()
+    sender.send(200)
+    nodes.nodes[second].stop()
+    sender.send(200)
+    third = nodes.leader(but=second)
+    sender.flush()
+    assert third != second
+    assert sender.failed == []
+    assert sender.acknowledged == sender.sent
+    assert read_all(nodes.servers, len(sender.sent)) == sender.sent
+
+
+def test_a_node_is_refused_with_a_sentence_where_there_is_no_cluster(tmp_path: Path) -> None:
+    arguments = ("--store", f"file://{tmp_path}/none", "--node-id", "1")
+    with pytest.raises(BrokerDidNotStart, match="there is no cluster in this store"):
+        Broker(arguments=arguments).start()
