@@ -190,7 +190,7 @@ async def test_a_leader_that_was_frozen_tells_nothing_that_is_no_longer_true(
     successor = await cluster.leader(but=leader)
     assert await produce(successor, b"b") == NONE
     # These arrive while it sleeps. If it has heard that it leads no more, it says so.
-    told: list[Any] = await asyncio.gather(
+    told: Any = await asyncio.gather(
         latest(leader), produce(leader, b"lost"), metadata(leader), return_exceptions=True
     )
     end, stored, who = told

@@ -3,22 +3,29 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from semel import Producer
 from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
 from semel.wire.messages.metadata import MetadataRequest
+from support.clients import QUIET, Background, Count
 from support.raw_client import RawClient
 
 DETECTION_S = 1.0
 PATIENCE_S = 60.0
+REQUEST_TIMEOUT_MS = 2_000
+"""Who has asked a frozen node waits as long as that before it asks another."""
 TOPIC = "t"
+
+Stream = Callable[[str, str, Sequence[bytes], Callable[[], None]], None]
 
 
 class Nodes:
@@ -70,7 +77,7 @@ class Sender:
     """An idempotent producer that knows all addresses."""
 
     def __init__(self, servers: str) -> None:
-        self._producer = Producer(
+        self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
@@ -128,11 +135,15 @@ def read_all(servers: str, count: int) -> list[bytes]:
     return found
 
 
-def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    admin = AdminClient({"bootstrap.servers": nodes.servers})
+def create_topic(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(TOPIC, 1)]).values():
         made.result(PATIENCE_S)
+
+
+def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    create_topic(nodes.servers)
     sender = Sender(nodes.servers)
     sender.send(200)
     sender.flush()
@@ -151,6 +162,60 @@ def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(nodes: Nodes) -> No
     assert sender.failed == []
     assert sender.acknowledged == sender.sent
     assert read_all(nodes.servers, len(sender.sent)) == sender.sent
+
+
+def send_by_semel(
+    servers: str, topic: str, values: Sequence[bytes], on_acked: Callable[[], None]
+) -> None:
+    with Producer(
+        servers, linger_ms=1, batch_size_max=256, request_timeout_ms=REQUEST_TIMEOUT_MS
+    ) as producer:
+        for value in values:
+            producer.send(topic, value=value, on_delivery=lambda *_: on_acked())
+
+
+def send_by_confluent(
+    servers: str, topic: str, values: Sequence[bytes], on_acked: Callable[[], None]
+) -> None:
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": servers,
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "batch.num.messages": 20,
+            "socket.timeout.ms": REQUEST_TIMEOUT_MS,
+            **QUIET,
+        }
+    )
+
+    def told(error: object, _: object) -> None:
+        assert error is None, error
+        on_acked()
+
+    for value in values:
+        producer.produce(topic, value, on_delivery=told)
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize(
+    "stream", [send_by_semel, send_by_confluent], ids=["semel", "confluent-kafka"]
+)
+def test_a_leader_that_is_frozen_and_wakes_up_doubles_nothing(nodes: Nodes, stream: Stream) -> None:
+    values = [b"%d" % number for number in range(4_000)]
+    acked = Count()
+    leader = nodes.leader()
+    create_topic(nodes.servers)
+    sending = Background(lambda: stream(nodes.servers, TOPIC, values, acked.add))
+    acked.reach(1_000)
+    nodes.nodes[leader].pause()
+    successor = nodes.leader(but=leader)
+    acked.reach(2_000)
+    nodes.nodes[leader].resume()
+    acked.reach(3_000)
+    nodes.nodes[successor].kill()
+    sending.join()
+    assert read_all(nodes.servers, len(values)) == values
 
 
 def test_a_node_is_refused_with_a_sentence_where_there_is_no_cluster(tmp_path: Path) -> None:

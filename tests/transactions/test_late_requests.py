@@ -99,3 +99,11 @@ def test_it_agrees_with_remembering_everything() -> None:
         assert admitted is expected
         if expected:
             newest[key] = connection
+
+
+def test_whatever_stands_on_a_connection_from_before_a_takeover_is_late() -> None:
+    late = LateRequests()
+    late.took_over(5)
+    producer_id, epoch = ProducerId(1), ProducerEpoch(0)
+    assert not late.admit(producer_id, epoch, 24, 5)
+    assert late.admit(producer_id, epoch, 24, 6)

@@ -312,6 +312,8 @@ class Broker:
             self._followed = None
             self.catalogue = lane.view.catalogue
             self._recall_config()
+        if self.is_shared and self._server is not None:
+            self.late_requests.took_over(self._server.last_connection_number)
 
     def follow(self, followed: FollowedLane, *, is_led: bool) -> None:
         """Answer from what is followed of lane 0; `is_led` if whom it names leads it for all that

@@ -41,7 +41,7 @@ class Server:
         self._is_closed = False
         self.full_read_count = 0
         """Reads that may have left something behind."""
-        self._last_connection_number = 0
+        self.last_connection_number = 0
         self._closings = Closings()
         self._to_write: list[Connection] = []
         self._held_bytes = 0
@@ -60,8 +60,8 @@ class Server:
 
     def connected(self, connection: Connection) -> bool:
         """Number the connection; False if it comes too late, or there are too many already."""
-        self._last_connection_number += 1
-        connection.number = self._last_connection_number
+        self.last_connection_number += 1
+        connection.number = self.last_connection_number
         self._connections.add(connection)
         self._broker.late_requests.opened(connection.number)
         metrics = self._broker.metrics

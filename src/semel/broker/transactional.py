@@ -43,6 +43,7 @@ class LateRequests:
         self._newest: dict[tuple[ProducerId, int], tuple[ProducerEpoch, int]] = {}
         self._connections: set[int] = set()
         self._sweep_at = SEEN_MIN
+        self._taken_at = -1
 
     def __len__(self) -> int:
         return len(self._newest)
@@ -54,6 +55,11 @@ class LateRequests:
     def closed(self, connection_number: int) -> None:
         self._connections.discard(connection_number)
 
+    def took_over(self, connection_number: int) -> None:
+        """Another may have led meanwhile, and have seen newer connections than the newest here:
+        whatever stands on one that was accepted by now is late."""
+        self._taken_at = connection_number
+
     def admit(
         self,
         producer_id: ProducerId,
@@ -62,6 +68,8 @@ class LateRequests:
         connection_number: int,
     ) -> bool:
         """Whether the request may be decided; False if its connection is to be closed."""
+        if connection_number <= self._taken_at:
+            return False
         key = (producer_id, api_key)
         seen = self._newest.get(key)
         if seen is None:
