@@ -253,3 +253,22 @@ async def test_a_leader_with_nothing_to_say_is_left_to_lead(cluster: SimulatedCl
     await asyncio.sleep(60 * TIMING.detection_s)
     assert leader.leads
     assert len(cluster.bucket.objects) - slots <= 60 * 3 + 1
+
+
+@on_nodes(1, 2)
+async def test_who_reads_while_others_write_is_answered_soon(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    is_over = False
+
+    async def write() -> None:
+        while not is_over:
+            assert await produce(leader, b"a") == NONE
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(3):
+            tasks.create_task(write())
+        for _ in range(20):
+            error_code, _ = await latest(leader, timeout_s=1.0)
+            assert error_code == NONE
+        is_over = True

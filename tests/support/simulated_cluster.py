@@ -27,7 +27,7 @@ from semel.verify.world.loop import (
 from support.raw_client import decoded_reply, encoded, request_frame
 
 TIMING = Timing(1.0)
-LATENCY_S = 0.01
+CALM = Chances(latency_s_mean=0.01)
 
 
 class NotAnswered(Exception):
@@ -76,40 +76,42 @@ class SimulatedNode:
     def __init__(self, cluster: "SimulatedCluster", node_id: int, life: int) -> None:
         self.node_id = node_id
         self.host = f"node-{node_id}"
-        self.store = MemoryStore(
-            cluster.bucket, Random(f"{node_id} {life}"), Chances(latency_s_mean=LATENCY_S)
-        )
+        seed = f"{cluster.seed} {node_id} {life}"
+        self.store = MemoryStore(cluster.bucket, Random(seed), cluster.chances)
         self.process = Process(f"{self.host} {life}")
         self.error: BaseException | None = None
         self._cluster = cluster
-        self._randomness = SeededRandomness(f"{node_id} {life}")
+        self._randomness = SeededRandomness(seed)
         self._stopping = asyncio.Event()
-        self.process.start(self._live())
-
-    async def _live(self) -> None:
-        format_ = self._cluster.format
-        config = BrokerConfig(node_id=self.node_id, offsets_topic_num_partitions=3)
+        self._transports: list[_Transport] = []
+        self._is_up = False
+        self._config = BrokerConfig(node_id=node_id, offsets_topic_num_partitions=3)
         limits = slot_settings(TIMING).limits
         self.broker = Broker(
-            config,
+            self._config,
             (),
             Storage("store", lambda: (-1, -1)),
             SimulatedClock(asyncio.get_running_loop()),
             self._randomness,
-            Shared(format_.cluster_id, limits, TIMING.detection_s),
+            Shared(cluster.format.cluster_id, limits, TIMING.detection_s),
         )
+        self.process.start(self._live())
+
+    async def _live(self) -> None:
+        format_ = self._cluster.format
         node = Node(
             self.store,
             format_,
             Leader(format_.cluster_id, self.node_id, self.host, 9092),
             TIMING,
-            lane_settings(config),
+            lane_settings(self._config),
             self._randomness,
             self.broker,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self.broker.start(tasks)
+                self._is_up = True
                 running = tasks.create_task(node.run())
                 await self._stopping.wait()
                 self.broker.close()
@@ -127,6 +129,8 @@ class SimulatedNode:
     def kill(self) -> None:
         self.process.die()
         self.store.is_cut = True
+        for transport in self._transports:
+            transport.abort()
 
     def freeze(self, duration_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -139,9 +143,11 @@ class SimulatedNode:
 
     async def ask(self, module: str, version: int, request: Any, timeout_s: float = 30.0) -> Any:
         """The response. Raises NotAnswered."""
-        if not self.process.is_alive:
-            raise NotAnswered(f"node {self.node_id} is dead")
+        if not self.process.is_alive or not self._is_up:
+            await asyncio.sleep(0.01)
+            raise NotAnswered(f"node {self.node_id} does not listen")
         transport = _Transport(self)
+        self._transports.append(transport)
         frame = request_frame(module, version, encoded(module, version, request))
 
         def arrive() -> None:
@@ -156,6 +162,8 @@ class SimulatedNode:
                 reply = await transport.answer
         except TimeoutError:
             raise NotAnswered(f"node {self.node_id} is silent") from None
+        finally:
+            self._transports.remove(transport)
         return decoded_reply(module, version, reply)
 
 
@@ -168,7 +176,9 @@ def _end_tasks() -> NoReturn:
 
 
 class SimulatedCluster:
-    def __init__(self, format_: ClusterFormat, bucket: Bucket) -> None:
+    def __init__(self, format_: ClusterFormat, bucket: Bucket, seed: int, chances: Chances) -> None:
+        self.seed = seed
+        self.chances = chances
         self.format = format_
         self.bucket = bucket
         self.nodes: dict[int, SimulatedNode] = {}
@@ -185,7 +195,7 @@ class SimulatedCluster:
             for node in self.nodes.values():
                 if node.error is not None:
                     raise node.error
-                if node is not but and hasattr(node, "broker") and node.leads:
+                if node is not but and node.leads:
                     return node
             await asyncio.sleep(0.01)
 
@@ -202,7 +212,7 @@ class SimulatedCluster:
 
 
 def on_nodes(
-    *node_ids: int, seeds: Iterable[int] = (1,)
+    *node_ids: int, seeds: Iterable[int] = (1,), chances: Chances = CALM
 ) -> Callable[[Callable[[SimulatedCluster], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """The test runs in simulated time, once for each seed, with these nodes started."""
 
@@ -212,7 +222,7 @@ def on_nodes(
         async def main(seed: int) -> None:
             bucket = Bucket()
             made = await cluster_format.create(MemoryStore(bucket), SeededRandomness(seed), 3, 3)
-            cluster = SimulatedCluster(made, bucket)
+            cluster = SimulatedCluster(made, bucket, seed, chances)
             for node_id in node_ids:
                 cluster.start(node_id)
             try:

@@ -38,11 +38,12 @@ class Host(Protocol):
 
 
 def slot_settings(timing: Timing) -> SlotSettings:
-    """No call may take so long that a leader could not notice in time that it is none."""
+    """One request that is lost may cost neither a leader its lane nor a standby its count, so that
+    it is given up, and made again, well within the detection time."""
     detection_s = timing.detection_s
     return SlotSettings(
         barrier_s=detection_s,
-        attempt_s=min(10.0, max(2.0, 2 * detection_s)),
+        attempt_s=min(10.0, max(0.5, detection_s / 2)),
         retry_s_max=min(2.0, detection_s / 3),
     )
 
