@@ -7,7 +7,6 @@ import pytest
 
 from semel.errors import (
     NONE,
-    CoordinatorLoadInProgress,
     LeaderNotAvailable,
     NotController,
     NotCoordinator,
@@ -119,8 +118,9 @@ async def test_who_stands_by_refuses_so_that_clients_go_elsewhere(
     request = CreateTopicsRequest([CreatableTopic("u", 1, 1)])
     (refused,) = (await standby.ask("create_topics", 7, request)).topics
     assert refused.error_code == NotController.code
-    given = await standby.ask("init_producer_id", 4, InitProducerIdRequest(None, 60_000))
-    assert given.error_code == CoordinatorLoadInProgress.code
+    named = InitProducerIdRequest("id", 60_000)
+    given = await standby.ask("init_producer_id", 4, named)
+    assert given.error_code == NotCoordinator.code
 
 
 @on_nodes(1, 2, 3)

@@ -13,9 +13,11 @@ from confluent_kafka import Consumer, Message
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel import Producer
+from semel.errors import NONE
 from semel.testing import Broker
 from semel.testing.broker import BrokerDidNotStart
-from semel.wire.messages.metadata import MetadataRequest
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from support.clients import QUIET, Background, Count
 from support.raw_client import RawClient
 
@@ -162,6 +164,21 @@ def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(nodes: Nodes) -> No
     assert sender.failed == []
     assert sender.acknowledged == sender.sent
     assert read_all(nodes.servers, len(sender.sent)) == sender.sent
+
+
+def test_whichever_node_is_asked_gives_producer_ids_and_makes_topics(nodes: Nodes) -> None:
+    nodes.leader()
+    given = set()
+    for number, node in nodes.nodes.items():
+        with RawClient(node) as client:
+            reply = client.call("init_producer_id", 4, InitProducerIdRequest(None, 60_000))
+            assert reply.error_code == NONE
+            given.add(reply.producer_id)
+            wanted = MetadataRequest([MetadataRequestTopic(name=f"made-by-{number}")], True)
+            deadline_s = time.monotonic() + PATIENCE_S
+            while client.call("metadata", 12, wanted).topics[0].error_code != NONE:
+                assert time.monotonic() < deadline_s
+    assert len(given) == len(nodes.nodes)
 
 
 def send_by_semel(

@@ -5,12 +5,14 @@ v4  a fenced producer is told PRODUCER_FENCED; v5  TRANSACTION_ABORTABLE may be 
 v6  two-phase commit (KIP-939): refused, as by a Kafka that has it switched off
 
 Without a transactional id: a producer id that was never given before. With one: the next epoch,
-after what an older incarnation left open has been rolled back in the same frame.
+after what an older incarnation left open has been rolled back in the same frame. A node that
+stands by asks the leader for the first, and refuses the second.
 """
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.broker.transactional import take
 from semel.errors import (
     CoordinatorNotAvailable,
@@ -19,6 +21,7 @@ from semel.errors import (
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
 )
+from semel.lane.leader import LedBy
 from semel.lane.producing import TakeProducerId
 from semel.transactions.commands import InitProducer
 from semel.types import ProducerEpoch, ProducerId, TransactionalId
@@ -28,12 +31,25 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Answer:
+def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Handled:
+    if request.transactional_id is None and not broker.led_lanes:
+        leader = leader_to_ask(broker, call)
+        if leader is not None:
+            return _ask(leader, request, call)
     try:
         producer_id, epoch = _initialise(broker, request, call)
     except RequestError as error:
         return Answer(InitProducerIdResponse(error_code=error.code, producer_epoch=-1))
     return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch))
+
+
+async def _ask(leader: LedBy, request: InitProducerIdRequest, call: Call) -> Answer:
+    """Without an id any node may be asked, and librdkafka asks one alone."""
+    try:
+        response = await forwarded(leader, call.api, call.version, request)
+    except RequestError as error:
+        response = InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
+    return Answer(response, NO_MARKS)
 
 
 def _initialise(

@@ -14,12 +14,15 @@ waits until it is durable.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Answer, Call, Handled
 from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
+from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.errors import (
+    CoordinatorLoadInProgress,
     JournalFull,
     LeaderNotAvailable,
     NotController,
@@ -29,6 +32,7 @@ from semel.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from semel.lane.leader import LedBy
 from semel.lane.topics import CreateTopic
 from semel.lane.view import TopicView
 from semel.types import INTERNAL_TOPICS
@@ -48,6 +52,9 @@ NO_ID: Final = bytes(16)
 NULL_NAMES_SINCE: Final = 12
 """Before, a refusal of an id that nobody has names the topic by an empty string."""
 
+CREATING_VERSION: Final = 4
+"""In which the leader is asked to make topics: who asks says that it may."""
+
 PARTITIONS_AT_ONCE: Final = 1024
 """Described before others have their turn."""
 
@@ -63,11 +70,31 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
+        if may_create and not broker.leads_catalogue:
+            missing = [topic for topic in found if isinstance(topic, MetadataResponseTopic)]
+            leader = leader_to_ask(broker, call)
+            if leader is not None and (names := [topic.name for topic in missing if topic.name]):
+                return _created(leader, broker, request, found, names, call)
     describing = _describing(broker, found)
     topics = next(describing)
     if topics is None:
         return _later(broker, request, describing, call)
     return _answer(broker, request, topics, call)
+
+
+async def _created(
+    leader: LedBy,
+    broker: "Broker",
+    request: MetadataRequest,
+    found: list[TopicView | MetadataResponseTopic],
+    names: list[str],
+    call: Call,
+) -> Answer:
+    """Let the leader make what is missing, and tell of it as soon as it is heard of here."""
+    wanted = MetadataRequest([MetadataRequestTopic(name=name) for name in names], True)
+    with contextlib.suppress(CoordinatorLoadInProgress):
+        await forwarded(leader, call.api, CREATING_VERSION, wanted)
+    return await _later(broker, request, _describing(broker, found), call)
 
 
 async def _later(
