@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 NEVER_LED: Final = -1
 RANK_COUNT: Final = 4
-RANK_S: Final = 0.25
+RANK_S: Final = 0.1
 """By so much a node waits longer than the one of the rank before it, if the detection time is a
 second or more: as a rule one tries, and the others hear of it."""
 SEALED_RANK_S: Final = 0.05
@@ -38,7 +38,7 @@ class Timing(NamedTuple):
     @property
     def look_s(self) -> float:
         """A standby looks so often, so that silence is noticed soon behind the detection time."""
-        return self.detection_s / 12
+        return self.detection_s / 16
 
     def silence_s(self, seen: Seen, node_id: int) -> float:
         """How long nothing must have been said before this node tries to lead.
