@@ -302,7 +302,7 @@ BUGS = (
     Bug(6, a_failed_sync_is_ignored, DAMAGED),
     Bug(6, the_tail_is_not_written_again, DAMAGED),
     Bug(6, what_no_one_waits_for_is_not_synced, r"at rest|was acknowledged"),
-    Bug(7, room_is_not_reserved, r"ended by itself|an exception was left", first_seed=80),
+    Bug(7, room_is_not_reserved, r"ended by itself|an exception was left", first_seed=180),
     Bug(8, a_checkpoint_precedes_its_frames, DAMAGED, first_seed=30),
     Bug(9, generations_are_not_written, r"went back|belongs to"),
     Bug(9, producer_ids_are_not_written, r"producer id \d+ was given"),

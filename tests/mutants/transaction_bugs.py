@@ -216,7 +216,7 @@ TRANSACTION_BUGS = (
     Bug(3, an_epoch_is_never_spent, TORN, first_seed=23),
     Bug(3, only_what_is_known_to_be_aborted_is_spent, TORN + r"|EndTxn.* with 48", first_seed=3),
     Bug(3, a_rise_of_the_term_aborts_nothing, BROKEN),
-    Bug(3, an_abort_of_tv1_refreshes_the_term, r"EndTxn.* with 48", first_seed=4),
+    Bug(3, an_abort_of_tv1_refreshes_the_term, r"EndTxn.* with 48", first_seed=70),
     Bug(10, a_newcomer_leaves_the_last_epoch_remembered, r".", first_seed=27),
     Bug(10, a_newcomer_keeps_the_epoch, r"was given to .* and to", first_seed=27),
     Bug(10, a_newcomer_ends_in_complete_abort, r".", first_seed=27),
