@@ -276,7 +276,7 @@ class Settling:
             oldest.pop()
         some = oldest
         while some:
-            if 2 * await self._live_bytes(some[-1].end) < _size(some):
+            if 3 * await self._live_bytes(some[-1].end) < _size(some):
                 return some
             some = some[: len(some) // 2]
         is_much = _size(sealed) >= self._settings.journal_bytes_min or len(sealed) >= SOURCES_MAX
