@@ -74,7 +74,7 @@ class SlotStore:
             raise ObjectExists(key)
 
     async def create_large(self, key: str, pieces: AsyncIterable[Buffer]) -> None:
-        raise NotImplementedError("a slot is never large")
+        raise AssertionError("a slot is never large")
 
     async def get(self, key: str) -> bytes:
         stored = await self._ask("get", key, lambda: self.objects.get(key))

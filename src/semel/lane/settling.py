@@ -46,6 +46,10 @@ SOURCES_MAX: Final = 64
 MEASURED_MAX: Final = 32
 """Volumes that are looked at in one round, those not looked at for longest."""
 
+LITTLE: Final = 0.4
+"""The part of old segments that lives, below which it is copied so that they can go at once. The
+more it is, the sooner room comes back, and the more is written for that."""
+
 SMALL_SHARE: Final = 16
 """A volume of less than this part of a whole one joins its neighbours."""
 
@@ -276,7 +280,7 @@ class Settling:
             oldest.pop()
         some = oldest
         while some:
-            if 3 * await self._live_bytes(some[-1].end) < _size(some):
+            if await self._live_bytes(some[-1].end) < LITTLE * _size(some):
                 return some
             some = some[: len(some) // 2]
         is_much = _size(sealed) >= self._settings.journal_bytes_min or len(sealed) >= SOURCES_MAX
