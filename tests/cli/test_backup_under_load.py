@@ -22,8 +22,8 @@ SETTINGS = {
 }
 KEYS = 20
 AT_ONCE = 50
-STORED_FIRST = 1_000
-STORED_MAX = 40_000
+STORED_AT_ONCE = 1_000
+STORED_BESIDE_BACKUPS = 40_000
 """The folder grows no further, or each backup would take longer than the one before."""
 BACKUPS_MAX = 10
 DEADLINE_S = 120
@@ -38,6 +38,7 @@ class Writer(threading.Thread):
         self._stopped = threading.Event()
         self._grown = threading.Condition()
         self._stored_count = 0
+        self._stored_max = 0
         self._failure: Exception | None = None
 
     def run(self) -> None:
@@ -51,7 +52,7 @@ class Writer(threading.Thread):
     def _write(self) -> None:
         with Producer(self._servers) as producer:
             number = 0
-            while not self._stopped.is_set() and number < STORED_MAX:
+            while self._may_store(number):
                 for _ in range(AT_ONCE):
                     value = str(number).ljust(1_000)
                     producer.send("all", value=value)
@@ -62,6 +63,17 @@ class Writer(threading.Thread):
                     self._stored_count = number
                     self._grown.notify_all()
 
+    def _may_store(self, number: int) -> bool:
+        with self._grown:
+            self._grown.wait_for(lambda: self._stopped.is_set() or number < self._stored_max)
+        return not self._stopped.is_set()
+
+    def go_on(self, count: int) -> None:
+        """Let it store this many more than it has."""
+        with self._grown:
+            self._stored_max = self._stored_count + count
+            self._grown.notify_all()
+
     @property
     def stored_count(self) -> int:
         """How many are acknowledged."""
@@ -69,15 +81,19 @@ class Writer(threading.Thread):
             assert self._failure is None, self._failure
             return self._stored_count
 
-    def until_stored(self, count: int) -> None:
+    def until_stored(self) -> None:
+        """Until it has stored as many as it may."""
         with self._grown:
             assert self._grown.wait_for(
-                lambda: self._stored_count >= count or self._failure is not None, DEADLINE_S
+                lambda: self._stored_count >= self._stored_max or self._failure is not None,
+                DEADLINE_S,
             )
             assert self._failure is None, self._failure
 
     def stop(self) -> None:
-        self._stopped.set()
+        with self._grown:
+            self._stopped.set()
+            self._grown.notify_all()
         self.join(DEADLINE_S)
         assert not self.is_alive()
 
@@ -120,7 +136,9 @@ def test_a_backup_taken_while_files_come_and_go_has_all_that_was_acknowledged(
         writer.start()
         try:
             while not all(Work.of(broker)):
-                writer.until_stored(writer.stored_count + STORED_FIRST)
+                writer.go_on(STORED_AT_ONCE)
+                writer.until_stored()
+            writer.go_on(STORED_BESIDE_BACKUPS)
             for number in range(BACKUPS_MAX):
                 copy = tmp_path / f"copy-{number}"
                 count = writer.stored_count

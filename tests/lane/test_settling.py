@@ -240,6 +240,32 @@ def test_a_full_disk_gets_its_room_back_from_fewer_segments_at_a_time() -> None:
     run(Random(5), live())
 
 
+@pytest.mark.parametrize("is_half_dead", [False, True])
+def test_what_will_go_as_a_whole_is_left_unless_much_beside_it_is_dead(is_half_dead: bool) -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(6))
+        world = World(device, 6)
+        world.lane = await start(device, world.rng)
+        for topic in ("a", "b"):
+            world.create(topic)
+        for _ in range(400):
+            for topic in ("a", "b"):
+                world.produce(topic)
+            await asyncio.sleep(0.01)
+        await world.lane.until_durable()
+        before = bytes_in(device)
+        world.lane.settling.will_die = lambda end: True
+        if is_half_dead:
+            world.delete_topic("b")
+        await world.settle()
+        await world.check()
+        assert (bytes_in(device) < before - 2 * SEGMENT_BYTES) == is_half_dead
+        assert bool(world.lane._state.volumes) == is_half_dead
+        await world.lane.close()
+
+    run(Random(6), live())
+
+
 def test_a_lane_that_steps_down_while_it_settles_adds_nothing_to_the_folder() -> None:
     async def live(number: int) -> bool:
         device = MemoryDevice(Random(number))

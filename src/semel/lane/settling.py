@@ -50,6 +50,9 @@ LITTLE: Final = 0.4
 """The part of old segments that lives, below which it is copied so that they can go at once. The
 more it is, the sooner room comes back, and the more is written for that."""
 
+MOST: Final = 0.75
+"""The part of old segments that lives, from which on they are left if they will go as a whole."""
+
 SMALL_SHARE: Final = 16
 """A volume of less than this part of a whole one joins its neighbours."""
 
@@ -284,7 +287,12 @@ class Settling:
                 return some
             some = some[: len(some) // 2]
         is_much = _size(sealed) >= self._settings.journal_bytes_min or len(sealed) >= SOURCES_MAX
-        return oldest if is_much and not self.will_die(Position(oldest[-1].end)) else []
+        return oldest if is_much and not await self._goes_by_itself(oldest) else []
+
+    async def _goes_by_itself(self, sealed: Sequence[Sealed]) -> bool:
+        """Where much of it is dead, room would wait for the rest to go."""
+        end = Position(sealed[-1].end)
+        return self.will_die(end) and await self._live_bytes(end) >= MOST * _size(sealed)
 
     async def _live_bytes(self, end: int) -> int:
         """Of batches in the journal before this position."""
