@@ -1,12 +1,15 @@
-"""`python -m semel.verify --seeds N`: simulate, and say which seed broke which promise."""
+"""Simulate, and say which seed broke which promise; or judge what clients of a cluster noted."""
 
 import argparse
 import logging
 import sys
 from collections import Counter
+from pathlib import Path
 
 import structlog
 
+from semel.verify.judging import operations
+from semel.verify.judging.judge import judge
 from semel.verify.run import Outcome, run_seed
 from semel.verify.workloads.workload import CLOCKS, FORGETTING, LOG, TRANSACTIONS
 
@@ -51,7 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--workload", choices=WORKLOADS, help="what the clients do (default: one after the other)"
     )
+    parser.add_argument(
+        "--check", type=Path, nargs="+", metavar="FILE", help="judge what clients have noted there"
+    )
     options = parser.parse_args(arguments)
+    if options.check:
+        return _check(options.check)
     # The broker complains of what is done to it; that is what is meant to happen here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     seeds = range(options.first, options.first + options.seeds)
@@ -59,6 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
         seeds = range(options.seed, options.seed + 1)
     workloads = [options.workload] if options.workload else list(WORKLOADS)
     return 1 if sum(_simulate(name, seeds) for name in workloads) else 0
+
+
+def _check(paths: list[Path]) -> int:
+    """0: the promises held. 1: they were broken. 2: that cannot be told."""
+    judgement = judge(operations.read(paths))
+    for line in judgement.lines():
+        _say(line)
+    return judgement.verdict.value
 
 
 def _simulate(name: str, seeds: range) -> int:
