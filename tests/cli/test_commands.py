@@ -47,7 +47,11 @@ def test_a_topic_is_described_with_its_settings_and_offsets(run: Run, tmp_path: 
     run("produce", "cli-d", lines(tmp_path / "in", "one", "two"))
     code, out, _ = run("topic", "describe", "cli-d")
     assert code == 0
-    assert ["retention.ms", "1234"] in rows(out)
+    assert rows(out)[0] == ["cli-d"]
+    assert ["retention.ms", "1234", "DYNAMIC_TOPIC_CONFIG"] in rows(out)
+    assert ["cleanup.policy", "delete", "DEFAULT_CONFIG"] in rows(out)
+    assert "min.compaction.lag.ms" not in out
+    assert "flush.ms" not in out
     assert rows(out)[-1][0] == "0"
     assert rows(out)[-1][-3:-1] == ["0", "2"]
     assert int(rows(out)[-1][-1]) > 61
@@ -55,6 +59,7 @@ def test_a_topic_is_described_with_its_settings_and_offsets(run: Run, tmp_path: 
     _, out, _ = run("topic", "describe", "cli-d", "--json")
     (described,) = json.loads(out)
     assert described["configs"]["retention.ms"] == "1234"
+    assert described["config_sources"]["retention.ms"] == "DYNAMIC_TOPIC_CONFIG"
     assert described["partitions"][0] == {
         "partition": 0,
         "leader": described["partitions"][0]["leader"],
@@ -67,7 +72,94 @@ def test_a_topic_is_described_with_its_settings_and_offsets(run: Run, tmp_path: 
     }
     assert run("topic", "alter-config", "cli-d", "-c", "retention.ms=77")[0] == 0
     changed = ["topic", "describe", "cli-d", "-a"]
-    eventually(run, *changed, holds=lambda out: ["retention.ms", "77"] in rows(out))
+    expected = ["retention.ms", "77", "DYNAMIC_TOPIC_CONFIG"]
+    eventually(run, *changed, holds=lambda out: expected in rows(out) and "flush.ms" in out)
+
+
+def test_a_compacted_topic_is_described_with_what_decides_that_one_after_the_other(
+    run: Run,
+) -> None:
+    run("topic", "create", "cli-e", "-p", "1", "-c", "cleanup.policy=compact")
+    run("topic", "create", "cli-f", "-p", "1")
+    eventually(run, "topic", "describe", "cli-f", holds=lambda out: ["cli-f"] in rows(out))
+    _, out, _ = run("topic", "describe", "cli-e", "cli-f")
+    assert ["min.compaction.lag.ms", "0", "DEFAULT_CONFIG"] in rows(out)
+    first, second = out.index("cli-e\n"), out.index("\n\ncli-f\n")
+    assert 0 == first < second
+
+
+def test_the_oldest_records_are_deleted_up_to_a_place(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "cli-r", "-p", "2")
+    run("produce", "cli-r", lines(tmp_path / "in", *"abcdefgh"))
+    code, out, _ = run("topic", "delete-records", "cli-r", "--before", "-3")
+    assert code == 0
+    assert rows(out)[0] == ["TOPIC", "PARTITION", "PRIOR-START", "START"]
+    assert rows(out)[1:] == [["cli-r", "0", "0", "1"], ["cli-r", "1", "0", "1"]]
+    code, out, _ = run("topic", "delete-records", "cli-r", "--before", "2", "-p", "1", "--json")
+    assert (code, json.loads(out)) == (
+        0,
+        [{"topic": "cli-r", "partition": 1, "prior_start": 1, "start": 2, "error": None}],
+    )
+    _, out, _ = run("consume", "cli-r", "-e", "-p", "1", "-f", "%s")
+    assert out == "fh"
+    code, out, _ = run("topic", "delete-records", "cli-r", "--before", "@2100-01-01", "-p", "0")
+    assert rows(out)[1:] == [["cli-r", "0", "1", "4"]]
+    run("topic", "delete-records", "cli-r", "--before", "end")
+    assert run("consume", "cli-r", "-e")[:2] == (0, "")
+
+
+def test_an_offset_behind_the_end_deletes_nothing(run: Run, tmp_path: Path) -> None:
+    run("topic", "create", "cli-s", "-p", "1")
+    run("produce", "cli-s", lines(tmp_path / "in", "a", "b"))
+    code, out, err = run("topic", "delete-records", "cli-s", "--before", "3")
+    assert (code, out) == (1, "")
+    assert "cli-s-0" in err
+    assert run("consume", "cli-s", "-e", "-f", "%s")[1] == "ab"
+    code, _, err = run("topic", "delete-records", "cli-s", "--before", "1", "-p", "7")
+    assert (code, err) == (1, "semel: topic cli-s has no partition 7: it has 1\n")
+
+
+def test_settings_of_a_broker_of_all_and_of_a_topic_are_set_shown_and_taken_back(run: Run) -> None:
+    broker = ["config", "describe", "broker", "1"]
+    name = "log.cleaner.min.compaction.lag.ms"
+    for_all, for_this = "DYNAMIC_DEFAULT_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG"
+    code, out, _ = run(*broker, name)
+    assert code == 0
+    assert rows(out)[0] == ["SETTING", "VALUE", "SOURCE", "READ-ONLY"]
+    assert rows(out)[1:] == [[name, "0", "DEFAULT_CONFIG", "no"]]
+    assert run("config", "set", "broker", "all", f"{name}=5")[:2] == (
+        0,
+        "changed settings of all brokers\n",
+    )
+    eventually(run, *broker, name, holds=lambda out: [name, "5", for_all, "no"] in rows(out))
+    assert run("config", "set", "broker", "1", f"{name}=7")[0] == 0
+    eventually(run, *broker, name, holds=lambda out: [name, "7", for_this, "no"] in rows(out))
+    _, out, _ = run("config", "describe", "broker", "all", "--json")
+    assert [(one["name"], one["value"]) for one in json.loads(out) if one["name"] == name] == [
+        (name, "5")
+    ]
+    run("topic", "create", "cli-conf", "-p", "1")
+    topic = ["config", "describe", "topic", "cli-conf", "--changed"]
+    lag = "min.compaction.lag.ms"
+    eventually(run, *topic, holds=lambda out: [lag, "7", for_this, "no"] in rows(out))
+    assert run("config", "set", "topic", "cli-conf", f"{lag}=9", "retention.ms=-1")[0] == 0
+    of_topic = "DYNAMIC_TOPIC_CONFIG"
+    eventually(run, *topic, holds=lambda out: [lag, "9", of_topic, "no"] in rows(out))
+    assert run("config", "unset", "topic", "cli-conf", lag, "retention.ms")[0] == 0
+    assert run("config", "unset", "broker", "1", name)[0] == 0
+    assert run("config", "unset", "broker", "all", name)[0] == 0
+    eventually(run, *topic, holds=lambda out: lag not in out and "retention.ms" not in out)
+    eventually(run, *broker, name, holds=lambda out: "DEFAULT_CONFIG" in out)
+
+
+def test_settings_that_are_not_there_are_named(run: Run) -> None:
+    code, out, err = run("config", "describe", "broker", "7")
+    assert (code, out, err) == (2, "", "semel: there is no broker '7': there are 1, and `all`\n")
+    code, out, err = run("config", "describe", "broker", "1", "log.retention.mss")
+    assert (code, out) == (1, "")
+    assert "did you mean 'log.retention.ms'?" in err
+    assert run("config", "set", "broker", "1", "no.such.setting=1")[0] == 1
+    assert run("config", "describe", "group", "cli-unset")[0] == 0
 
 
 def test_partitions_are_added_by_number_or_up_to_one(run: Run) -> None:
@@ -151,6 +243,9 @@ def test_a_topic_that_does_not_exist_is_refused_and_created_only_if_asked_for(
         ["topic", "list", "cli-nunbers"],
         ["topic", "add-partitions", "cli-nunbers", "-n", "1"],
         ["topic", "alter-config", "cli-nunbers", "-c", "retention.ms=1"],
+        ["topic", "delete-records", "cli-nunbers", "--before", "1"],
+        ["config", "describe", "topic", "cli-nunbers"],
+        ["config", "set", "topic", "cli-nunbers", "retention.ms=1"],
         ["group", "seek", "cli-group", "--to", "start", "-t", "cli-nunbers"],
         ["txn", "hanging", "cli-nunbers"],
     ],
@@ -287,6 +382,12 @@ USAGE_ERRORS: list[list[str]] = [
     ["topic", "create", "x", "-c", "no-equals-sign"],
     ["topic", "create", "x", "-p", "many"],
     ["topic", "alter-config", "x", "retention.ms=1"],
+    ["topic", "delete-records", "x"],
+    ["topic", "delete-records", "x", "--before", "there"],
+    ["config", "describe", "table", "x"],
+    ["config", "set", "broker", "1"],
+    ["config", "set", "broker", "1", "no-equals-sign"],
+    ["config", "unset", "broker", "1", "retention.ms=1"],
     ["produce", "x", "-z", "brotli"],
     ["produce", "x", "--acks", "2"],
     ["produce", "x", "-k", "a", "-K", ":"],

@@ -214,7 +214,7 @@ def test_the_timeline_is_drawn_between_the_four_parties(run: Run, payments: Tran
     payments.commit(0)
     code, out, err = run("txn", "timeline", payments.topic)
     assert (code, err) == (0, "")
-    header, *drawn = out.splitlines()[2:]
+    header, *drawn = out.splitlines()[1:]
     assert header.split() == ["PRODUCER", "COORDINATOR", "TXN", "LOG", "DATA", "LOGS"]
     assert [line[line.index("(") + 1] for line in drawn] == list("ababcabdb")
     ends = {"a": "COORDINATOR", "b": "TXN LOG", "c": "DATA LOGS", "d": "DATA LOGS"}

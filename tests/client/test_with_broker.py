@@ -8,7 +8,8 @@ from typing import TypeVar
 import pytest
 
 from client.sending import send
-from semel.client.admin import groups, topics
+from semel.client.admin import configs, groups, topics
+from semel.client.admin.configs import ResourceType
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import beginnings_of, ends_of, offsets_at, offsets_at_or_end
 from semel.client.connecting.address import parse_bootstrap_servers
@@ -43,8 +44,8 @@ async def partition_count_becomes(cluster: Cluster, topic: str, count: int) -> b
 
 
 async def retention_ms(cluster: Cluster, topic: str) -> str | None:
-    configs = (await topics.topic_configs(cluster, [topic]))[topic]
-    return {entry.name: entry.value for entry in configs}["retention.ms"]
+    described = await configs.describe(cluster, ResourceType.TOPIC, [topic])
+    return {entry.name: entry.value for entry in described[topic]}["retention.ms"]
 
 
 def test_a_topic_is_created_described_enlarged_and_deleted(semel_broker: Broker) -> None:
@@ -61,7 +62,7 @@ def test_a_topic_is_created_described_enlarged_and_deleted(semel_broker: Broker)
         assert isinstance(smaller["life"], InvalidPartitions)
         assert await partition_count_becomes(cluster, "life", 3)
         assert await retention_ms(cluster, "life") == "1000"
-        await topics.alter_topic_configs(cluster, "life", {"retention.ms": "2000"})
+        await configs.alter(cluster, ResourceType.TOPIC, "life", {"retention.ms": "2000"})
         while await retention_ms(cluster, "life") != "2000":
             pass
         assert await topics.delete(cluster, ["life"]) == {"life": None}

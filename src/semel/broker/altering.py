@@ -26,12 +26,18 @@ def alter(
         elif resource_type == ResourceType.BROKER.value:
             _alter_broker(broker, name, change, only_check)
         else:
-            raise InvalidRequest(f"resources of type {resource_type} have no settings to change")
+            raise InvalidRequest(_without_settings(resource_type))
     except RequestError as error:
         return error.code, str(error) or None
     except JournalFull as error:
         return StorageError.code, str(error)
     return NONE, None
+
+
+def _without_settings(resource_type: int) -> str:
+    if resource_type == ResourceType.GROUP.value:
+        return "groups have no settings here: those that Kafka has are of its newer protocols"
+    return f"resources of type {resource_type} have no settings to change"
 
 
 def _alter_topic(broker: "Broker", name: str, change: Change, only_check: bool) -> None:

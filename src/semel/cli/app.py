@@ -3,7 +3,7 @@
 from cyclopts import App
 
 from semel import __version__
-from semel.cli import cluster, group, log, topic, txn
+from semel.cli import cluster, config, group, log, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
 from semel.cli.run import run
@@ -20,6 +20,7 @@ app.command(consume)
 app.command(run)
 app.command(group.app)
 app.command(txn.app)
+app.command(config.app)
 app.command(log.app)
 app.command(cluster.app)
 

@@ -20,6 +20,7 @@ from semel.client.connecting.security_settings import SECURITY_SETTINGS, securit
 from semel.client.security import PLAINTEXT, Security
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.spelling import hint_at
+from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
 
@@ -147,3 +148,34 @@ async def with_nearest(
     known = [name for name, topic in topics.items() if not topic.is_internal]
     missing = next((name for name in names if name not in topics), "")
     return UnknownTopicOrPartition(f"{error}{hint_at(missing, known)}")
+
+
+PartitionNumbers = Annotated[
+    tuple[str, ...],
+    Parameter(name=["-p", "--partitions"], negative="", help="Only these, as 0,1,2; repeatable."),
+]
+
+
+def parse_partition_numbers(texts: tuple[str, ...]) -> frozenset[int]:
+    numbers = set()
+    for text in ",".join(texts).split(",") if texts else ():
+        if not text.strip().isdecimal():
+            raise ConfigError(f"{text!r} is not a number of a partition")
+        numbers.add(int(text))
+    return frozenset(numbers)
+
+
+async def choose_partitions(
+    cluster: Cluster, names: Collection[str], wanted: frozenset[int]
+) -> list[TopicPartition]:
+    """Those of these topics that have one of these numbers; without any, all."""
+    chosen = []
+    for topic in (await find_topics(cluster, names)).values():
+        numbers = {one.partition for one in topic.partitions}
+        missing = wanted - numbers
+        if missing:
+            raise UnknownTopicOrPartition(
+                f"topic {topic.name} has no partition {min(missing)}: it has {len(numbers)}"
+            )
+        chosen += [TopicPartition(topic.name, number) for number in sorted(wanted or numbers)]
+    return chosen

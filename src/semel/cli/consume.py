@@ -7,14 +7,20 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics
+from semel.cli.arguments import (
+    DEFAULT_TARGET,
+    PartitionNumbers,
+    Target,
+    choose_partitions,
+    parse_partition_numbers,
+)
 from semel.cli.place import offsets_of, parse_range
 from semel.cli.record_format import Printer, as_json, printer
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.offsets import Isolation, ends_of
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.record import Record
-from semel.errors import ConfigError, UnknownTopicOrPartition
+from semel.errors import ConfigError
 from semel.types import TopicPartition
 from semel.world import SystemClock
 
@@ -56,14 +62,7 @@ def consume(
             allow_leading_hyphen=True,
         ),
     ] = None,
-    partitions: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name=["-p", "--partitions"],
-            negative="",
-            help="Only these, as 0,1,2; repeatable.",
-        ),
-    ] = (),
+    partitions: PartitionNumbers = (),
     isolation: Annotated[
         IsolationName, Parameter(help="Whether to see transactions that are not committed.")
     ] = IsolationName.READ_COMMITTED,
@@ -76,12 +75,12 @@ def consume(
         raise ConfigError("--count must be at least 1")
     show = as_json if target.as_json else printer(record_format or _FORMAT_DEFAULT)
     begin, stop = parse_range(offset, SystemClock().wall_ms())
-    wanted = _numbers(partitions)
+    wanted = parse_partition_numbers(partitions)
     level = Isolation[isolation.name]
     names = (topic, *topics)
 
     async def work(cluster: Cluster) -> None:
-        read = await _chosen(cluster, names, wanted)
+        read = await choose_partitions(cluster, names, wanted)
         starts = await offsets_of(cluster, begin, read)
         stops: dict[TopicPartition, int] = {}
         if exit_at_end:
@@ -172,27 +171,3 @@ async def _print_all(
             if await consumer.position(partition) >= stops[partition]:
                 del left[partition]
         consumer.assign(left.keys())
-
-
-async def _chosen(
-    cluster: Cluster, names: tuple[str, ...], wanted: frozenset[int]
-) -> list[TopicPartition]:
-    chosen = []
-    for topic in (await find_topics(cluster, names)).values():
-        numbers = {one.partition for one in topic.partitions}
-        missing = wanted - numbers
-        if missing:
-            raise UnknownTopicOrPartition(
-                f"topic {topic.name} has no partition {min(missing)}: it has {len(numbers)}"
-            )
-        chosen += [TopicPartition(topic.name, number) for number in sorted(wanted or numbers)]
-    return chosen
-
-
-def _numbers(texts: tuple[str, ...]) -> frozenset[int]:
-    numbers = set()
-    for text in ",".join(texts).split(",") if texts else ():
-        if not text.strip().isdecimal():
-            raise ConfigError(f"{text!r} is not a number of a partition")
-        numbers.add(int(text))
-    return frozenset(numbers)

@@ -3,9 +3,12 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from semel.errors import RequestError
+
+if TYPE_CHECKING:
+    from semel.client.admin.configs import ConfigEntry
 
 _Described = TypeVar("_Described")
 
@@ -13,6 +16,7 @@ Cell = str | int | tuple[int, ...] | None
 
 _GAP = "  "
 _MISSING = "-"
+_HIDDEN = "(hidden)"
 
 
 def say(text: str) -> None:
@@ -58,14 +62,28 @@ def say_fields(fields: Mapping[str, Cell]) -> None:
         say(f"{name:<{width}}{_GAP}{_text(value)}")
 
 
+def say_configs(entries: Sequence["ConfigEntry"], *, tells_read_only: bool = False) -> None:
+    """Settings with where their values come from."""
+    columns: tuple[str, ...] = ("SETTING", "VALUE", "SOURCE")
+    rows: list[tuple[Cell, ...]] = [
+        (entry.name, _HIDDEN if entry.is_sensitive else entry.value, entry.source.name)
+        for entry in entries
+    ]
+    if tells_read_only:
+        columns += ("READ-ONLY",)
+        read_only = ["yes" if entry.is_read_only else "no" for entry in entries]
+        rows = [(*row, each) for row, each in zip(rows, read_only, strict=True)]
+    say_table(columns, rows)
+
+
 def say_heading(text: str) -> None:
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.text import Text
 
-        Console().print("\n", Text(text, style="bold"), sep="")
+        Console().print(Text(text, style="bold"))
     else:
-        say(f"\n{text}")
+        say(text)
 
 
 def say_each(
@@ -75,11 +93,14 @@ def say_each(
     *,
     as_json: bool,
 ) -> int:
-    """One description after the other, or a list of all; the exit code is 0."""
+    """One description after the other, an empty line between them, or a list of all; the exit
+    code is 0."""
     if as_json:
         say_json([in_json(one) for one in described])
     else:
-        for one in described:
+        for number, one in enumerate(described):
+            if number:
+                say("")
             in_words(one)
     return 0
 

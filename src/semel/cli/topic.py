@@ -6,8 +6,10 @@ from typing import Annotated, NamedTuple
 from cyclopts import App, Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target, find_topics, parse_pairs
+from semel.cli.delete_records import delete_records
 from semel.cli.output import (
     say,
+    say_configs,
     say_each,
     say_fields,
     say_heading,
@@ -15,8 +17,9 @@ from semel.cli.output import (
     say_outcomes,
     say_table,
 )
-from semel.client.admin import topics
-from semel.client.admin.topics import CLUSTER_DEFAULT, ConfigEntry, ConfigSource
+from semel.client.admin import configs, topics
+from semel.client.admin.configs import ConfigEntry, ConfigSource, ResourceType
+from semel.client.admin.topics import CLUSTER_DEFAULT
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import TopicMetadata
 from semel.client.cluster.offsets import beginnings_of, ends_of
@@ -24,6 +27,19 @@ from semel.errors import ConfigError, TopicAlreadyExists
 from semel.types import TopicPartition
 
 app = App(name="topic", help="Create, list, describe, change, enlarge and delete topics.")
+
+app.command(delete_records, name="delete-records")
+
+_MATTERING = frozenset({"cleanup.policy", "retention.ms", "retention.bytes", "max.message.bytes"})
+_MATTERING_IF_COMPACTED = frozenset(
+    {
+        "delete.retention.ms",
+        "max.compaction.lag.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+    }
+)
+"""Settings that are shown wherever their values come from."""
 
 _Settings = Annotated[
     tuple[str, ...],
@@ -49,7 +65,7 @@ def create(
     target: Target = DEFAULT_TARGET,
 ) -> int:
     """Create topics."""
-    configs = dict(parse_pairs(config))
+    settings = dict(parse_pairs(config))
 
     async def work(cluster: Cluster) -> topics.Outcomes:
         return await topics.create(
@@ -57,7 +73,7 @@ def create(
             [name, *names],
             partition_count=partitions,
             replication_factor=replicas,
-            configs=configs,
+            configs=settings,
         )
 
     outcomes = target.run(work)
@@ -132,7 +148,7 @@ def alter_config(
 
     async def work(cluster: Cluster) -> None:
         await find_topics(cluster, [name])
-        await topics.alter_topic_configs(cluster, name, changes)
+        await configs.alter(cluster, ResourceType.TOPIC, name, changes)
 
     target.run(work)
     return say_outcomes("topic", {name: None}, "changed", as_json=target.as_json)
@@ -167,20 +183,24 @@ def describe(
     /,
     *names: str,
     every: Annotated[
-        bool, Parameter(name=["-a", "--all"], negative="", help="Also settings left as they were.")
+        bool, Parameter(name=["-a", "--all"], negative="", help="Every setting that there is.")
     ] = False,
     target: Target = DEFAULT_TARGET,
 ) -> int:
-    """Show topics: their partitions with offsets and bytes, and their settings."""
+    """Show topics: their partitions with offsets and bytes, and their settings.
+
+    Shown are the settings that decide what is kept, and those that were set for the topic or its
+    brokers, each with where its value comes from, in Kafka's words.
+    """
 
     async def work(cluster: Cluster) -> list[_Described]:
         found = await find_topics(cluster, [name, *names])
-        configs = await topics.topic_configs(cluster, found.keys())
+        described = await configs.describe(cluster, ResourceType.TOPIC, found.keys())
         partitions = [partition for topic in found.values() for partition in topic.topic_partitions]
         starts, ends = await beginnings_of(cluster, partitions), await ends_of(cluster, partitions)
         sizes = await topics.sizes_of(cluster, partitions)
         return [
-            _Described(topic, _shown(configs[topic.name], every=every), starts, ends, sizes)
+            _Described(topic, _shown(described[topic.name], every=every), starts, ends, sizes)
             for topic in found.values()
         ]
 
@@ -219,9 +239,15 @@ class _Described(NamedTuple):
         ]
 
 
-def _shown(configs: tuple[ConfigEntry, ...], *, every: bool) -> list[ConfigEntry]:
+def _shown(entries: tuple[ConfigEntry, ...], *, every: bool) -> list[ConfigEntry]:
+    policies = next((each.value or "" for each in entries if each.name == "cleanup.policy"), "")
+    mattering = _MATTERING
+    if "compact" in policies.split(","):
+        mattering |= _MATTERING_IF_COMPACTED
     return sorted(
-        entry for entry in configs if every or entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+        entry
+        for entry in entries
+        if every or entry.name in mattering or entry.source != ConfigSource.DEFAULT_CONFIG
     )
 
 
@@ -234,9 +260,10 @@ def _say_described(one: _Described) -> None:
             "replicas": _replica_count(topic),
             "internal": "yes" if topic.is_internal else "no",
             "bytes": one.size(),
-            **{entry.name: entry.value for entry in one.configs},
         }
     )
+    say("")
+    say_configs(one.configs)
     say("")
     columns = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN-SYNC", "START", "END", "BYTES")
     say_table(columns, one.rows())
@@ -250,6 +277,7 @@ def _as_json(one: _Described) -> dict[str, object]:
         "replicas": _replica_count(one.topic),
         "bytes": one.size(),
         "configs": {entry.name: entry.value for entry in one.configs},
+        "config_sources": {entry.name: entry.source.name for entry in one.configs},
         "partitions": [dict(zip(names, row, strict=True)) for row in one.rows()],
     }
 

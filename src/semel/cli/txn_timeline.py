@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 from cyclopts import Parameter
 
 from semel.cli.arguments import DEFAULT_TARGET, Target
-from semel.cli.output import say, say_heading, say_json
+from semel.cli.output import say, say_each, say_heading
 from semel.cli.story import Event, Story, events_of, stories_of, with_traces
 from semel.cli.times import moment_in_words, time_in_words
 from semel.client.admin.transaction_history import TransactionTrace, last_values, traces_in
@@ -51,13 +51,12 @@ def timeline(
         return with_traces(stories, await _traces(cluster, stories))
 
     stories = target.run(work)
-    if target.as_json:
-        say_json([_as_json(story) for story in stories])
-    else:
-        for story in stories:
-            say_heading(f"{moment_in_words(story.values[0].written_at_ms)}  {story.title}")
-            say_lanes(events_of(story))
-    return 0
+    return say_each(stories, _say_story, _as_json, as_json=target.as_json)
+
+
+def _say_story(story: Story) -> None:
+    say_heading(f"{moment_in_words(story.values[0].written_at_ms)}  {story.title}")
+    say_lanes(events_of(story))
 
 
 async def _traces(

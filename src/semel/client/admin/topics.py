@@ -1,24 +1,21 @@
-"""Topics and their settings: create, delete, enlarge, read, change.
+"""Topics: create, delete, enlarge, delete their oldest records, tell their sizes.
 
 A call over several topics gives one outcome per topic, None for success, since a cluster does
 what it can and refuses the others.
 """
 
-import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
-from semel.client.cluster.calls import raise_for, refusal
+from semel.client.cluster.calls import refusal
 from semel.client.cluster.cluster import Cluster
 from semel.errors import NONE, NotController, RequestError
 from semel.types import TopicPartition
 from semel.wire.messages import (
     create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
-    describe_configs,
     describe_log_dirs,
-    incremental_alter_configs,
 )
 
 Outcomes = dict[str, RequestError | None]
@@ -26,30 +23,8 @@ Outcomes = dict[str, RequestError | None]
 CLUSTER_DEFAULT = -1
 """As a number of partitions or replicas: what the cluster has set for new topics."""
 
-
-class ResourceType(enum.IntEnum):
-    TOPIC = 2
-    BROKER = 4
-
-
-class ConfigSource(enum.IntEnum):
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigEntry(NamedTuple):
-    name: str
-    value: str | None
-    source: int
-    is_read_only: bool
-    is_sensitive: bool
+END_OF_LOG = -1
+"""As the offset that records are deleted before: the high watermark."""
 
 
 async def create(
@@ -126,36 +101,52 @@ async def enlarge(cluster: Cluster, partition_counts: Mapping[str, int]) -> Outc
     return await _by_controller(cluster, attempt)
 
 
-async def topic_configs(
-    cluster: Cluster, names: Collection[str]
-) -> dict[str, tuple[ConfigEntry, ...]]:
-    """All settings of these topics, whether set for the topic or inherited."""
-    request = describe_configs.DescribeConfigsRequest(
-        resources=[
-            describe_configs.DescribeConfigsResource(ResourceType.TOPIC, name, None)
-            for name in names
-        ]
-    )
+async def delete_records_before(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | RequestError]:
+    """Delete what lies below these offsets; END_OF_LOG is all that can be read.
 
-    async def attempt() -> dict[str, tuple[ConfigEntry, ...]]:
-        reply = await cluster.call_any(describe_configs, request)
-        configs = {}
-        for result in reply.results:
-            subject = f"settings of topic {result.resource_name}"
-            raise_for(result.error_code, subject, result.error_message)
-            configs[result.resource_name] = tuple(
-                ConfigEntry(
-                    entry.name,
-                    entry.value,
-                    entry.config_source,
-                    entry.read_only,
-                    entry.is_sensitive,
-                )
-                for entry in result.configs
+    Gives where each partition begins then, or why it was refused.
+    """
+    outcomes: dict[TopicPartition, int | RequestError] = {}
+    passing: dict[TopicPartition, RequestError] = {}
+
+    async def attempt() -> None:
+        by_leader: dict[int, dict[str, list[delete_records.DeleteRecordsPartition]]] = {}
+        left = [partition for partition in offsets if partition not in outcomes]
+        for partition, leader_id in (await cluster.leaders_of(left)).items():
+            wanted = delete_records.DeleteRecordsPartition(partition.partition, offsets[partition])
+            by_leader.setdefault(leader_id, {}).setdefault(partition.topic, []).append(wanted)
+        passing.clear()
+        for leader_id, its_topics in by_leader.items():
+            request = delete_records.DeleteRecordsRequest(
+                topics=[
+                    delete_records.DeleteRecordsTopic(topic, wanted)
+                    for topic, wanted in its_topics.items()
+                ],
+                timeout_ms=cluster.timeout_ms,
             )
-        return configs
+            reply = await cluster.call(leader_id, delete_records, request)
+            for topic in reply.topics:
+                for result in topic.partitions:
+                    partition = TopicPartition(topic.name, result.partition_index)
+                    error = _outcome(
+                        result.error_code, f"{topic.name}-{result.partition_index}", None
+                    )
+                    if error is not None and error.retriable:
+                        passing[partition] = error
+                    else:
+                        outcomes[partition] = error or result.low_watermark
+        for refused in passing.values():
+            raise refused
 
-    return await cluster.retry(attempt)
+    try:
+        await cluster.retry(attempt)
+    except RequestError:
+        # What was done meanwhile has to be told as well.
+        if not outcomes:
+            raise
+    return outcomes | passing
 
 
 async def sizes_of(
@@ -185,42 +176,6 @@ async def sizes_of(
         return sizes
 
     return await cluster.retry(attempt) if partitions else {}
-
-
-class ConfigOperation(enum.IntEnum):
-    SET = 0
-    DELETE = 1
-
-
-async def alter_topic_configs(
-    cluster: Cluster, name: str, changes: Mapping[str, str | None]
-) -> None:
-    """Set these settings of a topic; None puts one back to what the cluster has."""
-    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
-        resources=[
-            incremental_alter_configs.AlterConfigsResource(
-                resource_type=ResourceType.TOPIC,
-                resource_name=name,
-                configs=[
-                    incremental_alter_configs.AlterableConfig(
-                        key,
-                        ConfigOperation.DELETE if value is None else ConfigOperation.SET,
-                        value,
-                    )
-                    for key, value in changes.items()
-                ],
-            )
-        ]
-    )
-
-    async def attempt() -> None:
-        reply = await cluster.call(
-            await cluster.controller_id(), incremental_alter_configs, request
-        )
-        for result in reply.responses:
-            raise_for(result.error_code, f"topic {name}", result.error_message)
-
-    await cluster.retry(attempt)
 
 
 async def _by_controller(cluster: Cluster, attempt: Callable[[], Awaitable[Outcomes]]) -> Outcomes:
