@@ -17,7 +17,7 @@ from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.settings import ProducerOptions, ProducerSettings
 from semel.spark.kafka_options import KAFKA_OPTIONS
 from semel.spark.options import SINK, SOURCE
-from semel.testing import Broker
+from semel.testing import Broker, Cluster
 from support import topics
 
 ROOT = Path(__file__).parent.parent
@@ -260,6 +260,11 @@ def test_the_brokers_for_tests_are_there(semel_broker: Broker) -> None:
         semel_broker
     )
     assert used[1] == semel_broker.bootstrap_servers != used[0]
+
+
+def test_the_test_of_a_failover_passes(semel_cluster: Cluster) -> None:
+    names = run_snippet(snippet_with("docs/cluster.md", "semel_cluster"), "")
+    names["test_no_order_is_lost_with_the_leader"](semel_cluster)
 
 
 def test_the_snippets_about_tables_run(servers: str) -> None:

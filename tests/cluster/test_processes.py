@@ -1,10 +1,7 @@
 """Real nodes in processes of their own, on a folder as their store, under unmodified clients."""
 
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import confluent_kafka
@@ -14,65 +11,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from semel import Producer
 from semel.errors import NONE
-from semel.testing import Broker
+from semel.testing import Broker, Cluster
 from semel.testing.broker import BrokerDidNotStart
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from support.clients import QUIET, Background, Count
 from support.raw_client import RawClient
 
-DETECTION_S = 1.0
 PATIENCE_S = 60.0
 REQUEST_TIMEOUT_MS = 2_000
 """Who has asked a frozen node waits as long as that before it asks another."""
 TOPIC = "t"
 
 Stream = Callable[[str, str, Sequence[bytes], Callable[[], None]], None]
-
-
-class Nodes:
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.url = f"file://{folder}"
-        create = [sys.executable, "-m", "semel", "cluster", "create", "--store", self.url]
-        subprocess.run([*create, "--ephemeral"], check=True, capture_output=True)
-        self.nodes = {number: self._node(number) for number in (1, 2, 3)}
-        for node in self.nodes.values():
-            stack.enter_context(node)
-
-    def _node(self, number: int) -> Broker:
-        return Broker(
-            settings={"cluster.detection.ms": int(DETECTION_S * 1000)},
-            arguments=("--store", self.url, "--node-id", str(number)),
-        )
-
-    @property
-    def servers(self) -> str:
-        return ",".join(node.bootstrap_servers for node in self.nodes.values())
-
-    def leader(self, but: int | None = None) -> int:
-        """As all who run say."""
-        deadline_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline_s:
-            told = {
-                self._controller(node)
-                for number, node in self.nodes.items()
-                if number != but and node.is_running
-            }
-            if len(told) == 1 and (said := told.pop()) > 0 and said != but:
-                return said
-            time.sleep(0.02)
-        raise AssertionError("they do not agree on a leader")
-
-    @staticmethod
-    def _controller(node: Broker) -> int:
-        with RawClient(node) as client:
-            return int(client.call("metadata", 12, MetadataRequest([])).controller_id)
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
-    with ExitStack() as stack:
-        yield Nodes(tmp_path / "store", stack)
 
 
 class Sender:
@@ -143,33 +94,34 @@ def create_topic(servers: str) -> None:
         made.result(PATIENCE_S)
 
 
-def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(nodes: Nodes) -> None:
-    leader = nodes.leader()
-    create_topic(nodes.servers)
-    sender = Sender(nodes.servers)
+def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(semel_cluster: Cluster) -> None:
+    servers, leader = semel_cluster.bootstrap_servers, semel_cluster.leader
+    create_topic(servers)
+    sender = Sender(servers)
     sender.send(200)
     sender.flush()
     sender.send(200)
-    nodes.nodes[leader].kill()
+    semel_cluster.kill(leader)
     sender.send(200)
-    second = nodes.leader(but=leader)
+    second = semel_cluster.leader
     sender.flush()
-    nodes.nodes[leader].start()
+    semel_cluster.start(leader)
     sender.send(200)
-    nodes.nodes[second].stop()
+    semel_cluster.stop(second)
     sender.send(200)
-    third = nodes.leader(but=second)
+    third = semel_cluster.leader
     sender.flush()
     assert third != second
     assert sender.failed == []
     assert sender.acknowledged == sender.sent
-    assert read_all(nodes.servers, len(sender.sent)) == sender.sent
+    assert read_all(servers, len(sender.sent)) == sender.sent
 
 
-def test_whichever_node_is_asked_gives_producer_ids_and_makes_topics(nodes: Nodes) -> None:
-    nodes.leader()
+def test_whichever_node_is_asked_gives_producer_ids_and_makes_topics(
+    semel_cluster: Cluster,
+) -> None:
     given = set()
-    for number, node in nodes.nodes.items():
+    for number, node in semel_cluster.nodes.items():
         with RawClient(node) as client:
             reply = client.call("init_producer_id", 4, InitProducerIdRequest(None, 60_000))
             assert reply.error_code == NONE
@@ -178,7 +130,7 @@ def test_whichever_node_is_asked_gives_producer_ids_and_makes_topics(nodes: Node
             deadline_s = time.monotonic() + PATIENCE_S
             while client.call("metadata", 12, wanted).topics[0].error_code != NONE:
                 assert time.monotonic() < deadline_s
-    assert len(given) == len(nodes.nodes)
+    assert len(given) == len(semel_cluster.nodes)
 
 
 def send_by_semel(
@@ -218,21 +170,23 @@ def send_by_confluent(
 @pytest.mark.parametrize(
     "stream", [send_by_semel, send_by_confluent], ids=["semel", "confluent-kafka"]
 )
-def test_a_leader_that_is_frozen_and_wakes_up_doubles_nothing(nodes: Nodes, stream: Stream) -> None:
+def test_a_leader_that_is_frozen_and_wakes_up_doubles_nothing(
+    semel_cluster: Cluster, stream: Stream
+) -> None:
     values = [b"%d" % number for number in range(4_000)]
     acked = Count()
-    leader = nodes.leader()
-    create_topic(nodes.servers)
-    sending = Background(lambda: stream(nodes.servers, TOPIC, values, acked.add))
+    servers, leader = semel_cluster.bootstrap_servers, semel_cluster.leader
+    create_topic(servers)
+    sending = Background(lambda: stream(servers, TOPIC, values, acked.add))
     acked.reach(1_000)
-    nodes.nodes[leader].pause()
-    successor = nodes.leader(but=leader)
+    semel_cluster.freeze(leader)
+    successor = semel_cluster.leader
     acked.reach(2_000)
-    nodes.nodes[leader].resume()
+    semel_cluster.resume(leader)
     acked.reach(3_000)
-    nodes.nodes[successor].kill()
+    semel_cluster.kill(successor)
     sending.join()
-    assert read_all(nodes.servers, len(values)) == values
+    assert read_all(servers, len(values)) == values
 
 
 def test_a_node_is_refused_with_a_sentence_where_there_is_no_cluster(tmp_path: Path) -> None:

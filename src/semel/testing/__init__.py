@@ -1,5 +1,19 @@
-"""A real broker for tests, ready in a moment: `with Broker() as broker: ...`."""
+"""Real brokers for tests: `with Broker() as broker: ...`, `with Cluster() as cluster: ...`."""
+
+from typing import TYPE_CHECKING
 
 from semel.testing.broker import Broker
 
-__all__ = ["Broker"]
+if TYPE_CHECKING:
+    from semel.testing.cluster import Cluster
+
+__all__ = ["Broker", "Cluster"]
+
+
+def __getattr__(name: str) -> object:
+    """What a cluster needs is loaded by those alone who want one."""
+    if name == "Cluster":
+        from semel.testing.cluster import Cluster
+
+        return Cluster
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,18 +1,15 @@
 """A broker in a process of its own, which ends with the block that started it."""
 
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from semel.errors import SemelError
+from semel.testing.child import Child
 
 _READY = re.compile(r"Semel is ready on .+:(?P<port>\d+), data in (?P<folder>.+)\n")
 
@@ -40,7 +37,8 @@ class Broker:
         self._settings = dict(settings or {})
         self._arguments = tuple(arguments)
         self.port = port
-        self._process: subprocess.Popen[str] | None = None
+        self._environment: Mapping[str, str] = {}
+        self._child: Child | None = None
         self._folder: Path | None = None
 
     @property
@@ -49,80 +47,73 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        return self._process is not None
+        return self._child is not None
 
     @property
     def process_id(self) -> int:
-        return self._running().pid
+        return self._running().process_id
 
     def start(self) -> None:
-        assert self._process is None, "the broker is running"
-        command = [sys.executable, "-m", "semel", "serve", "--stop-with-stdin"]
-        command += ["--listen", f"127.0.0.1:{self.port}"]
-        command += ["--ephemeral"] if self._data is None else ["--data", str(self._data)]
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Begin to start it; `await_ready` is to follow. So several can start at once."""
+        assert self._child is None, "the broker is running"
+        command = ["-m", "semel", "serve", "--stop-with-stdin"]
+        command += ["--listen", f"127.0.0.1:{self.port}", *self._place()]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
-        # A file and not a pipe: nobody reads it, and a full pipe would stop the broker.
-        self._complaints = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed when it ends.
-        self._process = subprocess.Popen(
-            [*command, *self._arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._complaints,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        self._child = Child([*command, *self._arguments], self._environment)
+
+    def await_ready(self) -> None:
+        line = self._running().line()
         ready = _READY.fullmatch(line)
         if ready is None:
-            self._running().wait()
-            said = line + self.complaints()
-            self._wait()
+            said = line + self._running().last_words()
+            self._ended()
             raise BrokerDidNotStart(said.strip() or "the broker ended without a word")
         self.port = int(ready["port"])
         self._folder = Path(ready["folder"])
 
+    def _place(self) -> list[str]:
+        """The options that say where its data is."""
+        return ["--ephemeral"] if self._data is None else ["--data", str(self._data)]
+
     def stop(self) -> None:
         """End it cleanly, as SIGTERM does."""
-        self._running().send_signal(signal.SIGTERM)
-        self._wait()
+        self._running().stop()
+        self._ended()
 
     def kill(self) -> None:
         """End it as `kill -9` does, at whatever it is doing."""
         self._running().kill()
-        self._wait()
+        self._ended()
 
     def restart(self) -> None:
         """Start it again on the same port and folder."""
-        if self._process is not None:
+        if self._child is not None:
             self.stop()
         self.start()
 
     def pause(self) -> None:
-        self._running().send_signal(signal.SIGSTOP)
+        self._running().signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        self._running().send_signal(signal.SIGCONT)
+        self._running().signal(signal.SIGCONT)
 
-    def _running(self) -> subprocess.Popen[str]:
-        assert self._process is not None, "the broker is not running"
-        return self._process
+    def _running(self) -> Child:
+        assert self._child is not None, "the broker is not running"
+        return self._child
 
     def complaints(self) -> str:
         """What the running broker has logged so far."""
-        # Not by seek and read: the broker writes wherever this open file stands.
-        size = os.fstat(self._complaints.fileno()).st_size
-        return os.pread(self._complaints.fileno(), size, 0).decode()
+        return self._running().complaints()
 
-    def _wait(self) -> None:
-        process = self._running()
-        self._process = None
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
-        process.wait()
-        self._complaints.close()
+    def _ended(self) -> None:
+        child = self._running()
+        self._child = None
+        child.wait()
         if self._data is None and self._folder is not None:
             # One that was killed could not tidy up behind itself.
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -137,6 +128,5 @@ class Broker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGCONT)
+        if self._child is not None:
             self.stop()

@@ -263,11 +263,15 @@ def write(writer: asyncio.StreamWriter, response: Response, *, cut_at: int | Non
     writer.write(response.body[:cut_at])
 
 
-async def serve(server: FaultServer) -> None:
+async def serve(server: FaultServer, *, ends_with_stdin: bool = False) -> None:
     """Until this process is told to end."""
     told = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, told.set)
+    if ends_with_stdin:
+        # Nothing is ever written to it: it can be read when it is closed.
+        loop.add_reader(sys.stdin.fileno(), told.set)
     async with server:
         sys.stdout.write(f"The fault server is ready on {server.endpoint}\n")
         sys.stdout.flush()
@@ -282,6 +286,7 @@ def main() -> None:
     reader.add_argument("--bucket", default="bucket")
     reader.add_argument("--seed", type=int, default=0)
     reader.add_argument("--rate", type=float, default=0.0, help="of requests that fail by chance")
+    reader.add_argument("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
     for verb in ("put", "get", "list", "delete"):
         reader.add_argument(f"--{verb}-ms", type=float, default=0.0, help="before each is done")
     chosen = reader.parse_args()
@@ -292,7 +297,7 @@ def main() -> None:
         for verb in ("put", "get", "list", "delete")
     }
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(server))
+        asyncio.run(serve(server, ends_with_stdin=chosen.stop_with_stdin))
 
 
 if __name__ == "__main__":

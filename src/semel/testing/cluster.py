@@ -1,0 +1,354 @@
+"""A cluster of real nodes for tests, which are killed, frozen, moved and cut off by their ids."""
+
+import asyncio
+import http.client
+import json
+import re
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Final, Self
+
+from semel.errors import SemelError
+from semel.testing.broker import Broker
+from semel.testing.child import Child
+from semel.testing.proxy import HOST, Course, Gate, Proxies
+from semel.wire.apis import APIS
+from semel.wire.messages.metadata import MetadataRequest, MetadataResponse
+from semel.world import SystemClock
+
+DETECTION_MS: Final = 1_000
+AGREEMENT_S_MAX: Final = 60.0
+BUCKET: Final = "bucket"
+OFFSETS_PARTITIONS: Final = 50
+TRANSACTIONS_PARTITIONS: Final = 50
+_ASKED_S_MAX: Final = 2.0
+_PAUSE_S: Final = 0.02
+_METADATA: Final = next(api for api in APIS if api.name == "Metadata")
+_METADATA_VERSION: Final = 12
+_SERVER_READY: Final = re.compile(r"The fault server is ready on .+:(\d+)\n")
+
+
+class NoLeader(SemelError):
+    """The nodes did not agree on one of them in time."""
+
+
+class Node(Broker):
+    """One process of the cluster. Its cluster keeps track of what was done to it."""
+
+    def __init__(
+        self,
+        node_id: int,
+        store: str,
+        settings: Mapping[str, object],
+        environment: Mapping[str, str],
+        network: Gate | None = None,
+        store_link: Gate | None = None,
+    ) -> None:
+        advertised = () if network is None else ("--advertise", network.address)
+        super().__init__(
+            settings=settings,
+            arguments=("--store", store, "--node-id", str(node_id), *advertised),
+        )
+        self._environment = environment
+        self.node_id = node_id
+        self.is_frozen = False
+        self._network = network
+        self._store_link = store_link
+
+    @property
+    def address(self) -> str:
+        """At which clients find it, HOST:PORT."""
+        return f"{HOST}:{self.port}" if self._network is None else self._network.address
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.address
+
+    @property
+    def network(self) -> Gate:
+        """Between the node and all who ask it."""
+        assert self._network is not None, "this needs Cluster(proxied=True)"
+        return self._network
+
+    @property
+    def store_link(self) -> Gate:
+        """Between the node and the store."""
+        assert self._store_link is not None, "this needs Cluster(proxied=True)"
+        return self._store_link
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether it runs, and both its clients and the store can hear from it."""
+        gates = (self._network, self._store_link)
+        is_open = all(gate is None or gate.course is Course.PASS for gate in gates)
+        return self.is_running and not self.is_frozen and is_open
+
+    def await_ready(self) -> None:
+        super().await_ready()
+        self.is_frozen = False
+        if self._network is not None:
+            self._network.lead_to(self.port)
+
+    def freeze(self) -> None:
+        """Stop it where it stands, as SIGSTOP does; its connections stay open."""
+        self.pause()
+
+    def pause(self) -> None:
+        super().pause()
+        self.is_frozen = True
+
+    def resume(self) -> None:
+        super().resume()
+        self.is_frozen = False
+
+    def _ended(self) -> None:
+        # What it has stored is the cluster's.
+        self._folder = None
+        super()._ended()
+
+
+class Cluster:
+    """Starts with the `with` block; when that is entered, one of the nodes leads.
+
+    The nodes share a folder as their store, which is gone afterwards. With `proxied` they share a
+    server that speaks S3, and there is a proxy before each node and between each node and the
+    store: nodes can be cut off then, and the store can fail (`weather`).
+    """
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        detection_ms: int = DETECTION_MS,
+        settings: Mapping[str, object] | None = None,
+        proxied: bool = False,
+    ) -> None:
+        """Whoever leads and is silent for `detection_ms` is followed by another."""
+        self._count = nodes
+        self._settings = {"cluster.detection.ms": detection_ms, **(settings or {})}
+        self._is_proxied = proxied
+        self.nodes: dict[int, Node] = {}
+        """By id, from 1 on."""
+        self.store = ""
+        """The URL of the store."""
+        self._server_port = 0
+        self._stack = ExitStack()
+
+    def __getitem__(self, node_id: int) -> Node:
+        return self.nodes[node_id]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all nodes."""
+        return ",".join(node.address for node in self.nodes.values())
+
+    @property
+    def leader(self) -> int:
+        """The node that leads, once all that can be heard say so. Raises NoLeader after a minute.
+
+        Nodes that were killed, stopped, frozen or cut off are not asked, and are not waited for.
+        """
+        clock = SystemClock()
+        until_ms = clock.monotonic_ms() + AGREEMENT_S_MAX * 1000
+        told: dict[int, int | None] = {}
+        while clock.monotonic_ms() < until_ms:
+            told = {
+                node_id: _leader_told_by(node.port)
+                for node_id, node in self.nodes.items()
+                if node.is_heard
+            }
+            agreed = set(told.values())
+            if len(agreed) == 1 and (leader := agreed.pop()) in told:
+                assert leader is not None
+                return leader
+            threading.Event().wait(_PAUSE_S)
+        raise NoLeader(f"who leads, as each node says: {told}")
+
+    # By id, as in scripts
+
+    def kill(self, node_id: int) -> None:
+        """As `kill -9`."""
+        self.nodes[node_id].kill()
+
+    def stop(self, node_id: int) -> None:
+        """As SIGTERM: it hands over and ends."""
+        self.nodes[node_id].stop()
+
+    def start(self, node_id: int) -> None:
+        """Again, at the same address."""
+        self.nodes[node_id].start()
+
+    def restart(self, node_id: int) -> None:
+        self.nodes[node_id].restart()
+
+    def freeze(self, node_id: int) -> None:
+        """As SIGSTOP: it stands still, and its connections stay open."""
+        self.nodes[node_id].freeze()
+
+    def resume(self, node_id: int) -> None:
+        self.nodes[node_id].resume()
+
+    def cut_off(self, node_id: int) -> None:
+        """From everybody: clients, other nodes and the store."""
+        self.nodes[node_id].network.cut()
+        self.nodes[node_id].store_link.cut()
+
+    def cut_off_from_store(self, node_id: int) -> None:
+        """Clients can still ask it."""
+        self.nodes[node_id].store_link.cut()
+
+    def reconnect(self, node_id: int) -> None:
+        """To all that it was cut off from, and what was held goes on."""
+        self.nodes[node_id].network.let_pass()
+        self.nodes[node_id].store_link.let_pass()
+
+    def mend(self) -> None:
+        """Whoever was stopped or killed runs again, and nobody is frozen or cut off."""
+        for node in self.nodes.values():
+            if self._is_proxied:
+                self.reconnect(node.node_id)
+            if node.is_frozen:
+                node.resume()
+        away = [node for node in self.nodes.values() if not node.is_running]
+        for node in away:
+            node.launch()
+        for node in away:
+            node.await_ready()
+
+    def weather(self, **changes: object) -> dict[str, Any]:
+        """Have the store's server fail, as `semel.testing.fault_server` can; its counts."""
+        assert self._is_proxied, "this needs Cluster(proxied=True)"
+        connection = http.client.HTTPConnection(HOST, self._server_port, timeout=30)
+        try:
+            connection.request("POST", "/-/control", json.dumps(changes))
+            answer = connection.getresponse()
+            said = answer.read()
+            assert answer.status == 200, said
+            counted: dict[str, Any] = json.loads(said)
+            return counted
+        finally:
+            connection.close()
+
+    # From the beginning to the end
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            if self._is_proxied:
+                self._begin_with_proxies(stack)
+            else:
+                self._begin_in_folder(stack)
+            for node in self.nodes.values():
+                stack.callback(_end, node)
+                node.launch()
+            for node in self.nodes.values():
+                node.await_ready()
+            self.leader  # noqa: B018 - waited for.
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def _begin_in_folder(self, stack: ExitStack) -> None:
+        folder = Path(tempfile.mkdtemp(prefix="semel-cluster-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        self.store = f"file://{folder}"
+        _create(self.store, None, {})
+        for node_id in range(1, self._count + 1):
+            self.nodes[node_id] = Node(node_id, self.store, self._settings, {})
+
+    def _begin_with_proxies(self, stack: ExitStack) -> None:
+        server = Child(
+            ["-m", "semel.testing.fault_server", "--bucket", BUCKET, "--stop-with-stdin"]
+        )
+        stack.callback(server.stop)
+        proxies = stack.enter_context(Proxies())
+        ready = _SERVER_READY.fullmatch(server.line())
+        assert ready is not None, server.last_words()
+        self._server_port = int(ready[1])
+        self.store = f"s3://{BUCKET}/cluster"
+        key = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
+        _create(self.store, f"http://{HOST}:{self._server_port}", key)
+        for node_id in range(1, self._count + 1):
+            link = proxies.open(self._server_port)
+            environment = {
+                "AWS_ENDPOINT_URL": f"http://{link.address}",
+                **{f"AWS_{name.upper()}": value for name, value in key.items()},
+            }
+            self.nodes[node_id] = Node(
+                node_id, self.store, self._settings, environment, proxies.open(), link
+            )
+
+
+def _end(node: Node) -> None:
+    """What it was doing is of no interest any more."""
+    if node.is_running:
+        node.kill()
+
+
+def _create(url: str, endpoint: str | None, options: Mapping[str, str]) -> None:
+    from semel.cluster import format as cluster_format
+    from semel.store.opening import open_store
+    from semel.store.settings import StoreSettings
+    from semel.world import SystemRandomness
+
+    async def create() -> None:
+        settings = StoreSettings(url, is_ephemeral=True, endpoint=endpoint, options=options)
+        store = open_store(settings, Random())
+        try:
+            await cluster_format.create(
+                store, SystemRandomness(), OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS
+            )
+        finally:
+            await store.close()
+
+    _run_beside(create)
+
+
+def _run_beside(work: Any) -> None:
+    """In a thread of its own, as a test may have a running loop in this one."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(work())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for.
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _leader_told_by(port: int) -> int | None:
+    """None if it knows of none, or says nothing."""
+    body = b"".join(
+        bytes(part) for part in _METADATA.encode_request(MetadataRequest([]), _METADATA_VERSION)
+    )
+    header = struct.pack(">hhih", _METADATA.key, _METADATA_VERSION, 1, -1) + b"\0"
+    try:
+        with socket.create_connection((HOST, port), _ASKED_S_MAX) as connection:
+            connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+            with connection.makefile("rb") as replies:
+                (size,) = struct.unpack(">i", replies.read(4))
+                reply = replies.read(size)
+        response, _ = _METADATA.decode_response(reply, 5, _METADATA_VERSION)
+    except (OSError, struct.error):
+        return None
+    assert isinstance(response, MetadataResponse)
+    return None if response.controller_id < 0 else response.controller_id
