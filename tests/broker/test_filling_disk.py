@@ -191,6 +191,37 @@ def test_it_is_said_once_that_the_disk_fills_and_once_that_it_does_no_longer(
     run(Random(1), scenario())
 
 
+def test_a_small_disk_that_is_empty_is_called_small_and_not_filling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    warnings: list[tuple[str, dict[str, Any]]] = []
+
+    def remember(event: str, **values: Any) -> None:
+        warnings.append((event.split(":", maxsplit=1)[0], values))
+
+    monkeypatch.setattr(log, "warning", remember)
+    small = 9 * SEGMENT_BYTES // 2
+
+    async def scenario() -> None:
+        device, clock = small_disk(), LoopClock()
+        device.capacity_bytes = small
+        storage = Storage("memory", lambda: (small, device.free_bytes()))
+        broker = Broker(CONFIG, [device], storage, clock, SeededRandomness(Random(1)))
+        async with started(broker):
+            await create(broker, "t")
+            await elapse(SOON_S)
+            assert [event for event, _ in warnings] == ["the disk is small for its journal files"]
+            while device.free_bytes() > SEGMENT_BYTES:
+                assert await produce(broker, "t", clock.wall_ms()) == NONE
+            await elapse(SOON_S)
+            event, values = warnings[-1]
+            assert (len(warnings), event) == (2, "the disk is filling")
+            assert values["largest_topics"]["t"] > SEGMENT_BYTES // 2
+            assert await produce(broker, "t", clock.wall_ms()) == NONE
+
+    run(Random(1), scenario())
+
+
 def shown(broker: Broker) -> dict[tuple[str, ...], float]:
     """By name and labels."""
     return {

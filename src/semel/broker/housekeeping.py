@@ -36,8 +36,8 @@ class Housekeeping:
         self._server = server
         self._next_round_s = server.loop.time()
         self._waits_for_room = False
-        self._disk_watch = DiskWatch(broker)
         self._retention = Retention(broker)
+        self._disk_watch = DiskWatch(broker, self._retention.measure, server.start_task)
         self._started_s = self._retention_ended_s = server.loop.time()
         self._was_short_of_room = False
         self._is_deleting = False

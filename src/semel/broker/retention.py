@@ -88,7 +88,7 @@ class Retention:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         await self._tidy(may_expire)
-        await self._measure()
+        await self.measure()
         metrics = self._broker.metrics
         metrics.retention_rounds += 1
         metrics.retention_round_seconds = loop.time() - started_s
@@ -96,7 +96,7 @@ class Retention:
             (lane.view.wall_ms() for lane in self._broker.led_lanes), default=0
         )
 
-    async def _measure(self) -> None:
+    async def measure(self) -> None:
         """How much there is of each topic: too long a look for whoever asks for metrics."""
         byte_counts: dict[str, int] = {}
         for lane in self._broker.led_lanes:
