@@ -33,5 +33,18 @@ def test_nodes_of_neighbouring_ids_do_not_try_at_the_same_time() -> None:
     assert len({TIMING.silence_s(LED, node_id) for node_id in (1, 2, 3)}) == 3
 
 
+def test_whoever_the_leader_has_named_comes_in_the_order_of_ids_and_before_all_others() -> None:
+    named = [4, 12, 8]
+    waits = [TIMING.silence_s(LED, node_id, named) for node_id in (4, 8, 12, 16)]
+    assert waits == sorted(set(waits))
+    assert waits[0] == TIMING.detection_s
+
+
+@pytest.mark.parametrize("node_id", range(0, 100, 7))
+def test_however_many_stand_by_one_takes_over_soon(node_id: int) -> None:
+    needed_s = TIMING.silence_s(LED, node_id, range(100))
+    assert needed_s + 2 * TIMING.look_s < TIMING.detection_s + 2
+
+
 def test_a_leader_speaks_often_enough_not_to_be_taken_for_gone() -> None:
     assert 2 * TIMING.beat_s + 2 * TIMING.look_s < TIMING.detection_s

@@ -9,7 +9,8 @@ from semel.journal.slots.settings import SlotSettings
 from semel.lane.commands import LaneSettings
 from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane
-from semel.lane.leader import Leader, LedBy
+from semel.lane.leader import Leader, LedBy, NodeAddress
+from semel.lane.nodes import NoteStandbys
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce
 from semel.lane.topics import CreateTopic
@@ -195,3 +196,23 @@ def test_who_leads_is_told_by_a_checkpoint_as_well() -> None:
         assert standby.lane.led_by == LedBy(Term(0), 1, "host-1", 9092)
 
     run(main())
+
+
+def test_who_stands_by_is_known_to_all_who_follow_and_to_who_takes_over() -> None:
+    async def scenario() -> None:
+        store = SlotStore()
+        nodes = [NodeAddress(number, f"host-{number}", 9092) for number in (2, 3)]
+        first = await lead(store, 1)
+        first.submit(NoteStandbys.of(reversed(nodes)))
+        end = first.mark().position
+        first.submit(NoteStandbys.of(nodes))
+        assert first.mark().position == end, "it was said already"
+        await first.close()
+        standby = StandBy(store)
+        await standby.begin()
+        assert standby.lane.standing_by == nodes, "the checkpoint says so"
+        second = await lead(store, 2)
+        assert second.view.standing_by == nodes[1:]
+        await second.close()
+
+    run(scenario())

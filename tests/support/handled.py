@@ -12,6 +12,7 @@ from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.dispatch import route
+from semel.cluster.session import Session
 from semel.journal.file.memory import MemoryDevice
 from semel.lane.lane import Mark
 from support.raw_client import BY_MODULE
@@ -56,6 +57,7 @@ class Peer:
     client_host = "/127.0.0.1"
     listener = ("127.0.0.1", 9092)
     told_spent: tuple[int, int, int] | None = None
+    session: Session | None = None
 
 
 def opened(

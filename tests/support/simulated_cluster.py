@@ -12,6 +12,7 @@ from semel.broker.broker import Broker, Shared, Storage, lane_settings
 from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
 from semel.cluster import format as cluster_format
+from semel.cluster.channel import Reader, Writer
 from semel.cluster.format import ClusterFormat
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
@@ -28,6 +29,7 @@ from support.raw_client import decoded_reply, encoded, request_frame
 
 TIMING = Timing(1.0)
 CALM = Chances(latency_s_mean=0.01)
+WAY_S = 0.001
 
 
 class NotAnswered(Exception):
@@ -70,12 +72,65 @@ class _Transport(asyncio.Transport):
     close = abort
 
 
+class _Line(_Transport):
+    """A connection from one node to another, as the one that has called it sees it."""
+
+    def __init__(self, caller: "SimulatedNode", node: "SimulatedNode") -> None:
+        super().__init__(node)
+        self._caller = caller
+        self.reader = asyncio.StreamReader()
+        self.connection: Connection | None = None
+        self._is_open = True
+
+    def _there(self, node: "SimulatedNode", deed: Callable[[], None]) -> None:
+        if self._is_open and node.process.is_alive:
+            loop = asyncio.get_running_loop()
+            loop.call_later(WAY_S, deed, context=node.process.context)
+
+    def call(self, data: bytes) -> None:
+        def arrive() -> None:
+            if not self._node.is_reachable or not self._caller.is_reachable:
+                return
+            if self.connection is None:
+                self.connection = self._node.broker.connection()
+                self.connection.connection_made(self)
+            if not self.connection.is_closing:
+                self.connection.get_buffer(-1)[: len(data)] = data
+                self.connection.buffer_updated(len(data))
+
+        self._there(self._node, arrive)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        received = bytes(data)
+        if self._node.is_reachable and self._caller.is_reachable:
+            self._there(self._caller, lambda: self.reader.feed_data(received))
+
+    def abort(self) -> None:
+        self._there(self._caller, self.reader.feed_eof)
+        self._is_open = False
+
+    close = abort
+
+
+class _Writer:
+    def __init__(self, line: _Line) -> None:
+        self._line = line
+
+    def write(self, data: bytes, /) -> None:
+        self._line.call(data)
+
+    def close(self) -> None:
+        self._line.abort()
+
+
 class SimulatedNode:
     """One life of a node: a process of its own, and its own way to the store."""
 
-    def __init__(self, cluster: "SimulatedCluster", node_id: int, life: int) -> None:
+    def __init__(
+        self, cluster: "SimulatedCluster", node_id: int, life: int, host: str | None = None
+    ) -> None:
         self.node_id = node_id
-        self.host = f"node-{node_id}"
+        self.host = host or f"node-{node_id}"
         seed = f"{cluster.seed} {node_id} {life}"
         self.store = MemoryStore(cluster.bucket, Random(seed), cluster.chances)
         self.process = Process(f"{self.host} {life}")
@@ -85,6 +140,8 @@ class SimulatedNode:
         self._stopping = asyncio.Event()
         self._transports: list[_Transport] = []
         self._is_up = False
+        self.is_reachable = True
+        """For other nodes, and they for it."""
         self._config = BrokerConfig(node_id=node_id, offsets_topic_num_partitions=3)
         limits = slot_settings(TIMING).limits
         self.broker = Broker(
@@ -107,6 +164,7 @@ class SimulatedNode:
             lane_settings(self._config),
             self._randomness,
             self.broker,
+            self.connect,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -122,6 +180,15 @@ class SimulatedNode:
         except* Exception as group:  # noqa: BLE001 - whoever waits for a leader hears of it.
             self.error = group
 
+    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+        for node in self._cluster.all_nodes:
+            if node.host == host and node.process.is_alive and node._is_up:
+                line = _Line(self, node)
+                node._transports.append(line)
+                return line.reader, _Writer(line)
+        await asyncio.sleep(WAY_S)
+        raise ConnectionRefusedError(host)
+
     @property
     def leads(self) -> bool:
         return self.process.is_alive and bool(self.broker.led_lanes)
@@ -129,7 +196,7 @@ class SimulatedNode:
     def kill(self) -> None:
         self.process.die()
         self.store.is_cut = True
-        for transport in self._transports:
+        for transport in tuple(self._transports):
             transport.abort()
 
     def freeze(self, duration_s: float) -> None:
@@ -181,12 +248,19 @@ class SimulatedCluster:
         self.chances = chances
         self.format = format_
         self.bucket = bucket
+        self.randomness = SeededRandomness(f"{seed} others")
         self.nodes: dict[int, SimulatedNode] = {}
-        self._all: list[SimulatedNode] = []
+        self.all_nodes: list[SimulatedNode] = []
 
     def start(self, node_id: int) -> SimulatedNode:
-        node = self.nodes[node_id] = SimulatedNode(self, node_id, len(self._all))
-        self._all.append(node)
+        node = self.nodes[node_id] = SimulatedNode(self, node_id, len(self.all_nodes))
+        self.all_nodes.append(node)
+        return node
+
+    def start_elsewhere(self, node_id: int, host: str) -> SimulatedNode:
+        """With an id that another may have."""
+        node = SimulatedNode(self, node_id, len(self.all_nodes), host)
+        self.all_nodes.append(node)
         return node
 
     async def leader(self, *, but: SimulatedNode | None = None) -> SimulatedNode:
@@ -201,7 +275,7 @@ class SimulatedCluster:
 
     def bury(self) -> None:
         """Close what was left suspended, when it can do no harm."""
-        for node in self._all:
+        for node in self.all_nodes:
             node.kill()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

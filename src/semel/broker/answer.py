@@ -1,11 +1,14 @@
 """What a handler returns: a response, and the points of the journals it has to wait for."""
 
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from semel.lane.lane import Lane, Mark
 from semel.types import Position
 from semel.wire.apis import Api
+
+if TYPE_CHECKING:
+    from semel.cluster.session import Session
 
 NO_MARKS: Final[tuple[Mark, ...]] = ()
 """For an answer that was not decided on anything that could still be lost."""
@@ -44,6 +47,8 @@ class Peer(Protocol):
     """The address that the client connected to."""
     told_spent: tuple[int, int, int] | None
     """The last request that was refused because its epoch is spent: producer id, epoch, API."""
+    session: "Session | None"
+    """With another node of the cluster, if that is who has connected."""
 
 
 class Call:

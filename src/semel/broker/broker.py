@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
@@ -43,7 +43,7 @@ from semel.lane.commands import (
 from semel.lane.contents import CONTENTS
 from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane, Mark
-from semel.lane.leader import Leader, LedBy
+from semel.lane.leader import Leader, LedBy, NodeAddress
 from semel.lane.settling import NO_VOLUMES, Volumes
 from semel.lane.topics import (
     ConfigureBroker,
@@ -60,6 +60,9 @@ from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from semel.volumes.making import MakesApart, MakesHere, VolumeMaker
 from semel.volumes.store import DeviceVolumes
 from semel.world import Clock, Randomness
+
+if TYPE_CHECKING:
+    from semel.cluster.desk import Desk
 
 FRAME_SIZE_MAX = 2 * 2**20
 """Bytes. Batches of one request share a frame up to this size."""
@@ -128,6 +131,8 @@ class Broker:
         self._followed: FollowedLane | None = None
         """Lane 0 as another leads it."""
         self._is_followed_led = False
+        self.node: Desk | None = None
+        """Where other nodes are answered; None if there are none."""
         self.deadlines_changed = asyncio.Event()
         """Set when a step has brought a deadline before the next look at them."""
         self.journals: dict[int, FileJournal] = {}
@@ -352,13 +357,31 @@ class Broker:
         led_by = self.led_by
         return NO_CONTROLLER if led_by is None else led_by.node_id
 
-    def nodes_for(self, call: Call) -> list[tuple[int, str, int]]:
-        """Those that are known: id, host and port of each."""
-        nodes = [(self.config.node_id, *self.address_for(call))]
+    def nodes_for(self, call: Call) -> list[NodeAddress]:
+        """Those that live, as far as is known, by their ids."""
+        nodes: dict[int, NodeAddress] = {}
         led_by = self.led_by
-        if led_by is not None:
-            nodes.append((led_by.node_id, led_by.host, led_by.port))
-        return nodes
+        if self.is_shared:
+            for node in self._standing_by:
+                nodes[node.node_id] = node
+            if led_by is not None:
+                nodes[led_by.node_id] = led_by.address
+        own_id = self.config.node_id
+        nodes[own_id] = NodeAddress(own_id, *self.address_for(call))
+        return [nodes[node_id] for node_id in sorted(nodes)]
+
+    @property
+    def _standing_by(self) -> list[NodeAddress]:
+        if self.leads_catalogue:
+            return self.controller.view.standing_by
+        return [] if self._followed is None else self._followed.standing_by
+
+    def coordinator_for(self, call: Call) -> NodeAddress:
+        """Of all groups and transactional ids: this node, unless another is known to lead."""
+        led_by = self.led_by
+        if led_by is None:
+            return NodeAddress(self.config.node_id, *self.address_for(call))
+        return led_by.address
 
     @property
     def any_lane(self) -> Lane:

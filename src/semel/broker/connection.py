@@ -20,6 +20,7 @@ from semel.types import Buffer, Position
 
 if TYPE_CHECKING:
     from semel.broker.server import Server
+    from semel.cluster.session import Session
 
 REPLIES_AWAITED_MAX: Final = 256
 UNSENT_BYTES_MAX: Final = 1 * 2**20
@@ -124,6 +125,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.listener = ("", 0)
         self.told_spent: tuple[int, int, int] | None = None
+        self.session: Session | None = None
 
     # Called by the event loop
 

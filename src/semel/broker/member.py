@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from semel.broker.broker import Broker, Shared, Storage, lane_settings
 from semel.broker.config import BrokerConfig
 from semel.cluster import format as cluster_format
+from semel.cluster.channel import connect
 from semel.cluster.format import ClusterFormat
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
@@ -58,6 +59,7 @@ class Member:
             lane_settings(config),
             self._randomness,
             self.broker,
+            connect,
         )
 
 

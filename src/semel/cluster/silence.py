@@ -4,10 +4,13 @@ Only silence that was seen by successful reads counts (rule 33). Whoever tries f
 harms nobody's records, as the fence decides, but costs the leader its epoch.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 NEVER_LED: Final = -1
 RANK_COUNT: Final = 4
+RANK_MAX: Final = 9
+"""However many nodes there are: one has taken over a second behind the detection time."""
 RANK_S: Final = 0.1
 """By so much a node waits longer than the one of the rank before it, if the detection time is a
 second or more: as a rule one tries, and the others hear of it."""
@@ -40,13 +43,18 @@ class Timing(NamedTuple):
         """A standby looks so often, so that silence is noticed soon behind the detection time."""
         return self.detection_s / 16
 
-    def silence_s(self, seen: Seen, node_id: int) -> float:
+    def silence_s(self, seen: Seen, node_id: int, standing_by: Sequence[int] = ()) -> float:
         """How long nothing must have been said before this node tries to lead.
 
-        Ranks come from node ids, as those who stand by do not know each other: two may have the
-        same, and then the fence decides which of them it is.
+        Ranks come from the places among those that the leader has named last, `standing_by`. Who is
+        not among them comes behind, by its id: two may have the same rank, and then the fence
+        decides which of them it is.
         """
-        rank = node_id % RANK_COUNT
+        if node_id in standing_by:
+            rank = sorted(standing_by).index(node_id)
+        else:
+            rank = len(standing_by) + node_id % RANK_COUNT
+        rank = min(rank, RANK_MAX)
         if seen.epoch == NEVER_LED:
             return rank * SEALED_RANK_S
         if seen.is_sealed and seen.successor in (None, node_id):

@@ -38,6 +38,13 @@ class Led(Fact, frozen=True):
     port: int
 
 
+class StandingBy(Fact, frozen=True):
+    """Who stands by, as far as the leader hears; id, host and port of each. It replaces what was
+    said before."""
+
+    nodes: tuple[tuple[int, str, int], ...]
+
+
 class TopicCreated(Fact, frozen=True):
     """Partition i lies in lane (first_lane + i) mod lane_count.
 
@@ -145,6 +152,7 @@ AnyFact = (
     Opened
     | ClusterNamed
     | Led
+    | StandingBy
     | TopicCreated
     | PartitionsAdded
     | PartitionsHosted

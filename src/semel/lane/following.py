@@ -1,7 +1,8 @@
 """The state of a lane that another leads, kept up by applying what is read of its journal."""
 
 from semel.lane.commands import LaneSettings
-from semel.lane.leader import LedBy
+from semel.lane.leader import LedBy, NodeAddress
+from semel.lane.nodes import standing_by
 from semel.lane.opening import Replayed, new_state, rebuild, replay_on
 from semel.lane.state import LaneState
 from semel.lane.view import CatalogueView
@@ -34,3 +35,8 @@ class FollowedLane:
         if led is None:
             return None
         return LedBy(self.state.epoch, led.node_id, led.host, led.port)
+
+    @property
+    def standing_by(self) -> list[NodeAddress]:
+        """Other nodes than the leader that it hears of."""
+        return standing_by(self.state)

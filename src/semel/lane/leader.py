@@ -14,6 +14,14 @@ class Leader(NamedTuple):
     port: int
 
 
+class NodeAddress(NamedTuple):
+    """Where clients and other nodes find a node."""
+
+    node_id: int
+    host: str
+    port: int
+
+
 class LedBy(NamedTuple):
     """Who leads, by what it has said itself."""
 
@@ -21,3 +29,7 @@ class LedBy(NamedTuple):
     node_id: int
     host: str
     port: int
+
+    @property
+    def address(self) -> NodeAddress:
+        return NodeAddress(self.node_id, self.host, self.port)

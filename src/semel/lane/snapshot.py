@@ -99,6 +99,7 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     is_retention_enforced: bool = False
     led: tuple[int, int, str, int] | None = None
     """Epoch, node, host and port of the leader, where there may be others."""
+    standing_by: tuple[tuple[int, str, int], ...] = ()
 
 
 class CompactedPiece(Stored, frozen=True, tag="compacted"):
@@ -278,6 +279,7 @@ class Capture:
             state.next_volume,
             state.is_retention_enforced,
             None if led is None else (led.epoch, led.node_id, led.host, led.port),
+            state.standing_by,
         )
         self._topics = Things({name: name for name in state.partition_counts}, self._topic)
         self._partitions = Partitions(state.hosting)

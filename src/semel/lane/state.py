@@ -74,6 +74,9 @@ class LaneState:
         self.term = Term(-1)  # No process has opened the journal yet.
         self.led: facts.Led | None = None
         """Who leads; None where nobody else can take the journal."""
+        self.standing_by: tuple[tuple[int, str, int], ...] = ()
+        """Id, host and port of each node that the leader has heard of lately. Empty but in lane 0
+        of a cluster."""
         self.last_moment: Moment | None = None
         """When the last frame was made; None if nothing says so."""
         self.wall_ahead_ms = 0
@@ -236,6 +239,8 @@ class LaneState:
                 self.term = Term(fact.term)
             case facts.Led():
                 self.led = fact
+            case facts.StandingBy():
+                self.standing_by = fact.nodes
             case facts.ClusterNamed():
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():

@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 from semel.errors import GroupIdNotFound, UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
 from semel.lane.clock import LaneClock
+from semel.lane.leader import NodeAddress
+from semel.lane.nodes import standing_by
 from semel.lane.state import LaneState
 from semel.log.partition import TermStart, check_leader_epoch
 from semel.transactions.transaction import Transaction
@@ -147,6 +149,11 @@ class LaneView:
         return self._state.is_retention_enforced
 
     # Partitions
+
+    @property
+    def standing_by(self) -> list[NodeAddress]:
+        """Other nodes than the leader that it hears of."""
+        return standing_by(self._state)
 
     @property
     def partition_count(self) -> int:

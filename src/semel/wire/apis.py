@@ -28,6 +28,7 @@ class Api:
         unserved: str = "",
         advertised_min: int | None = None,
         in_steps: bool = False,
+        is_opaque: bool = False,
     ) -> None:
         self.key = key
         self.name = name
@@ -40,6 +41,7 @@ class Api:
         self.served = not unserved
         self.in_steps = in_steps
         """Its response tells of all partitions that there are, so that it is encoded in steps."""
+        self._is_opaque = is_opaque
         self.advertised_version_min = self.version_min if advertised_min is None else advertised_min
 
     def __repr__(self) -> str:
@@ -58,6 +60,8 @@ class Api:
     @cached_property
     def messages(self) -> Any:
         """The module of this API's messages, imported at the first use to keep start-up short."""
+        if self._is_opaque:
+            return import_module("semel.wire.opaque")
         return import_module(f"semel.wire.messages.{self.module}")
 
     @cached_property
@@ -170,10 +174,18 @@ APIS: Final[tuple[Api, ...]] = (
 
 BY_KEY: Final[dict[int, Api]] = {api.key: api for api in APIS}
 
+NODE_CHALLENGE: Final = Api(
+    20_000, "NodeChallenge", "node_challenge", (0, 0), NEVER, is_opaque=True
+)
+NODE_CALL: Final = Api(20_001, "NodeCall", "node_call", (0, 0), NEVER, is_opaque=True)
+BETWEEN_NODES: Final[dict[int, Api]] = {api.key: api for api in (NODE_CHALLENGE, NODE_CALL)}
+"""Not Kafka's, and far from its keys: what the nodes of a cluster say to each other. No client is
+told of them."""
+
 
 def lookup(key: int) -> Api | None:
     """The API with this key, whether it is served or only known to the client side."""
-    return BY_KEY.get(key)
+    return BY_KEY.get(key) or BETWEEN_NODES.get(key)
 
 
 def served() -> Iterator[Api]:

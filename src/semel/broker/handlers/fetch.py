@@ -4,7 +4,7 @@ v4   read_committed; v5  log start offset; v7  sessions; v9  the client's leader
 v12  flexible encoding
 v13  topics by id (KIP-516): one that was deleted is not taken for another of its name
 v14  records that lie in another tier, which none do; v15, v17, v18  more about followers
-v16  who knows an older leadership is told of the present one (KIP-951)
+v16  who knows an older leadership, or asks a node that does not lead, is told who does (KIP-951)
 
 Answered from the durable state alone, so it waits for no sync: the high watermark is the durable
 end. If there is less than the client wants, the answer waits until a partition has grown or the
@@ -28,9 +28,10 @@ from semel.errors import (
     UnknownTopicId,
 )
 from semel.lane.lane import Lane, Mark
+from semel.lane.leader import LedBy
 from semel.lane.partition_log import Damage, Found, Stored, Wanted
 from semel.lane.view import PartitionView, TopicView
-from semel.types import Offset, Term
+from semel.types import Offset
 from semel.wire.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -128,6 +129,8 @@ class _Look:
         self._call = call
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._is_refused = False
+        self._is_elsewhere = False
+        """Some of it is led by others, which is true whatever becomes of this node's journal."""
         self._is_cut = False
         size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
         self._room = min(size_max, broker.reply_room_bytes)
@@ -161,7 +164,16 @@ class _Look:
             self._is_refused = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
             if self._call.version >= LEADERS_SINCE:
-                refused.current_leader = self._leader(view.epoch)
+                host, port = self._broker.address_for(self._call)
+                own = LedBy(view.epoch, self._broker.config.node_id, host, port)
+                refused.current_leader = self._leader(own)
+            return refused
+        except NotLeaderOrFollower as error:
+            self._is_elsewhere = True
+            refused = PartitionData(wanted.partition, error.code, -1, records=b"")
+            led_by = self._broker.led_by
+            if led_by is not None and self._call.version >= LEADERS_SINCE:
+                refused.current_leader = self._leader(led_by)
             return refused
         except RequestError as error:
             self._is_refused = True
@@ -187,12 +199,10 @@ class _Look:
             share.data.append(data)
         return data
 
-    def _leader(self, epoch: Term) -> LeaderIdAndEpoch:
-        node_id = self._broker.config.node_id
+    def _leader(self, led_by: LedBy) -> LeaderIdAndEpoch:
         if not self._endpoints:
-            host, port = self._broker.address_for(self._call)
-            self._endpoints.append(NodeEndpoint(node_id, host, port))
-        return LeaderIdAndEpoch(node_id, epoch)
+            self._endpoints.append(NodeEndpoint(led_by.node_id, led_by.host, led_by.port))
+        return LeaderIdAndEpoch(led_by.node_id, led_by.epoch)
 
     # What there is
 
@@ -220,7 +230,9 @@ class _Look:
     @property
     def is_enough(self) -> bool:
         """By sizes alone: nothing is read before it is worth an answer."""
-        return self._is_refused or self._is_cut or self._size >= self._size_min
+        return (
+            self._is_refused or self._is_elsewhere or self._is_cut or self._size >= self._size_min
+        )
 
     # Answering
 
@@ -254,7 +266,8 @@ class _Look:
         share = self._shares[lane]
         for number, its in enumerate(stored):
             if not lane.is_leading:
-                self._refuse(share.data[number], NotLeaderOrFollower.code)
+                self._is_elsewhere = True
+                self._empty(share.data[number], NotLeaderOrFollower.code)
             elif isinstance(its, Stored):
                 self._give(share.data[number], its)
             else:
@@ -273,6 +286,10 @@ class _Look:
 
     def _refuse(self, data: PartitionData, error_code: int) -> None:
         self._is_refused = True
+        self._empty(data, error_code)
+
+    @staticmethod
+    def _empty(data: PartitionData, error_code: int) -> None:
         data.error_code = error_code
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         data.aborted_transactions = None

@@ -72,5 +72,5 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
             raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
         return Coordinator(key, -1, "", -1, error.code, str(error) or None)
-    (node_id, host, port) = broker.nodes_for(call)[-1]
+    node_id, host, port = broker.coordinator_for(call)
     return Coordinator(key, node_id, host, port)

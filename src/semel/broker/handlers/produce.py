@@ -1,6 +1,7 @@
 """Produce (api key 0), versions 3-13.
 
 v8   errors carry a message; v9  flexible encoding
+v10  who asks a node that does not lead is told who does (KIP-951)
 v12  TV2: partitions join the transaction with their first batch (KIP-890)
 v13  topics by id (KIP-516): what was meant for a topic that is gone goes to no other of its name
 
@@ -21,6 +22,7 @@ from semel.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
     JournalFull,
+    NotLeaderOrFollower,
     ProtocolError,
     RequestError,
     StorageError,
@@ -32,6 +34,8 @@ from semel.lane.view import PartitionView, TopicView
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset
 from semel.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -48,6 +52,7 @@ ACKS_NONE: Final = 0
 ACKS_ONE: Final = 1
 NO_OFFSET: Final = Offset(-1)
 IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 10
 
 
 def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
@@ -69,11 +74,24 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         response.responses += unknown
         refusal_ = refusal_ or UnknownTopicId()
         durable = True
+    if refusal_ is not None and call.version >= LEADERS_SINCE:
+        _name_leader(broker, response)
     if missed:
         return _look_up(broker, Answer(response, broker.marks()), missed, acks)
     if acks != ACKS_NONE:
         return Answer(response, durable=durable)
     return Answer(None) if refusal_ is None else _unanswered(response)
+
+
+def _name_leader(broker: "Broker", response: ProduceResponse) -> None:
+    led_by = broker.led_by
+    if led_by is None:
+        return
+    for topic in response.responses:
+        for each in topic.partition_responses:
+            if each.error_code == NotLeaderOrFollower.code:
+                each.current_leader = LeaderIdAndEpoch(led_by.node_id, led_by.epoch)
+                response.node_endpoints = [NodeEndpoint(led_by.node_id, led_by.host, led_by.port)]
 
 
 def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceResponse]:

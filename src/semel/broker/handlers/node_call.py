@@ -1,0 +1,27 @@
+"""NodeCall (api key 20001), version 0: what one node of a cluster asks of another.
+
+Between the nodes of a cluster alone, and not advertised to clients. What is not signed with the
+cluster's key ends the connection. What is said here is about who is alive, which harms nobody if it
+is no longer true, so that it waits for no journal.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.cluster.session import Session
+from semel.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def node_call(broker: "Broker", signed: bytes, call: Call) -> Handled:
+    session = call.peer.session
+    if broker.node is None or session is None:
+        raise ProtocolError("a call between nodes without a challenge")
+    return _answer(broker, session, session.open_call(signed))
+
+
+async def _answer(broker: "Broker", session: Session, asked: bytes) -> Answer:
+    assert broker.node is not None
+    return Answer(session.sign_answer(await broker.node.answered(asked)), NO_MARKS)

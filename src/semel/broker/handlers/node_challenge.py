@@ -1,0 +1,20 @@
+"""NodeChallenge (api key 20000), version 0: two nodes of a cluster begin to talk to each other.
+
+Between the nodes of a cluster alone, and not advertised to clients. Both say a nonce; what is said
+behind it carries a code of these and of the key that lies in the store.
+"""
+
+from typing import TYPE_CHECKING
+
+from semel.broker.answer import NO_MARKS, Answer, Call
+from semel.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def node_challenge(broker: "Broker", nonce: bytes, call: Call) -> Answer:
+    if broker.node is None:
+        raise ProtocolError("this broker is not a node of a cluster")
+    own_nonce, call.peer.session = broker.node.challenged(nonce)
+    return Answer(own_nonce, NO_MARKS)

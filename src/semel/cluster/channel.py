@@ -1,0 +1,98 @@
+"""A connection to another node, over which calls are answered one after the other."""
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from semel.cluster import messages
+from semel.cluster.messages import AnyAnswer, AnyRequest
+from semel.cluster.session import NONCE_SIZE, Session, WrongCode
+from semel.errors import SemelError
+from semel.wire.apis import NODE_CALL, NODE_CHALLENGE, Api
+from semel.world import Randomness
+
+ANSWER_SIZE_MAX: Final = 1 << 20
+CLIENT_ID: Final = b"semel-node"
+_HEADER: Final = struct.Struct(">ihhih")
+_SIZE: Final = struct.Struct(">i")
+_CORRELATION: Final = struct.Struct(">i")
+
+
+class NodeAway(SemelError):
+    """A node does not answer, or what answers there is none of this cluster."""
+
+
+class Reader(Protocol):
+    async def readexactly(self, n: int, /) -> bytes: ...
+
+
+class Writer(Protocol):
+    def write(self, data: bytes, /) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[str, int], Awaitable[tuple[Reader, Writer]]]
+"""To a host and a port. May raise OSError."""
+
+
+async def connect(host: str, port: int) -> tuple[Reader, Writer]:
+    return await asyncio.open_connection(host, port)
+
+
+class Channel:
+    def __init__(self, reader: Reader, writer: Writer) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._session: Session
+
+    @classmethod
+    async def open(
+        cls,
+        connect: Connect,
+        host: str,
+        port: int,
+        key: bytes,
+        randomness: Randomness,
+        patience_s: float,
+    ) -> Self:
+        """Raises NodeAway."""
+        writer: Writer | None = None
+        try:
+            async with asyncio.timeout(patience_s):
+                reader, writer = await connect(host, port)
+                channel = cls(reader, writer)
+                nonce = randomness.token_bytes(NONCE_SIZE)
+                answered = await channel._exchange(NODE_CHALLENGE, nonce)
+                channel._session = Session(key, nonce, answered)
+                return channel
+        except (OSError, EOFError, ValueError, WrongCode) as error:
+            if writer is not None:
+                writer.close()
+            raise NodeAway(f"{host}:{port} does not answer: {error or 'in time'}") from error
+
+    async def ask(self, request: AnyRequest, patience_s: float) -> AnyAnswer:
+        """Raises NodeAway; nothing more can be asked then."""
+        try:
+            async with asyncio.timeout(patience_s):
+                signed = self._session.sign_call(messages.encode(request))
+                answered = await self._exchange(NODE_CALL, signed)
+            return messages.decode_answer(self._session.open_answer(answered))
+        except (OSError, EOFError, ValueError, WrongCode, msgspec.DecodeError) as error:
+            self.close()
+            raise NodeAway(f"no answer: {error or 'in time'}") from error
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def _exchange(self, api: Api, body: bytes) -> bytes:
+        size = _HEADER.size - _SIZE.size + len(CLIENT_ID) + len(body)
+        header = _HEADER.pack(size, api.key, api.version_max, 1, len(CLIENT_ID))
+        self._writer.write(header + CLIENT_ID + body)
+        (answer_size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
+        if not _CORRELATION.size <= answer_size <= ANSWER_SIZE_MAX:
+            raise ValueError(f"an answer of {answer_size} bytes")
+        return (await self._reader.readexactly(answer_size))[_CORRELATION.size :]

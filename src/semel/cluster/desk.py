@@ -1,0 +1,37 @@
+"""Where the calls of other nodes are answered."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from semel.cluster import messages
+from semel.cluster.messages import AnyAnswer, AnyRequest, Refused
+from semel.cluster.session import NONCE_SIZE, Session
+from semel.world import Randomness
+
+
+class Desk:
+    def __init__(
+        self,
+        key: bytes,
+        randomness: Randomness,
+        answer: Callable[[AnyRequest], Awaitable[AnyAnswer]],
+    ) -> None:
+        self._key = key
+        self._randomness = randomness
+        self._answer = answer
+
+    def challenged(self, nonce: bytes) -> tuple[bytes, Session]:
+        """A nonce of ours for that of a caller, and what both make. Raises WrongCode."""
+        own = self._randomness.token_bytes(NONCE_SIZE)
+        return own, Session(self._key, nonce, own)
+
+    async def answered(self, asked: bytes) -> bytes:
+        answer: AnyAnswer
+        try:
+            request = messages.decode_request(asked)
+        except msgspec.DecodeError as error:
+            answer = Refused(f"this version of Semel does not know such a call: {error}")
+        else:
+            answer = await self._answer(request)
+        return messages.encode(answer)

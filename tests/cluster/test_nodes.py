@@ -1,0 +1,197 @@
+"""Nodes that know each other: whom clients are told of, who may take part, whose turn it is."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from semel.cluster.channel import Channel, NodeAway
+from semel.cluster.format import ClusterRefused
+from semel.cluster.messages import Beat
+from semel.errors import NONE, NotLeaderOrFollower
+from semel.records.records import Record, encode_batch
+from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from semel.wire.messages.describe_cluster import DescribeClusterRequest
+from semel.wire.messages.metadata import MetadataRequest
+from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.raw_client import fetch_request
+from support.simulated_cluster import TIMING, SimulatedCluster, SimulatedNode, on_nodes
+
+SOON_S = TIMING.detection_s
+
+
+async def told(node: SimulatedNode) -> dict[int, str]:
+    """The nodes that this one tells clients of."""
+    reply = await node.ask("metadata", 12, MetadataRequest([]))
+    described = await node.ask("describe_cluster", 1, DescribeClusterRequest())
+    nodes = {each.node_id: each.host for each in reply.brokers}
+    assert nodes == {each.broker_id: each.host for each in described.brokers}
+    return nodes
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    # Nothing tells when a node has looked; simulated time takes none.
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
+async def all_stand_by(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
+    others = {node.node_id for node in cluster.nodes.values() if node.process.is_alive}
+    others.discard(leader.node_id)
+    lane = leader.broker.lanes[0]
+    await until(lambda: {each.node_id for each in lane.view.standing_by} == others)
+
+
+@on_nodes(1, 2, 3)
+async def test_every_node_tells_of_all_that_live(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    await asyncio.sleep(SOON_S)
+    everyone = {number: f"node-{number}" for number in (1, 2, 3)}
+    for node in cluster.nodes.values():
+        assert await told(node) == everyone
+
+
+@on_nodes(1, 2, 3)
+async def test_who_is_gone_is_told_of_no_more_and_who_is_back_is(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    gone, other = (node for node in cluster.nodes.values() if node is not leader)
+    gone.kill()
+    await asyncio.sleep(3 * TIMING.detection_s)
+    for node in (leader, other):
+        assert set(await told(node)) == {leader.node_id, other.node_id}
+    cluster.start(gone.node_id)
+    await asyncio.sleep(SOON_S)
+    for node in (leader, other):
+        assert set(await told(node)) == {1, 2, 3}
+
+
+@on_nodes(1, 2, 3)
+async def test_after_a_takeover_the_old_leader_is_told_of_no_more(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    leader.kill()
+    successor = await cluster.leader()
+    assert set(await told(successor)) == {1, 2, 3} - {leader.node_id}
+    cluster.start(leader.node_id)
+    await all_stand_by(cluster, successor)
+    assert set(await told(successor)) == {1, 2, 3}
+
+
+@on_nodes(9, 5, 6, 13, seeds=range(10))
+async def test_of_all_that_stand_by_the_first_takes_over(cluster: SimulatedCluster) -> None:
+    """By their ids alone, 5, 9 and 13 would try in the same moment."""
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    await asyncio.sleep(SOON_S)
+    leader.kill()
+    successor = await cluster.leader()
+    others = sorted(cluster.nodes.keys() - {leader.node_id})
+    assert successor.node_id == others[0]
+
+
+@on_nodes(1, 2, 3)
+async def test_nodes_that_cannot_reach_each_other_take_over_all_the_same(
+    cluster: SimulatedCluster,
+) -> None:
+    for node in cluster.nodes.values():
+        node.is_reachable = False
+    leader = await cluster.leader()
+    await asyncio.sleep(3 * TIMING.detection_s)
+    assert leader.broker.lanes[0].view.standing_by == []
+    leader.kill()
+    successor = await cluster.leader()
+    assert successor is not leader
+
+
+async def error_of(node: SimulatedNode) -> str:
+    await until(lambda: node.error is not None)
+    error: BaseException | None = node.error
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, ClusterRefused)
+    return str(error)
+
+
+@on_nodes(1, 2)
+async def test_an_id_that_beats_from_elsewhere_is_refused(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    (standby,) = (node for node in cluster.nodes.values() if node is not leader)
+    second = cluster.start_elsewhere(standby.node_id, "elsewhere")
+    assert f"node {standby.node_id} is another process already" in await error_of(second)
+    third = cluster.start_elsewhere(leader.node_id, "elsewhere")
+    assert f"node {leader.node_id} is another process, which leads" in await error_of(third)
+    assert standby.error is None
+    assert leader.leads
+    assert await told(leader) == {1: "node-1", 2: "node-2"}
+
+
+@on_nodes(1, 2)
+async def test_a_node_that_was_killed_comes_back_on_another_machine(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    (standby,) = (node for node in cluster.nodes.values() if node is not leader)
+    standby.kill()
+    moved = cluster.start_elsewhere(standby.node_id, "elsewhere")
+    await asyncio.sleep(3 * TIMING.detection_s)
+    assert moved.error is None
+    assert (await told(leader))[standby.node_id] == "elsewhere"
+
+
+@on_nodes(1)
+async def test_who_does_not_have_the_key_is_not_heard(cluster: SimulatedCluster) -> None:
+    leader = await cluster.leader()
+    beat = Beat(7, b"i", "evil", 1, 0)
+    line = await Channel.open(
+        leader.connect, leader.host, 9092, b"guessed", cluster.randomness, patience_s=1.0
+    )
+    with pytest.raises(NodeAway):
+        await line.ask(beat, patience_s=1.0)
+    assert set(await told(leader)) == {1}
+
+
+async def refused(node: SimulatedNode, module: str, version: int) -> tuple[Any, Any]:
+    """What is said of the only partition, and the whole answer."""
+    if module == "produce":
+        batch = encode_batch([Record(b"k", b"v", 1_000)])
+        data = [TopicProduceData("t", [PartitionProduceData(0, batch)])]
+        reply = await node.ask(module, version, ProduceRequest(None, -1, 30_000, data))
+        return reply.responses[0].partition_responses[0], reply
+    request = fetch_request("t", 0)
+    request.topics[0].topic_id = node.broker.catalogue.named("t").topic_id
+    reply = await node.ask(module, version, request)
+    return reply.responses[0].partitions[0], reply
+
+
+@pytest.mark.parametrize(
+    ("module", "version"), [("produce", 10), ("produce", 9), ("fetch", 16), ("fetch", 12)]
+)
+def test_who_asks_the_wrong_node_is_told_the_right_one(module: str, version: int) -> None:
+    @on_nodes(1, 2)
+    async def scenario(cluster: SimulatedCluster) -> None:
+        leader = await cluster.leader()
+        request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
+        (created,) = (await leader.ask("create_topics", 7, request)).topics
+        assert created.error_code == NONE
+        (standby,) = (node for node in cluster.nodes.values() if node is not leader)
+        await until(lambda: "t" in standby.broker.catalogue)
+        partition, reply = await refused(standby, module, version)
+        assert partition.error_code == NotLeaderOrFollower.code
+        if version in (10, 16):
+            epoch = leader.broker.lanes[0].view.epoch
+            current = partition.current_leader
+            assert (current.leader_id, current.leader_epoch) == (leader.node_id, epoch)
+            (endpoint,) = reply.node_endpoints
+            assert (endpoint.node_id, endpoint.host) == (leader.node_id, leader.host)
+        else:
+            assert partition.current_leader is None
+            assert reply.node_endpoints == []
+
+    scenario()
