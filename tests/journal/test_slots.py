@@ -109,6 +109,37 @@ def test_batches_fill_while_one_put_is_under_way() -> None:
     run(main())
 
 
+def test_what_nobody_waits_for_is_not_in_the_way_of_what_comes_next() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store)
+        store.delay_s = lambda: 0.05
+        lane.append(b"of a transaction")
+        await seeded_loop.elapse(0.01)
+        assert await lane.durable(lane.append(b"its commit"))
+        assert payloads_of(store) == [[b"of a transaction", b"its commit"]]
+
+    run(main())
+
+
+def test_what_nobody_waits_for_is_stored_after_a_while_or_when_its_slot_is_full() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store)
+        lane.append(b"a")
+        await seeded_loop.elapse(SETTINGS.flush_interval_ms / 1000 - 0.001)
+        assert payloads_of(store) == []
+        await seeded_loop.elapse(0.002)
+        assert payloads_of(store) == [[b"a"]]
+        large = b"x" * (SETTINGS.slot_bytes // 2)
+        lane.append(large)
+        lane.append(b"b" + large)
+        await seeded_loop.elapse(0.001)
+        assert payloads_of(store) == [[b"a"], [large]]
+
+    run(main())
+
+
 # Rule 17.
 
 

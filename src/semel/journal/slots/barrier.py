@@ -30,6 +30,11 @@ class Barriers:
     def __init__(self) -> None:
         self._begun = 0
         self._waiting: deque[Waiting] = deque()
+        self.passed_count = 0
+        self.waited_s = 0.0
+        """By all who have passed, together."""
+        self._untimed: list[float] = []
+        """When those asked who have passed since `waited_s` was summed up."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -52,5 +57,13 @@ class Barriers:
         released: list[Callable[[], None]] = []
         waiting = self._waiting
         while waiting and waiting[0].begun < number and waiting[0].end <= durable:
-            released.append(waiting.popleft().callback)
+            passed = waiting.popleft()
+            self._untimed.append(passed.asked_s)
+            released.append(passed.callback)
         return released
+
+    def sum_up(self, now_s: float) -> None:
+        """Count those who have passed by now."""
+        asked, self._untimed = self._untimed, []
+        self.passed_count += len(asked)
+        self.waited_s += len(asked) * now_s - sum(asked)

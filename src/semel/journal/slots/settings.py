@@ -38,6 +38,10 @@ class SlotSettings:
     linger_ms: int = 0
     """How long a slot waits for more before it is created: fewer PUTs for more delay."""
 
+    flush_interval_ms: int = 100
+    """A slot that nobody waits for is created so long after its first byte, if it is not full
+    before: a PUT that is under way is in the way of a commit."""
+
     attempt_s: float = 10.0
     """A call of the store that takes longer is taken for one that failed."""
 

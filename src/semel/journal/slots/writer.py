@@ -1,10 +1,15 @@
 """Puts what is appended into slots, one after the other: one PUT in flight, batches fill meanwhile.
 
+A slot is begun when somebody waits for what goes into it, when it is full, or a while after its
+first byte. Begun at once for what nobody waits for, it would be in the way of a commit that comes
+next.
+
 `durable` only rises. The durable state is moved by `on_durable` before anyone who waited for it is
 told. A foreign entry in our slot ends it: another leads, and what is unconfirmed may count or not.
 """
 
 import asyncio
+import contextlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
@@ -45,10 +50,12 @@ class Leadership(NamedTuple):
 class Batch:
     """Frames that go into one slot."""
 
-    __slots__ = ("end", "first_position", "is_closed", "parts")
+    __slots__ = ("begun_s", "end", "first_position", "is_closed", "parts")
 
-    def __init__(self, first_position: Position) -> None:
+    def __init__(self, first_position: Position, begun_s: float) -> None:
         self.first_position = first_position
+        self.begun_s = begun_s
+        """When the first of them was appended."""
         self.end = first_position
         self.parts: list[Buffer] = []
         self.is_closed = False
@@ -96,6 +103,8 @@ class Writer:
         """Unconfirmed, the oldest first; the first may be in flight."""
         self._begun: Begun | None = None
         self._has_work = asyncio.Event()
+        self._is_awaited = asyncio.Event()
+        """What is appended is to be written now."""
         self._look = asyncio.Event()
         """The slot behind ours has to be looked at for a barrier."""
         self._waiters: deque[Waiter] = deque()
@@ -118,7 +127,10 @@ class Writer:
         batches = self._batches
         fits = self._settings.slot_bytes - ENTRY_HEADER_SIZE
         if not batches or batches[-1].is_closed or end - batches[-1].first_position > fits:
-            batches.append(Batch(self._end))
+            batches.append(Batch(self._end, asyncio.get_running_loop().time()))
+            if len(batches) > 1:
+                # Nothing comes to the one before it any more.
+                self._is_awaited.set()
         batch = batches[-1]
         batch.parts.append(header)
         batch.parts += parts
@@ -129,6 +141,7 @@ class Writer:
         """What is added from now on comes into another slot."""
         if self._batches:
             self._batches[-1].is_closed = True
+            self._is_awaited.set()
 
     @property
     def unconfirmed_bytes(self) -> int:
@@ -147,7 +160,10 @@ class Writer:
         waiters = self._waiters
         if position <= self.durable:
             callback()
-        elif not waiters or waiters[-1][0] <= position:
+            return
+        if not waiters:
+            self._is_awaited.set()
+        if not waiters or waiters[-1][0] <= position:
             waiters.append((position, callback))
         else:
             waiters.insert(bisect_right(waiters, position, key=_position), (position, callback))
@@ -156,6 +172,7 @@ class Writer:
         """The barrier, for all that was appended."""
         self.barriers.ask(self._end, asyncio.get_running_loop().time(), callback)
         self._look.set()
+        self._is_awaited.set()
 
     # Writing.
 
@@ -166,11 +183,22 @@ class Writer:
                 # No PUT will tell those who wait for a barrier.
                 self._look.set()
                 await self._has_work.wait()
+            await self._until_awaited()
             if self._settings.linger_ms:
                 await asyncio.sleep(self._settings.linger_ms / 1000)
             await self._write(self._batches[0])
             if self.failure is not None:
                 return
+
+    async def _until_awaited(self) -> None:
+        """Returns when the oldest batch is to be written."""
+        batch = self._batches[0]
+        if batch.is_closed or len(self._batches) > 1 or self._waiters or len(self.barriers):
+            return
+        self._is_awaited.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(batch.begun_s + self._settings.flush_interval_ms / 1000):
+                await self._is_awaited.wait()
 
     async def _write(self, batch: Batch) -> None:
         batch.is_closed = True
@@ -185,7 +213,7 @@ class Writer:
         reached: list[Callable[[], None]] = []
         while self._waiters and self._waiters[0][0] <= batch.end:
             reached.append(self._waiters.popleft()[1])
-        self._tell(reached + self.barriers.proved(number, batch.end))
+        self._tell(reached + self._proved(number, batch.end))
 
     async def seal(self, successor: int | None) -> None:
         """The last entry: all else is durable, and nothing is decided behind it (rule 17)."""
@@ -235,9 +263,15 @@ class Writer:
             delays = self._calls.delays()
             if self.failure is not None or found is Found.FOREIGN:
                 return
-            self._tell(self.barriers.proved(number, durable))
+            self._tell(self._proved(number, durable))
             if len(self.barriers):
                 self._look.set()
+
+    def _proved(self, number: int, durable: Position) -> list[Callable[[], None]]:
+        released = self.barriers.proved(number, durable)
+        if released:
+            self.barriers.sum_up(asyncio.get_running_loop().time())
+        return released
 
     async def _found(self, slot: int) -> Found:
         key = keys.slot(self._leadership.lane, slot)
