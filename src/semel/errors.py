@@ -6,7 +6,8 @@ SemelError                      anything this package raises on purpose
 ├── NewerFormat                 a newer Semel has written this; nothing of it was touched
 ├── JournalFailed               a write or sync failed; the process must end
 ├── JournalFull                 there is no room; refuse and change nothing
-│   └── FrameTooLarge           nor would there be on an empty disk
+│   ├── FrameTooLarge           nor would there be on an empty disk
+│   └── StoreBehind             until the store has confirmed some of what is appended
 ├── FolderInUse                 another broker has this folder
 ├── CannotListen                the address is taken, or not ours
 ├── ConfigError                 a setting is unknown or its value is bad
@@ -50,6 +51,10 @@ class JournalFull(SemelError):
 
 class FrameTooLarge(JournalFull):
     """What was asked for takes more bytes than a frame may have; asking again is of no use."""
+
+
+class StoreBehind(JournalFull):
+    """The store has to confirm first some of what was appended; asking again is of use."""
 
 
 class FolderInUse(SemelError):

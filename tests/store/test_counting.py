@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from random import Random
 
 import pytest
 
 from semel.errors import ConfigError
-from semel.store.counting import S3_STANDARD, Counting, PriceList, Usage
+from semel.store.counting import Counting, Usage
 from semel.store.in_memory import Bucket, MemoryStore
-from semel.store.seam import ObjectExists, ObjectMissing
+from semel.store.prices import S3_PRICES, PriceList
+from semel.store.seam import ObjectExists, ObjectMissing, StoreAway, StoreRefused
+from semel.testing.fault_server import Fault
 from semel.types import Buffer
+from support import seeded_loop
 from support.stores import faulty
 
 
@@ -61,15 +65,73 @@ def test_pages_are_counted_as_the_server_sees_them() -> None:
 
 
 def test_a_busy_lane_costs_what_the_list_says() -> None:
+    prices = PriceList.parse(S3_PRICES)
     minute = Usage(puts=1_000, gets=60)
-    assert S3_STANDARD.month_usd(minute, 60.0) == pytest.approx(216 + 1.04, abs=0.01)
-    assert S3_STANDARD.month_usd(Usage(), 60.0, stored_bytes=10**12) == pytest.approx(23)
+    assert prices.month_usd(minute, 60.0) == pytest.approx(216 + 1.04, abs=0.01)
+    assert prices.month_usd(Usage(), 60.0, stored_bytes=10**12) == pytest.approx(23)
+    assert prices.month_usd(Usage(), 0.0) == 0
 
 
 def test_prices_are_set_by_name() -> None:
     prices = PriceList.parse("put=0.01 gb_read=0.5")
-    assert prices == PriceList("as set", put=0.01, gb_read=0.5)
+    assert prices == PriceList(put=0.01, gb_read=0.5)
     with pytest.raises(ConfigError, match="prices have no 'post'"):
         PriceList.parse("post=1")
     with pytest.raises(ConfigError, match="'put=x' is not a number"):
         PriceList.parse("put=x")
+    for amount in ("-1", "nan", "inf"):
+        with pytest.raises(ConfigError, match="no amount"):
+            PriceList.parse(f"put={amount}")
+
+
+def test_errors_are_counted_by_kind_and_only_answers_are_timed() -> None:
+    async def scenario() -> None:
+        async with faulty() as (server, bare):
+            store = Counting(bare)
+            server.plan(Fault.SLOW_DOWN, "PUT")
+            server.plan(Fault.ERROR_BEFORE, "PUT")
+            server.plan(Fault.FORBIDDEN, "GET")
+            server.plan(Fault.HANG_BEFORE, "LIST")
+            for _ in range(2):
+                with pytest.raises(StoreAway):
+                    await store.create("a/1", [b"1"])
+            with pytest.raises(StoreRefused):
+                await store.get("a/1")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await store.list("a/")
+            await store.create("a/1", [b"1"])
+            with pytest.raises(ObjectExists):
+                await store.create("a/1", [b"1"])
+            assert store.errors == {
+                ("put", "throttled"): 1,
+                ("put", "away"): 1,
+                ("get", "refused"): 1,
+                ("list", "unanswered"): 1,
+            }
+            assert {verb: sum(each.counts) for verb, each in store.latencies.items()} == {
+                "put": 2,
+                "get": 0,
+                "list": 0,
+                "delete": 0,
+            }
+
+    asyncio.run(scenario())
+
+
+def test_what_is_asked_of_late_is_what_was_asked_in_about_a_minute() -> None:
+    async def scenario() -> None:
+        store = Counting(MemoryStore(Bucket()))
+        assert store.recent() == (Usage(), 0.0)
+        for number in range(100):
+            await store.create(f"a/{number:03}", [b"12"])
+        store.start()
+        for _ in range(200):
+            await store.list("a/")
+            await seeded_loop.elapse(1.0)
+        usage, elapsed_s = store.recent()
+        assert usage.puts == 0
+        assert 60 <= elapsed_s <= 70
+        assert usage.lists == pytest.approx(elapsed_s, abs=1)
+
+    seeded_loop.run(Random(0), scenario())

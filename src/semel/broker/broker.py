@@ -55,6 +55,7 @@ from semel.lane.topics import (
 )
 from semel.lane.view import CatalogueView, TopicView
 from semel.records.partitioning import partition_for
+from semel.store.counting import Counted
 from semel.transactions.commands import TransactionSettings
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from semel.volumes.making import MakesApart, MakesHere, VolumeMaker
@@ -92,6 +93,8 @@ class Shared(NamedTuple):
     stop_s: float
     """How long a broker that is asked to stop waits for the store."""
     lane_count: int = 1
+    store: Counted | None = None
+    """If it is known what is asked of it."""
 
 
 class Broker:
@@ -137,6 +140,8 @@ class Broker:
         """Set when a step has brought a deadline before the next look at them."""
         self.journals: dict[int, FileJournal] = {}
         """Of these lanes."""
+        self.journals_on_store: dict[int, Journal] = {}
+        """Of lanes that others can take."""
         self.lanes: dict[int, Lane] = {}
         """Those that this broker leads, by their numbers."""
         self.led_lanes: tuple[Lane, ...] = ()
@@ -158,7 +163,7 @@ class Broker:
         self._behind: set[str] = set()
         """Topics that a lane could not be told of, as it had no room."""
         self._cluster_id = b"" if shared is None else shared.cluster_id
-        self._stop_s = None if shared is None else shared.stop_s
+        self._shared = shared
         self.late_requests = LateRequests()
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -231,9 +236,10 @@ class Broker:
     async def stop(self) -> None:
         """Close, write down what is there, and give the journals free."""
         self.close()
+        stop_s = None if self._shared is None else self._shared.stop_s
         for lane in self.led_lanes:
             try:
-                async with asyncio.timeout(self._stop_s):
+                async with asyncio.timeout(stop_s):
                     await lane.close()
             except TimeoutError:
                 log.warning("the store does not answer: another has to find out that this one left")
@@ -255,6 +261,7 @@ class Broker:
         if self.lanes.get(number) is lane:
             del self.lanes[number]
             self.journals.pop(number, None)
+            self.journals_on_store.pop(number, None)
             self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
             if number == CONTROLLER:
                 self.catalogue = AbsentCatalogue()
@@ -295,12 +302,15 @@ class Broker:
         except BaseException:
             await lane.step_down()
             raise
+        self.journals_on_store[number] = journal
+        self.metrics.takeovers[journal.may_miss_acknowledged] += 1
         return lane
 
     def _on_lane_failure(self, lane: Lane, error: BaseException) -> None:
         """Whoever loses a lane to another loses no more than that."""
         if isinstance(error, JournalAbandoned):
             log.warning("stepped down", lane=lane.number, reason=str(error))
+            self.metrics.step_downs += 1
             self._leave(lane)
         else:
             self._on_failure(error)
@@ -336,6 +346,11 @@ class Broker:
             return None
         led_by = followed.led_by
         return None if led_by is None or led_by.node_id == self.config.node_id else led_by
+
+    @property
+    def caught_up_s(self) -> float | None:
+        """When it was last known that nothing stands behind what is followed."""
+        return None if self._followed is None else self._followed.caught_up_s
 
     @property
     def leads_catalogue(self) -> bool:
@@ -611,6 +626,14 @@ class Broker:
     @property
     def connection_count(self) -> int:
         return self._server.connection_count if self._server else 0
+
+    @property
+    def store(self) -> Counted | None:
+        return None if self._shared is None else self._shared.store
+
+    @property
+    def loop_time_s(self) -> float:
+        return self._server.loop.time() if self._server else 0.0
 
     @property
     def reply_room_bytes(self) -> int:

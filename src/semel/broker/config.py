@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 from semel.errors import ConfigError
 from semel.spelling import SHOWN_MAX, unknown_name
+from semel.store.prices import S3_PRICES, PriceList
 
 # What is an option of `semel serve` by itself, by the names that one may look for it under.
 _OPTIONS = {
@@ -27,6 +28,9 @@ _OPTIONS = {
     "store": "--store URL",
     "metrics": "--metrics HOST:PORT",
 }
+
+_TEXTS = frozenset({"advertised_listeners", "store_prices"})
+"""Settings that are no list."""
 
 PROTOCOL = "PLAINTEXT://"
 PORT_MAX = 65535
@@ -238,6 +242,26 @@ class BrokerConfig:
         most=600_000,
         is_fixed=True,
     )
+    store_flush_interval_ms: int = _setting(
+        100,
+        "With no one waiting, what was appended is stored after this time, on a store.",
+        least=1,
+        most=60_000,
+        is_fixed=True,
+    )
+    store_linger_ms: int = _setting(
+        0,
+        "How long what somebody waits for is held back before it is stored, so that more comes "
+        "with it: fewer requests to the store, for a longer wait.",
+        most=10_000,
+        is_fixed=True,
+    )
+    store_prices: str = _setting(
+        S3_PRICES,
+        "What the store costs, in US dollars, by which metrics show the cost of a month: put, get, "
+        "list and delete for 1,000 requests, gb_month to keep 10^9 bytes, gb_read to read them.",
+        is_fixed=True,
+    )
     group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
 
     def __post_init__(self) -> None:
@@ -340,7 +364,7 @@ def _kind(field: "dataclasses.Field[Any]") -> str:
     if isinstance(field.default, bool):
         return "boolean"
     if isinstance(field.default, str):
-        return "string" if field.name == "advertised_listeners" else "list"
+        return "string" if field.name in _TEXTS else "list"
     return "int" if field.metadata["most"] <= INT32_MAX else "long"
 
 
@@ -376,6 +400,9 @@ def _parse(field: "dataclasses.Field[Any]", value: object) -> object:
         return parse_bool(name, value)
     if field.name == "advertised_listeners":
         return listener(*address(str(value))) if value else ""
+    if field.name == "store_prices":
+        PriceList.parse(str(value))
+        return str(value)
     if isinstance(field.default, str):
         return _parse_policy(name, value)
     return parse_int(name, value, field.metadata["least"], field.metadata["most"])

@@ -7,8 +7,12 @@ from semel.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTopic,
+    JournalFull,
     MessageTooLarge,
     RequestError,
+    RequestTimedOut,
+    StorageError,
+    StoreBehind,
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import Incoming, NotRemembered, StampedIncoming
@@ -39,6 +43,12 @@ def find_topic(broker: "Broker", name: str) -> TopicView | RequestError:
         return broker.catalogue.named(name)
     except RequestError as error:
         return error
+
+
+def no_room(error: JournalFull) -> RequestError:
+    """What its producer hears, which sends it again."""
+    refusal = RequestTimedOut if isinstance(error, StoreBehind) else StorageError
+    return refusal(str(error))
 
 
 def look_at(

@@ -15,6 +15,7 @@ from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
 from semel.errors import ConfigError
 from semel.lane.leader import Leader
+from semel.store.counting import Counted
 from semel.store.opening import open_store
 from semel.store.probe import probe
 from semel.store.seam import Store
@@ -78,18 +79,36 @@ async def joined(
             offsets_topic_num_partitions=cluster.offsets_partition_count,
             transaction_state_log_num_partitions=cluster.transactions_partition_count,
         )
-        timing = Timing(config.cluster_detection_ms / 1000)
+        timing = Timing(
+            config.cluster_detection_ms / 1000,
+            config.store_flush_interval_ms,
+            config.store_linger_ms,
+        )
         broker = Broker(
             config,
             (),
             Storage(shown(settings.url), lambda: UNKNOWN),
             clock,
             randomness,
-            Shared(cluster.cluster_id, slot_settings(timing).limits, timing.detection_s),
+            Shared(
+                cluster.cluster_id,
+                slot_settings(timing).limits,
+                timing.detection_s,
+                store=_counted_from_now(store),
+            ),
         )
         yield Member(broker, store, cluster, timing, config, randomness)
     finally:
         await store.close()
+
+
+def _counted_from_now(store: Store) -> Counted | None:
+    """A probe asks for much, once."""
+    if not isinstance(store, Counted):
+        return None
+    for each in store.counted:
+        each.start()
+    return store
 
 
 def shown(url: str) -> str:

@@ -5,7 +5,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from semel.broker.cluster_metrics import cluster_metrics, journals_on_store
+from semel.broker.families import counter, gauge
 from semel.errors import InvalidProducerEpoch, ProducerFenced, RequestError
+from semel.journal.seam import Journal
 from semel.lane.lane import Mark
 from semel.wire import apis
 
@@ -37,6 +40,9 @@ class Metrics:
         self.producers_fenced = 0
         self.transactions_committed = 0
         self.transactions_aborted = 0
+        self.takeovers = {False: 0, True: 0}
+        """Lanes that this broker has taken, by whether who led before may have left in between."""
+        self.step_downs = 0
         self.commit_count = 0
         self.commit_seconds = 0.0
         self.retention_rounds = 0
@@ -86,6 +92,7 @@ class Collector:
         broker = self._broker
         metrics, lanes = broker.metrics, broker.led_lanes
         journals = list(broker.journals.values())
+        all_journals: list[Journal] = [*journals, *journals_on_store(broker)]
 
         requests = CounterMetricFamily("semel_requests", "Requests by API.", labels=["api"])
         for key, count in sorted(metrics.requests.items()):
@@ -140,12 +147,12 @@ class Collector:
         yield counter(
             "semel_journal_frames",
             "Frames appended.",
-            sum(journal.frames_appended for journal in journals),
+            sum(journal.frames_appended for journal in all_journals),
         )
         yield counter(
             "semel_journal_bytes",
             "Bytes appended.",
-            sum(journal.bytes_appended for journal in journals),
+            sum(journal.bytes_appended for journal in all_journals),
         )
         yield counter(
             "semel_journal_writes",
@@ -155,7 +162,8 @@ class Collector:
         yield counter(
             "semel_writes_refused",
             "Frames for which the journal had no room.",
-            sum(journal.segments.refused_count for journal in journals),
+            sum(journal.segments.refused_count for journal in journals)
+            + sum(journal.refused_count for journal in journals_on_store(broker)),
         )
         yield gauge(
             "semel_journal_unused_bytes",
@@ -182,8 +190,10 @@ class Collector:
         yield gauge(
             "semel_journal_unsynced_bytes",
             "Bytes appended that a power loss would take.",
-            sum(journal.end - journal.durable for journal in journals),
+            sum(journal.end - journal.durable for journal in all_journals),
         )
+        if broker.is_shared:
+            yield from cluster_metrics(broker)
 
 
 def _disk(broker: "Broker") -> Iterator["Metric"]:
@@ -325,22 +335,6 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
         if lag:
             by_topic.add_metric([name], lag)
     yield by_topic
-
-
-def counter(name: str, about: str, value: float) -> "Metric":
-    from prometheus_client.core import CounterMetricFamily
-
-    family = CounterMetricFamily(name, about)
-    family.add_metric([], value)
-    return family
-
-
-def gauge(name: str, about: str, value: float) -> "Metric":
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, about)
-    family.add_metric([], value)
-    return family
 
 
 def _only_metrics(metrics: "WSGIApplication") -> "WSGIApplication":

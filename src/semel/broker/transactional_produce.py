@@ -7,14 +7,13 @@ have been added before.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
-from semel.broker.incoming import Missed, accepted, find_topic, look_at, refused
+from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
 from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
 from semel.errors import (
     InvalidRequest,
     InvalidTransactionState,
     JournalFull,
     RequestError,
-    StorageError,
 )
 from semel.lane.lane import Lane
 from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, ProduceInTransaction
@@ -127,7 +126,7 @@ class _Writing:
             produced = self._lane.submit(command)
         except JournalFull as error:
             for key in keys:
-                self._refuse(key, StorageError(str(error)))
+                self._refuse(key, no_room(error))
             return
         except RequestError as error:
             for key in keys:

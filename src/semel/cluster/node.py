@@ -54,6 +54,8 @@ def slot_settings(timing: Timing) -> SlotSettings:
         barrier_s=detection_s,
         attempt_s=min(10.0, max(0.5, detection_s / 2)),
         retry_s_max=min(2.0, detection_s / 3),
+        flush_interval_ms=timing.flush_interval_ms,
+        linger_ms=timing.linger_ms,
     )
 
 

@@ -29,9 +29,13 @@ class Seen(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """What follows from the detection time."""
+    """What was chosen, and what follows from the detection time."""
 
     detection_s: float
+    flush_interval_ms: int = 100
+    """What nobody waits for is stored after it."""
+    linger_ms: int = 0
+    """So long what somebody waits for is held back, for more to come with it."""
 
     @property
     def beat_s(self) -> float:

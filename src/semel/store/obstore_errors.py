@@ -9,7 +9,14 @@ import errno
 import re
 from typing import Final
 
-from semel.store.seam import ObjectExists, ObjectMissing, StoreAway, StoreError, StoreRefused
+from semel.store.seam import (
+    ObjectExists,
+    ObjectMissing,
+    StoreAway,
+    StoreError,
+    StoreRefused,
+    StoreThrottled,
+)
 
 STATUS: Final = re.compile(r"status code: (\d{3})")
 CODE: Final = re.compile(r"<Code>(\w+)</Code>")
@@ -21,7 +28,9 @@ NO_SUCH_OBJECT: Final = frozenset({"NoSuchKey", "BlobNotFound"})
 """Alone these say that a key is free. What else is not found is the bucket, or the store itself."""
 EXISTS: Final = frozenset({"BlobAlreadyExists"})
 """Azure's. S3 says 409 to a create that it has not done and that may be tried again."""
-PASSING: Final = frozenset({"RequestTimeout", "SlowDown", "Throttling", "ThrottlingException"})
+THROTTLED: Final = frozenset({"SlowDown", "Throttling", "ThrottlingException", "ServerBusy"})
+THROTTLED_STATUSES: Final = frozenset({429, 503})
+PASSING: Final = THROTTLED | {"RequestTimeout"}
 PASSING_STATUSES: Final = frozenset({408, 409, 425, 429})
 LASTING_STATUSES: Final = frozenset({501, 505, 507})
 LASTING_ERRNOS: Final = frozenset(
@@ -50,6 +59,8 @@ def translate(error: Exception, doing: str) -> StoreError:
         return ObjectExists(said) if is_object else StoreAway(said)
     if status == 416 or "StartTooLarge" in text:
         return BehindTheEnd(said)
+    if status in THROTTLED_STATUSES or code in THROTTLED:
+        return StoreThrottled(said)
     return StoreRefused(said) if _lasts(kind, status, code, text) else StoreAway(said)
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequen
 from random import Random
 from typing import Final, TypeVar
 
+from semel.store.counting import Counting
 from semel.store.seam import Store, StoreAway, StoredObject
 from semel.store.settings import StoreSettings
 from semel.types import Buffer
@@ -19,7 +20,10 @@ Result = TypeVar("Result")
 
 class Retrying:
     def __init__(self, store: Store, settings: StoreSettings, random: Random) -> None:
-        self._store = store
+        # What is asked again is asked of the store once more, and counted so.
+        counting = Counting(store, settings.scheme)
+        self.counted: Sequence[Counting] = (counting,)
+        self._store = counting
         self._settings = settings
         self._random = random
         self.retry_count = 0

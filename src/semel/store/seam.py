@@ -37,6 +37,10 @@ class StoreAway(StoreError):
     it may be done later yet."""
 
 
+class StoreThrottled(StoreAway):
+    """It asks for patience, as too much is asked of it."""
+
+
 class StoreRefused(StoreError):
     """It was reached and says no, for a reason that does not pass by itself: credentials, a bucket
     that is missing, full or read only. Nothing was done by this request; an earlier one for the

@@ -15,7 +15,7 @@ kernel has it, since the commit will make it durable. A compacted topic refuses 
 from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
-from semel.broker.incoming import Missed, accepted, find_topic, look_at, refused
+from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
 from semel.broker.transactional_produce import produce_in_transaction
 from semel.errors import (
     CorruptJournal,
@@ -222,7 +222,7 @@ class _Writing:
         try:
             produced = self._lane.submit(Produce(waiting))
         except JournalFull as error:
-            full = StorageError(str(error))
+            full = no_room(error)
             for response in responses:
                 self._refuse(response, full)
             return

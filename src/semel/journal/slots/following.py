@@ -63,6 +63,8 @@ class Follower:
         self.checkpoint: bytes | None = None
         """The state to begin with; to be taken again whenever `look` has begun anew."""
         self.silence = Silence()
+        self.caught_up_s: float | None = None
+        """When it was last known that there is nothing behind what was read."""
         self._store = store
         self._settings = settings or SlotSettings()
         self._calls = Calls(store, self._settings)
@@ -127,6 +129,7 @@ class Follower:
             self._free_since_s = None
             return False
         if stored is None:
+            self.caught_up_s = begun_s
             self.silence.free(begun_s)
             return await self._found_free(begun_s)
         self._free_since_s = None
@@ -134,7 +137,9 @@ class Follower:
             self._calls, self._replay, self._settings
         )
         self.silence.broken()
-        if not is_whole:
+        if is_whole:
+            self.caught_up_s = begun_s
+        else:
             await self.begin()
         return not is_whole
 

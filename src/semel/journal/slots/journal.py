@@ -9,9 +9,9 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
-from semel.errors import JournalFailed, JournalFull
+from semel.errors import JournalFailed, StoreBehind
 from semel.journal import names
 from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.seam import JournalAbandoned, Sealed
@@ -29,6 +29,21 @@ from semel.journal.tail import Tail
 from semel.store.seam import Store
 from semel.types import Buffer, Position
 from semel.world import Randomness
+
+
+class SlotCounts(NamedTuple):
+    """What there is to be seen from outside."""
+
+    slot_count: int
+    """With data that counts and was not given up."""
+    oldest_slot: int
+    """Of these; the next to be written if there is none."""
+    stored_bytes: int
+    barriers_waiting: int
+    barriers_passed: int
+    barriers_waited_s: float
+    cache_hits: int
+    cache_misses: int
 
 
 class SlotJournal:
@@ -87,6 +102,8 @@ class SlotJournal:
         self._refusal: JournalFailed | None = None
         """Nothing is appended any more."""
         self._is_short = False
+        self.refused_count = 0
+        """Frames for which there was no room."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._over = asyncio.Event()
@@ -189,8 +206,23 @@ class SlotJournal:
         """The first that is not known to be ours."""
         return self._writer.slot
 
+    @property
+    def counts(self) -> "SlotCounts":
+        barriers, table = self._writer.barriers, self._table
+        oldest = table.oldest
+        return SlotCounts(
+            len(table),
+            self.slot if oldest is None else oldest,
+            table.stored_bytes,
+            len(barriers),
+            barriers.passed_count,
+            barriers.waited_s,
+            self._reading.hits,
+            self._reading.gets,
+        )
+
     def reserve(self, size: int, kept_size: int) -> None:
-        """Raises JournalFull while so much is unconfirmed that memory would not be bounded.
+        """Raises StoreBehind while so much is unconfirmed that memory would not be bounded.
 
         What ends what is open may use what is kept from others. A frame is always taken when
         nothing is unconfirmed.
@@ -202,7 +234,8 @@ class SlotJournal:
             wanted = unconfirmed + HEADER_SIZE + size + kept_size
             if wanted > self.settings.unconfirmed_bytes:
                 self._is_short = True
-                raise JournalFull(
+                self.refused_count += 1
+                raise StoreBehind(
                     f"the store has not confirmed {unconfirmed} bytes, and "
                     f"{self.settings.unconfirmed_bytes} are held at most"
                 )

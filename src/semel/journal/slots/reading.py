@@ -25,6 +25,8 @@ BLOCK_SIZE: Final = 1 << 20
 class Reading:
     def __init__(self, calls: Calls, lane: int, table: SlotTable, bytes_max: int) -> None:
         self.gets = 0
+        self.hits = 0
+        """Reads that needed none."""
         self._calls = calls
         self._lane = lane
         self._table = table
@@ -94,6 +96,7 @@ class Reading:
                 return None
             self._blocks.move_to_end((key, number))
             parts.append(block)
+        self.hits += 1
         whole = parts[0] if len(parts) == 1 else b"".join(parts)
         skip = start - first * BLOCK_SIZE
         return whole[skip : skip + size]

@@ -29,6 +29,15 @@ class SlotTable:
         self._firsts.append(first_position)
         self._ends.append(end)
 
+    @property
+    def oldest(self) -> int | None:
+        return self._slots[0] if self._slots else None
+
+    @property
+    def stored_bytes(self) -> int:
+        """From the oldest to the newest position."""
+        return self._ends[-1] - self._firsts[0] if self._slots else 0
+
     def find(self, position: int) -> Place | None:
         """The slot that holds it; None if that was given up, or was never there."""
         number = bisect_right(self._firsts, position) - 1

@@ -1,0 +1,213 @@
+"""What a node shows of its cluster and of the store: who leads, what is asked, what it costs."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from semel.broker.families import counter, gauge
+from semel.store.counting import LATENCY_BOUNDS_S, Counted, Usage
+from semel.store.prices import PriceList
+from semel.store.settings import POSTGRESQL
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from semel.broker.broker import Broker
+    from semel.journal.slots.journal import SlotJournal
+
+NOBODY: Final = -1
+
+
+class StoreRate(NamedTuple):
+    """What is asked of one store at present."""
+
+    store: str
+    usage: Usage
+    elapsed_s: float
+    month_usd: float
+    """What a month costs that goes on so, with what is kept there."""
+
+
+def journals_on_store(broker: "Broker") -> "list[SlotJournal]":
+    return [cast("SlotJournal", each) for each in list(broker.journals_on_store.values())]
+
+
+def stored_bytes(broker: "Broker") -> int:
+    """Of what this node leads: others know of it, and do not count it once more."""
+    slots = sum(journal.counts.stored_bytes for journal in journals_on_store(broker))
+    return slots + sum(lane.settling.volume_bytes for lane in broker.led_lanes)
+
+
+def store_rates(broker: "Broker", store: Counted) -> list[StoreRate]:
+    prices = PriceList.parse(broker.config.store_prices)
+    kept = stored_bytes(broker)
+    rates = []
+    for each in store.counted:
+        usage, elapsed_s = each.recent()
+        # A database is paid for whether it is asked or not.
+        is_priced = each.name != POSTGRESQL
+        month_usd = prices.month_usd(usage, elapsed_s, kept) if is_priced else 0.0
+        rates.append(StoreRate(each.name, usage, elapsed_s, month_usd))
+    return rates
+
+
+def cluster_metrics(broker: "Broker") -> Iterator["Metric"]:
+    yield from _leadership(broker)
+    yield from _slots(journals_on_store(broker))
+    if broker.store is not None:
+        yield from _requests(broker.store)
+        yield from _cost(broker, broker.store)
+
+
+def _leadership(broker: "Broker") -> Iterator["Metric"]:
+    from prometheus_client.core import CounterMetricFamily
+
+    lanes = broker.led_lanes
+    led_by = broker.led_by
+    epoch = NOBODY if led_by is None else led_by.epoch
+    yield gauge("semel_is_leader", "1 if this node leads, 0 if it stands by.", len(lanes) > 0)
+    yield gauge(
+        "semel_leader_node",
+        "The node that leads, as far as this one knows; -1: it knows of none.",
+        broker.controller_id,
+    )
+    yield gauge(
+        "semel_leader_epoch",
+        "The epoch of that leader; -1 if there is none.",
+        max((lane.view.epoch for lane in lanes), default=epoch),
+    )
+    takeovers = CounterMetricFamily(
+        "semel_takeovers",
+        "How often this node began to lead: handed over, or after a leader that did not say so.",
+        labels=["how"],
+    )
+    for is_in_doubt, how in ((False, "handover"), (True, "silence")):
+        takeovers.add_metric([how], broker.metrics.takeovers[is_in_doubt])
+    yield takeovers
+    yield counter(
+        "semel_step_downs",
+        "How often this node has led and found that others do, or that it cannot know.",
+        broker.metrics.step_downs,
+    )
+    caught_up_s = broker.caught_up_s
+    behind_s = 0.0 if caught_up_s is None else max(0.0, broker.loop_time_s - caught_up_s)
+    yield gauge(
+        "semel_standby_lag_seconds",
+        "For how long who stands by has not read all there is in the store; 0 for a leader.",
+        0.0 if lanes else behind_s,
+    )
+
+
+def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:
+    """Of the lanes that this node leads, since it does."""
+    from prometheus_client.core import SummaryMetricFamily
+
+    counts = [journal.counts for journal in journals]
+    yield gauge(
+        "semel_slots",
+        "Slots in the store that hold data.",
+        sum(each.slot_count for each in counts),
+    )
+    yield gauge(
+        "semel_oldest_slot",
+        "The oldest of these; -1 for who stands by.",
+        min((each.oldest_slot for each in counts), default=NOBODY),
+    )
+    yield gauge(
+        "semel_newest_slot",
+        "The slot that is written next; -1 for who stands by.",
+        max((journal.slot for journal in journals), default=NOBODY),
+    )
+    yield gauge(
+        "semel_slot_bytes", "Bytes in these slots.", sum(each.stored_bytes for each in counts)
+    )
+    yield SummaryMetricFamily(
+        "semel_barrier_seconds",
+        "Waits until the store has told that nobody else leads, before something is said.",
+        count_value=sum(each.barriers_passed for each in counts),
+        sum_value=sum(each.barriers_waited_s for each in counts),
+    )
+    yield gauge(
+        "semel_barriers_waiting",
+        "Answers that wait so.",
+        sum(each.barriers_waiting for each in counts),
+    )
+    yield counter(
+        "semel_cache_hits",
+        "Reads of older data that needed no request.",
+        sum(each.cache_hits for each in counts),
+    )
+    yield counter(
+        "semel_cache_misses", "Those that did.", sum(each.cache_misses for each in counts)
+    )
+
+
+def _requests(store: Counted) -> Iterator["Metric"]:
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    requests = CounterMetricFamily(
+        "semel_store_requests", "Requests to the store, as they are paid.", labels=["store", "verb"]
+    )
+    moved = CounterMetricFamily(
+        "semel_store_bytes", "Bytes sent to and read from the store.", labels=["store", "way"]
+    )
+    errors = CounterMetricFamily(
+        "semel_store_errors",
+        "Calls that failed: throttled, away, refused, or unanswered in their time.",
+        labels=["store", "verb", "kind"],
+    )
+    durations = HistogramMetricFamily(
+        "semel_store_request_seconds",
+        "How long calls took that were answered.",
+        labels=["store", "verb"],
+    )
+    bounds = [*map(str, LATENCY_BOUNDS_S), "+Inf"]
+    for each in store.counted:
+        usage, name = each.usage, each.name
+        for verb, count in (
+            ("put", usage.puts),
+            ("get", usage.gets),
+            ("list", usage.lists),
+            ("delete", usage.deletes),
+        ):
+            requests.add_metric([name, verb], count)
+        moved.add_metric([name, "written"], usage.bytes_written)
+        moved.add_metric([name, "read"], usage.bytes_read)
+        for (verb, kind), count in sorted(each.errors.copy().items()):
+            errors.add_metric([name, verb, kind], count)
+        for verb, took in each.latencies.items():
+            counted = list(zip(bounds, accumulate(took.counts), strict=True))
+            durations.add_metric([name, verb], counted, took.sum_s)
+    yield requests
+    yield moved
+    yield errors
+    yield durations
+    yield counter(
+        "semel_store_retries",
+        "Reads, lists and deletes that were asked again.",
+        store.retry_count,
+    )
+    yield counter(
+        "semel_store_throttled",
+        "Calls that the store has turned away, as too much was asked of it.",
+        sum(
+            count
+            for each in store.counted
+            for (_, kind), count in each.errors.copy().items()
+            if kind == "throttled"
+        ),
+    )
+
+
+def _cost(broker: "Broker", store: Counted) -> Iterator["Metric"]:
+    from prometheus_client.core import GaugeMetricFamily
+
+    cost = GaugeMetricFamily(
+        "semel_store_month_usd",
+        "What a month costs by store.prices that goes on as the last minute went, with what is "
+        "kept, which the leader counts.",
+        labels=["store"],
+    )
+    for each in store_rates(broker, store):
+        cost.add_metric([each.store], each.month_usd)
+    yield cost
