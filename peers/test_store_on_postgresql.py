@@ -6,23 +6,17 @@ from random import Random
 from typing import TypeVar
 
 import pytest
+from peers.postgresql import PostgreSql, psycopg
 
-psycopg = pytest.importorskip("psycopg")
-
-from peers.postgresql import PostgreSql, programs  # noqa: E402
-
-from semel.store.opening import bare_store  # noqa: E402
-from semel.store.probe import probe  # noqa: E402
-from semel.store.retrying import Retrying  # noqa: E402
-from semel.store.seam import Store, StoreAway, StoreRefused  # noqa: E402
-from semel.store.settings import StoreSettings  # noqa: E402
-from semel.types import Buffer  # noqa: E402
-from semel.world import SystemRandomness  # noqa: E402
-from store.test_conformance import *  # noqa: E402, F403
-from support.stores import Test  # noqa: E402
-
-if programs() is None:
-    pytest.skip("there is no PostgreSQL here", allow_module_level=True)
+from semel.store.opening import bare_store
+from semel.store.probe import probe
+from semel.store.retrying import Retrying
+from semel.store.seam import Store, StoreAway, StoreRefused
+from semel.store.settings import StoreSettings
+from semel.types import Buffer
+from semel.world import SystemRandomness
+from store.test_conformance import *  # noqa: F403
+from support.stores import Test
 
 T = TypeVar("T")
 

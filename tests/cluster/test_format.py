@@ -1,17 +1,27 @@
 """What makes a store one cluster's: created once, read by every node, refused in a sentence."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
 from semel.cluster import format as cluster_format
-from semel.cluster.format import ClusterFormat, ClusterRefused, check_same, create, read
+from semel.cluster.format import (
+    ClusterFormat,
+    ClusterRefused,
+    JournalStore,
+    check_journal,
+    check_same,
+    create,
+    read,
+)
 from semel.errors import NewerFormat
 from semel.store.in_memory import Bucket, MemoryStore
 from semel.store.probe import UnfitStore
+from semel.store.seam import StoreRefused
+from semel.types import Buffer
 from semel.verify.world.loop import SeededRandomness
 
 T = TypeVar("T")
@@ -57,7 +67,7 @@ def test_where_there_is_none_a_node_says_how_to_make_one() -> None:
 @pytest.mark.parametrize(
     ("stored", "refusal"),
     [
-        (b'{"format": 2, "something": "else"}', NewerFormat),
+        (b'{"format": 3, "something": "else"}', NewerFormat),
         (b"not what we write", ClusterRefused),
         (b'{"format": 1}', ClusterRefused),
     ],
@@ -86,6 +96,54 @@ def test_a_journal_of_another_cluster_is_refused() -> None:
     check_same(created.cluster_id, created)
     with pytest.raises(ClusterRefused, match="belongs to cluster"):
         check_same(b"x" * 16, created)
+
+
+def test_slots_that_lie_elsewhere_are_told_by_name_and_found_by_the_clusters_id() -> None:
+    store, journal = MemoryStore(Bucket()), MemoryStore(Bucket())
+    named = JournalStore(journal, "postgresql://host/db")
+    created = run(create(store, RANDOMNESS, 7, 9, named))
+    assert run(read(store)) == created
+    assert created.format == 2, "a version that knows one store alone must not look there"
+    assert b"postgresql://host/db" in store.bucket.objects[cluster_format.KEY]
+    assert list(journal.bucket.objects) == [cluster_format.JOURNAL_KEY]
+    run(check_journal(created, named))
+    with pytest.raises(ClusterRefused, match="lie in postgresql://host/db: name it with --journal"):
+        run(check_journal(created, None))
+    other = JournalStore(MemoryStore(Bucket()), "postgresql://host/other")
+    with pytest.raises(ClusterRefused, match="other holds the slots of no cluster"):
+        run(check_journal(created, other))
+    run(create(MemoryStore(Bucket()), RANDOMNESS, 7, 9, other))
+    with pytest.raises(ClusterRefused, match="other holds the slots of cluster"):
+        run(check_journal(created, other))
+
+
+def test_slots_in_the_store_are_looked_for_nowhere_else() -> None:
+    created = made(MemoryStore(Bucket()))
+    run(check_journal(created, None))
+    with pytest.raises(ClusterRefused, match="lie in its store"):
+        run(check_journal(created, JournalStore(MemoryStore(Bucket()), "postgresql://host/db")))
+
+
+def test_a_store_holds_the_slots_of_one_cluster() -> None:
+    journal = JournalStore(MemoryStore(Bucket()), "postgresql://host/db")
+    run(create(MemoryStore(Bucket()), RANDOMNESS, 7, 9, journal))
+    another = MemoryStore(Bucket())
+    with pytest.raises(ClusterRefused, match="host/db holds the slots of a cluster already"):
+        run(create(another, RANDOMNESS, 7, 9, journal))
+    assert not another.bucket.objects
+
+
+def test_a_cluster_that_did_not_come_to_be_claims_no_store_for_its_slots() -> None:
+    class Full(MemoryStore):
+        async def create(self, key: str, parts: Sequence[Buffer]) -> None:
+            if key == cluster_format.KEY:
+                raise StoreRefused("there is no room")
+            await super().create(key, parts)
+
+    journal = MemoryStore(Bucket())
+    with pytest.raises(StoreRefused):
+        run(create(Full(Bucket()), RANDOMNESS, 7, 9, JournalStore(journal, "there")))
+    assert not journal.bucket.objects
 
 
 def test_what_this_version_writes_later_versions_can_tell() -> None:

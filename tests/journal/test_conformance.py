@@ -21,6 +21,8 @@ from semel.journal.pages import NotLoaded
 from semel.journal.seam import Journal, JournalAbandoned
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
+from semel.store.seam import Store
+from semel.store.with_journal import WithJournal
 from semel.types import Position
 from support import seeded_loop
 from support.compiled import plain_python
@@ -29,6 +31,7 @@ from support.slot_store import SeededRandomness, SlotStore, alone
 
 T = TypeVar("T")
 Lane = RememberingOn[Journal]
+SLOT_SEEDS = 6
 
 
 class Driver(Protocol):
@@ -153,9 +156,12 @@ class OnSlots:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._rng = Random(seed)
-        self._store = SlotStore()
+        slots = SlotStore()
+        # The last have their slots in a store of their own.
+        is_apart = seed == SLOT_SEEDS - 1
+        self._store: Store = WithJournal(SlotStore(), slots) if is_apart else slots
         if seed:
-            self._store.delay_s = lambda: self._rng.random() / 10
+            slots.delay_s = lambda: self._rng.random() / 10
         self._settings = SlotSettings(
             slot_bytes=4096, unconfirmed_bytes=2**20, stretch_bytes=8192, checkpoint_slots=20
         )
@@ -188,7 +194,7 @@ DRIVERS: dict[str, Callable[[Path], Driver]] = {
     "files": OnFiles,
     **{f"simulated disk {seed}": partial(OnSimulatedDisk, seed) for seed in range(8)},
     "memory": InMemory,
-    **{f"slots {seed}": partial(OnSlots, seed) for seed in range(5)},
+    **{f"slots {seed}": partial(OnSlots, seed) for seed in range(SLOT_SEEDS)},
 }
 
 

@@ -40,6 +40,8 @@ class ServeOptions:
     data: Path = Path("semel-data")
     ephemeral: bool = False
     store: str | None = None
+    store_options: tuple[str, ...] = ()
+    journal: str | None = None
     node_id: int | None = None
     config: Path | None = None
     settings: tuple[str, ...] = ()
@@ -61,6 +63,8 @@ def serve(options: ServeOptions) -> None:
     if options.store is not None:
         _run(_serve_on_store(config, options.store, options))
         return
+    if options.journal is not None or options.store_options:
+        raise ConfigError("--journal and --store-option are about a store: name it with --store")
     with _data_folder(options) as folder:
         broker = Broker(
             config,
@@ -95,10 +99,13 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
     if options.node_id is None:
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
-    from semel.broker.member import joined, shown
-    from semel.store.settings import StoreSettings
+    from semel.broker.member import joined
+    from semel.cluster.opening import ClusterSettings
+    from semel.store.settings import shown
 
-    settings = StoreSettings(url, is_ephemeral=options.ephemeral)
+    settings = ClusterSettings.of(
+        url, options.store_options, options.journal, is_ephemeral=options.ephemeral
+    )
     async with joined(settings, config, SystemClock(), SystemRandomness()) as member:
         _settle_in()
         await _serve(member.broker, options, shown(url), member)

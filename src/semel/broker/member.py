@@ -3,23 +3,20 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from random import Random
-from urllib.parse import urlsplit
 
 from semel.broker.broker import Broker, Shared, Storage, lane_settings
 from semel.broker.config import BrokerConfig
-from semel.cluster import format as cluster_format
 from semel.cluster.channel import connect
 from semel.cluster.format import ClusterFormat
 from semel.cluster.node import Node, slot_settings
+from semel.cluster.opening import ClusterSettings, opened
 from semel.cluster.silence import Timing
 from semel.errors import ConfigError
 from semel.lane.leader import Leader
 from semel.store.counting import Counted
-from semel.store.opening import open_store
 from semel.store.probe import probe
 from semel.store.seam import Store
-from semel.store.settings import StoreSettings
+from semel.store.settings import shown
 from semel.world import Clock, Randomness
 
 EVERYWHERE = frozenset({"0.0.0.0", "::"})
@@ -66,13 +63,11 @@ class Member:
 
 @asynccontextmanager
 async def joined(
-    settings: StoreSettings, config: BrokerConfig, clock: Clock, randomness: Randomness
+    settings: ClusterSettings, config: BrokerConfig, clock: Clock, randomness: Randomness
 ) -> AsyncIterator[Member]:
     """A broker that leads nothing yet. Raises ClusterRefused, NewerFormat, UnfitStore, StoreAway,
     StoreRefused and ConfigError."""
-    store = open_store(settings, Random())
-    try:
-        cluster = await cluster_format.read(store)
+    async with opened(settings) as (store, cluster):
         await probe(store, randomness)
         config = replace(
             config,
@@ -87,7 +82,7 @@ async def joined(
         broker = Broker(
             config,
             (),
-            Storage(shown(settings.url), lambda: UNKNOWN),
+            Storage(shown(settings.store.url), lambda: UNKNOWN),
             clock,
             randomness,
             Shared(
@@ -98,8 +93,6 @@ async def joined(
             ),
         )
         yield Member(broker, store, cluster, timing, config, randomness)
-    finally:
-        await store.close()
 
 
 def _counted_from_now(store: Store) -> Counted | None:
@@ -109,9 +102,3 @@ def _counted_from_now(store: Store) -> Counted | None:
     for each in store.counted:
         each.start()
     return store
-
-
-def shown(url: str) -> str:
-    """Without what may be a password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()

@@ -12,6 +12,7 @@ examples:
   semel serve                                    on 127.0.0.1:9092, data in ./semel-data
   semel serve --ephemeral --listen 127.0.0.1:0   for a test: a free port, nothing is kept
   semel serve --store s3://bucket/path --node-id 2 --listen 10.0.0.2:9092
+  semel serve --store s3://bucket/path --journal postgresql://db/semel --node-id 2
   semel serve --set num.partitions=8 --set log.retention.hours=48
 """
 
@@ -67,6 +68,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar="URL",
         help="share this store with other nodes, instead of --data: s3://BUCKET/PATH, gs://, "
         "az://; file:///DIR for tests (`semel cluster create` begins it)",
+    )
+    add(
+        "--store-option",
+        metavar="KEY=VALUE",
+        dest="store_options",
+        action=_Collect,
+        default=(),
+        help="how to reach the store, as endpoint=http://127.0.0.1:9000 or region=eu-central-1; "
+        "repeatable",
+    )
+    add(
+        "--journal",
+        metavar="URL",
+        help="where the cluster's slots lie, if not in the store: postgresql://HOST/DATABASE",
     )
     add(
         "--node-id",

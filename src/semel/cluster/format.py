@@ -1,13 +1,15 @@
 """What makes the objects under a prefix one cluster: created once, and never changed.
 
-    cluster/format    format, cluster id, the key by which nodes know each other, and how many
-                      partitions the internal topics have
+    cluster/format    format, cluster id, the key by which nodes know each other, how many
+                      partitions the internal topics have, and where the slots lie if not here
+    cluster/journal   in a store that holds the slots of a cluster which is elsewhere: its id
 
-What all nodes must agree on from the first frame on is here, and nothing else.
+What all nodes must agree on from the first frame on is here, and nothing else. Format 2 is that of
+clusters whose slots lie elsewhere: who does not know of that would look for them here.
 """
 
 import contextlib
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,8 +19,10 @@ from semel.store.seam import ObjectExists, ObjectMissing, Store
 from semel.world import Randomness
 
 KEY: Final = "cluster/format"
+JOURNAL_KEY: Final = "cluster/journal"
 JOURNALS: Final = "j/"
-FORMAT: Final = 1
+FORMAT: Final = 2
+FORMAT_OF_ONE_STORE: Final = 1
 CLUSTER_ID_SIZE: Final = 16
 RPC_KEY_SIZE: Final = 32
 
@@ -38,6 +42,22 @@ class ClusterFormat(_Format, frozen=True):
     rpc_key: bytes
     offsets_partition_count: int
     transactions_partition_count: int
+    journal: str | None = None
+    """Where the slots lie, if not in the store that this is in; told to who does not know."""
+
+
+class _Claim(msgspec.Struct, frozen=True):
+    """By which a store holds the slots of one cluster, and of no other."""
+
+    cluster_id: bytes
+
+
+class JournalStore(NamedTuple):
+    """Where the slots of a cluster lie, if they have a store of their own."""
+
+    store: Store
+    shown: str
+    """Its name, without what is secret."""
 
 
 async def create(
@@ -45,36 +65,58 @@ async def create(
     randomness: Randomness,
     offsets_partition_count: int,
     transactions_partition_count: int,
+    journal: JournalStore | None = None,
 ) -> ClusterFormat:
     """Raises ClusterRefused, UnfitStore, StoreAway, StoreRefused."""
     with contextlib.suppress(ObjectMissing):
         await store.get(KEY)
         raise _exists()
-    await probe(store, randomness)
-    if await store.list(JOURNALS):
-        raise ClusterRefused(
-            f"there are journals under {JOURNALS}, and a new cluster would take them for its own: "
-            f"choose another path in the store, or delete them"
-        )
+    for each in [store] if journal is None else [store, journal.store]:
+        await probe(each, randomness)
+        if await each.list(JOURNALS):
+            raise ClusterRefused(
+                f"there are journals under {JOURNALS}, and a new cluster would take them for its "
+                f"own: choose another path in the store, or delete them"
+            )
     made = ClusterFormat(
-        FORMAT,
+        FORMAT_OF_ONE_STORE if journal is None else FORMAT,
         randomness.token_bytes(CLUSTER_ID_SIZE),
         randomness.token_bytes(RPC_KEY_SIZE),
         offsets_partition_count,
         transactions_partition_count,
+        None if journal is None else journal.shown,
     )
-    stored = msgspec.json.encode(made)
+    if journal is None:
+        await _create(store, KEY, made, _exists())
+        return made
+    await _create(journal.store, JOURNAL_KEY, _Claim(made.cluster_id), _claimed(journal.shown))
     try:
-        await store.create(KEY, [stored])
+        await _create(store, KEY, made, _exists())
+    except BaseException:
+        # There is no cluster whose slots these could be.
+        await journal.store.delete([JOURNAL_KEY])
+        raise
+    return made
+
+
+async def _create(store: Store, key: str, value: msgspec.Struct, refusal: ClusterRefused) -> None:
+    stored = msgspec.json.encode(value)
+    try:
+        await store.create(key, [stored])
     except ObjectExists:
         # It may be ours: the request arrived twice.
-        if await store.get(KEY) != stored:
-            raise _exists() from None
-    return made
+        if await store.get(key) != stored:
+            raise refusal from None
 
 
 def _exists() -> ClusterRefused:
     return ClusterRefused("there is a cluster in this store already")
+
+
+def _claimed(shown: str) -> ClusterRefused:
+    return ClusterRefused(
+        f"{shown} holds the slots of a cluster already: name another database or schema"
+    )
 
 
 async def read(store: Store) -> ClusterFormat:
@@ -92,6 +134,34 @@ async def read(store: Store) -> ClusterFormat:
         return msgspec.json.decode(stored, type=ClusterFormat)
     except msgspec.DecodeError as error:
         raise ClusterRefused(f"{KEY} is not what a cluster begins with: {error}") from error
+
+
+async def check_journal(cluster: ClusterFormat, journal: JournalStore | None) -> None:
+    """That the slots of this cluster lie there. Raises ClusterRefused, StoreAway, StoreRefused."""
+    if journal is None:
+        if cluster.journal is not None:
+            raise ClusterRefused(
+                f"the slots of this cluster lie in {cluster.journal}: name it with --journal"
+            )
+        return
+    if cluster.journal is None:
+        raise ClusterRefused(
+            "the slots of this cluster lie in its store: --journal names another place, and "
+            "can be chosen only when a cluster is made"
+        )
+    try:
+        stored = await journal.store.get(JOURNAL_KEY)
+        claim = msgspec.json.decode(stored, type=_Claim)
+    except (ObjectMissing, msgspec.DecodeError):
+        whose = "holds the slots of no cluster"
+    else:
+        if claim.cluster_id == cluster.cluster_id:
+            return
+        whose = f"holds the slots of cluster {claim.cluster_id.hex()}"
+    raise ClusterRefused(
+        f"{journal.shown} {whose}, and not those of cluster {cluster.cluster_id.hex()}, which were "
+        f"in {cluster.journal} when it was made"
+    )
 
 
 def check_same(found: bytes, format_: ClusterFormat) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterable, Awaitable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
 import obstore
@@ -197,6 +197,7 @@ def remote(settings: StoreSettings, *, retry_count: int) -> "ObjectStore":
         # Who names such an address means it.
         "allow_http": (endpoint or "").startswith("http://"),
     }
+    client.update(cast("ClientConfig", settings.client_options))
     retries: RetryConfig = {
         "max_retries": retry_count,
         "retry_timeout": timedelta(seconds=settings.retry_s),

@@ -1,7 +1,8 @@
 """What can be chosen about a store."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 from urllib.parse import urlsplit
 
 from semel.errors import ConfigError
@@ -10,6 +11,25 @@ BUCKETS = frozenset({"s3", "gs", "az"})
 POSTGRESQL = "postgresql"
 LASTING = BUCKETS | {POSTGRESQL}
 EPHEMERAL = frozenset({"file", "memory"})
+
+
+CLIENT_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "http1_only",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "root_certificate",
+        "user_agent",
+    }
+)
+"""What the library is told about connections, and not about the store."""
+SECONDS = frozenset({"connect_timeout_s", "request_timeout_s", "retry_s"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +56,9 @@ class StoreSettings:
     retry_s: float = 10.0
     """How long reads, lists and deletes are tried again before they fail with StoreAway."""
 
+    client_options: Mapping[str, str] = field(default_factory=dict)
+    """For the connections of that library: `proxy_url`, `allow_invalid_certificates`, ..."""
+
     retry_pause_s: float = 0.05
     """Before the first of these; each pause may be twice as long as the one before, up to 1 s."""
 
@@ -57,3 +80,41 @@ class StoreSettings:
     @property
     def scheme(self) -> str:
         return urlsplit(self.url).scheme
+
+    @classmethod
+    def of(cls, url: str, options: Sequence[str] = (), *, is_ephemeral: bool = False) -> Self:
+        """As a command line names it; each option is KEY=VALUE. Raises ConfigError."""
+        named = dict(map(_parsed, options))
+        seconds = {key: _seconds(key, named.pop(key)) for key in SECONDS & named.keys()}
+        client = {key: named.pop(key) for key in CLIENT_OPTIONS & named.keys()}
+        return cls(
+            url,
+            is_ephemeral=is_ephemeral,
+            endpoint=named.pop("endpoint", None),
+            client_options=client,
+            options=named,
+            **seconds,
+        )
+
+
+def _parsed(option: str) -> tuple[str, str]:
+    key, separator, value = option.partition("=")
+    if not separator or not key:
+        raise ConfigError(f"--store-option {option}: give KEY=VALUE, as in region=eu-central-1")
+    return key.strip().lower().removeprefix("aws_"), value
+
+
+def _seconds(key: str, value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0:
+        raise ConfigError(f"--store-option {key}={value}: give seconds, as in {key}=10")
+    return seconds
+
+
+def shown(url: str) -> str:
+    """Without what may be a password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
