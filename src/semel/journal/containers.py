@@ -124,6 +124,10 @@ class Containers:
         for _, stretch, row in self._stretches(partition, offset, floor):
             yield from stretch.in_cuts(row)
 
+    def bases_from(self, partition: int, offset: int) -> list[int]:
+        """Of those with batches that `spans` gives."""
+        return [self._bases[number] for number, _, _ in self._stretches(partition, offset, 0)]
+
     def last_begun(self, partition: int, offset: int) -> Location | None:
         """The last batch to begin at or before this offset, which it may not reach."""
         found = self._row(partition, offset)

@@ -175,6 +175,11 @@ class BatchIndex:
         if first < opened.stop:
             yield opened.without_pages(first, opened.stop)
 
+    def containers_from(self, partition: int, offset: int) -> list[int]:
+        """Where the volumes and sealed segments begin that have batches from this offset on, as
+        they were before compaction."""
+        return self._containers.bases_from(partition, offset)
+
     def last_begun(self, partition: int, offset: int) -> Location | None:
         """The last batch to begin at or before this offset, which it may not reach."""
         compacted = self._compacted.parts.get(partition)

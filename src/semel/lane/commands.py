@@ -45,6 +45,12 @@ class SettlingSettings(NamedTuple):
     """Of sealed segments. While there is less, what lives stays where it is."""
     volume_bytes: int = 2**30
     """Of the segments that one volume is made of."""
+    small_share: int = 16
+    """A volume of less than this part of a whole one is small, and joins its neighbours."""
+    joined_share: int = 16
+    """Small ones become one when they are this part of a whole one together."""
+    leaves_what_dies: bool = True
+    """Where it is dear to keep what is not settled, also that is which will go by itself."""
 
 
 class LaneSettings(NamedTuple):

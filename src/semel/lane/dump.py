@@ -174,6 +174,9 @@ def _fact(fact: AnyFact, known: PartitionNames) -> ShownFact:
             {"partition": known.of(number), "end_offset": end, "byte_count": byte_count}
             for number, end, byte_count in fact.parts
         ]
+    if isinstance(fact, facts.Settled | facts.Compacted):
+        # Where numbers are names enough there are no others.
+        fields = {name: value for name, value in fields.items() if value or "name" not in name}
     return ShownFact(type(fact).__name__, msgspec.to_builtins(fields))
 
 

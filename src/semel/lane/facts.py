@@ -134,6 +134,8 @@ class Settled(Fact, frozen=True):
     added: tuple[int, ...]
     replaced: tuple[int, ...]
     end: int
+    names: tuple[str, ...] = ()
+    """Of those added, where they lie in an object store; none where numbers name them."""
 
 
 class Compacted(Fact, frozen=True):
@@ -142,6 +144,8 @@ class Compacted(Fact, frozen=True):
     volume: int
     parts: tuple[tuple[int, int, int], ...]
     """The number of each, the offset up to which this is so, and the bytes that are left."""
+    name: str = ""
+    """Of the volume, if it lies in an object store."""
 
 
 class RetentionEnforced(Fact, frozen=True):

@@ -347,6 +347,11 @@ class PartitionLog:
         found = await self._batches.look_up(lambda: self._index.find(partition.number, offset))
         return None if found is None else (await self._batches.header(found)).base_timestamp_ms
 
+    async def containers_from(self, number: int, offset: int) -> list[int]:
+        """Where the volumes and sealed stretches begin that have batches of a partition from this
+        offset on."""
+        return await self._batches.look_up(lambda: self._index.containers_from(number, offset))
+
     async def offset_behind(self, partition: PartitionView, position: int) -> Offset | None:
         """Of its first batch at or behind this position of the journal."""
         found = await self._batches.look_up(

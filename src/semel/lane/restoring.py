@@ -142,6 +142,7 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.volumes = list(lane.volumes)
     state.settled_end = Position(lane.settled_end)
     state.next_volume = lane.next_volume
+    state.volume_names = dict(lane.volume_names)
     state.is_retention_enforced = lane.is_retention_enforced
     state.led = None if lane.led is None else facts.Led(*lane.led)
     state.standing_by = lane.standing_by

@@ -53,9 +53,6 @@ more it is, the sooner room comes back, and the more is written for that."""
 MOST: Final = 0.75
 """The part of old segments that lives, from which on they are left if they will go as a whole."""
 
-SMALL_SHARE: Final = 16
-"""A volume of less than this part of a whole one joins its neighbours."""
-
 SMALL_MAX: Final = 16
 """Small volumes side by side; as many become one however small that is."""
 
@@ -81,10 +78,12 @@ class Settle(NamedTuple):
     added: tuple[int, ...]
     replaced: tuple[int, ...]
     end: Position
+    names: tuple[str, ...] = ()
+    """Of those added, if numbers are not enough to find them."""
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
-        frame.add_fact(facts.Settled(self.added, self.replaced, self.end))
+        frame.add_fact(facts.Settled(self.added, self.replaced, self.end, self.names))
         return Decided(None, frame, Claim.ENDING)
 
 
@@ -93,13 +92,14 @@ class AdoptCompacted(NamedTuple):
 
     volume: int
     parts: tuple[tuple[int, int, int], ...]
+    name: str = ""
 
     def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
         # Some may have been deleted meanwhile.
         parts = tuple(part for part in self.parts if _is_needed(part, state))
         if parts:
-            frame.add_fact(facts.Compacted(self.volume, parts))
+            frame.add_fact(facts.Compacted(self.volume, parts, self.name))
         return Decided(None, frame, Claim.ENDING)
 
 
@@ -138,6 +138,8 @@ class Settling:
         self._looked_byte_count = journal.bytes_appended
         self._there: dict[int, int] = {}
         """Bytes of the volumes that are kept, or were before they were replaced."""
+        self._names: dict[int, str] = {}
+        """Of those that were created and are not adopted yet."""
         self.volumes_made = 0
         self.bytes_settled = 0
         """Written to volumes, without what compaction has left."""
@@ -154,9 +156,10 @@ class Settling:
 
     async def start(self) -> None:
         """Raises CorruptJournal if a volume is missing. Removes those that nothing names."""
-        self._there = self._store.sizes()
-        self._store.check_there(self._state.named_volumes())
-        await self._delete(self._there.keys() - self._state.named_volumes())
+        named = self._state.named_volumes()
+        names = self._state.volume_names
+        self._there = self._store.open({number: names.get(number, "") for number in named})
+        await self._delete(self._there.keys() - named)
 
     @property
     def volume_bytes(self) -> int:
@@ -187,6 +190,7 @@ class Settling:
         self._round += 1
         self._keep_pace()
         try:
+            self._there |= await self._store.tidy()
             await self._sweep()
             await self._release()
             try:
@@ -291,6 +295,8 @@ class Settling:
 
     async def _goes_by_itself(self, sealed: Sequence[Sealed]) -> bool:
         """Where much of it is dead, room would wait for the rest to go."""
+        if not self._settings.leaves_what_dies:
+            return False
         end = Position(sealed[-1].end)
         return self.will_die(end) and await self._live_bytes(end) >= MOST * _size(sealed)
 
@@ -350,7 +356,7 @@ class Settling:
         self, volumes: Sequence[int], extents: dict[int, SourceSize]
     ) -> list[tuple[tuple[int, ...], int]]:
         """Neighbours that are to become one volume, or none, and the bytes that live in them."""
-        whole = self._settings.volume_bytes
+        small = self._settings.volume_bytes // self._settings.small_share
 
         def kind(number: int) -> str:
             extent = extents.get(number)
@@ -359,7 +365,7 @@ class Settling:
             if not extent.live_bytes:
                 return "dead"
             is_little = 2 * extent.live_bytes < extent.all_bytes
-            return "little" if is_little or extent.live_bytes * SMALL_SHARE < whole else "left"
+            return "little" if is_little or extent.live_bytes < small else "left"
 
         found: list[tuple[tuple[int, ...], int]] = []
         for what, group in groupby(volumes, kind):
@@ -383,12 +389,12 @@ class Settling:
             live_bytes += extents[number].live_bytes
         found.append((tuple(some), live_bytes))
         # What is only small would be made anew in each round, with the next that comes.
-        whole = self._settings.volume_bytes
+        joined = self._settings.volume_bytes // self._settings.joined_share
         return [
             (each, size)
             for each, size in found
             if 2 * size < sum(extents[number].all_bytes for number in each)
-            or (len(each) > 1 and size * SMALL_SHARE >= whole)
+            or (len(each) > 1 and size >= joined)
             or len(each) >= SMALL_MAX
         ]
 
@@ -402,13 +408,22 @@ class Settling:
         """
         settled_end = self._state.settled_end
         sealed = [each.base for each in self._journal.sealed() if each.base >= settled_end]
+        sources = [*map(volume_base, self._state.volumes), *sealed]
+        if self._maker.has_far_sources:
+            sources = await self._with_dirty(sources, compactions)
         plan = CompactionPlan(
-            self._state.next_volume,
-            self._temporary(),
-            (*map(volume_base, self._state.volumes), *sealed),
-            tuple(compactions),
+            self._state.next_volume, self._temporary(), tuple(sources), tuple(compactions)
         )
         return plan.volume, await self._made(plan, self._maker.compact)
+
+    async def _with_dirty(
+        self, sources: Sequence[int], compactions: Sequence[Compaction]
+    ) -> list[int]:
+        """Those that have something of what is to be compacted."""
+        found: set[int] = set()
+        for each in compactions:
+            found.update(await self._lane.log.containers_from(each.number, each.first_dirty_offset))
+        return [base for base in sources if base in found]
 
     async def adopt_compacted(self, volume: int, compacted: Sequence[Compacted]) -> None:
         """What compaction has left of these partitions lies there from now on, and what lay
@@ -416,7 +431,7 @@ class Settling:
         """
         parts = tuple((each.number, each.end, each.byte_count) for each in compacted)
         if parts:
-            await self._say(AdoptCompacted(volume, parts))
+            await self._say(AdoptCompacted(volume, parts, self._names.pop(volume, "")))
         else:
             await self._sweep()
 
@@ -463,7 +478,7 @@ class Settling:
             self._lane.check_leads()
             if made.data_bytes:
                 self._there[plan.volume] = made.data_bytes + made.index_bytes
-                await self._store.create(plan.volume, plan.temporary)
+                self._names[plan.volume] = await self._store.create(plan.volume, plan.temporary)
             else:
                 await self._store.discard(plan.volume, plan.temporary)
         except (CorruptJournal, OSError):
@@ -476,7 +491,8 @@ class Settling:
     async def _adopt(
         self, added: tuple[int, ...], replaced: tuple[int, ...], end: Position
     ) -> None:
-        await self._say(Settle(added, replaced, end))
+        names = tuple(filter(None, (self._names.pop(number, "") for number in added)))
+        await self._say(Settle(added, replaced, end, names))
 
     async def _say(self, command: "Settle | AdoptCompacted") -> None:
         try:

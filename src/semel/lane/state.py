@@ -110,6 +110,8 @@ class LaneState:
         made."""
         self.compacted_live_bytes: dict[int, int] = {}
         """Of the same volumes, the bytes that are still needed. Law: there is none without any."""
+        self.volume_names: dict[int, str] = {}
+        """Of the volumes that lie in an object store. Law: there is none that is not needed."""
         self.next_volume = 0
         self.is_retention_enforced = False
         self._coordinated: dict[int, Callable[[BatchEntry, int], None]] = {}
@@ -307,6 +309,9 @@ class LaneState:
         if tuple(volumes[first:stop]) != fact.replaced:
             raise CorruptJournal(f"volumes {fact.replaced} are replaced that are not there")
         volumes[first:stop] = fact.added
+        for number in fact.replaced:
+            self.volume_names.pop(number, None)
+        self.volume_names.update(zip(fact.added, fact.names, strict=False))
         self.settled_end = Position(fact.end)
         self.next_volume = max(self.next_volume, *(number + 1 for number in fact.added), 0)
 
@@ -324,6 +329,8 @@ class LaneState:
             self.compacted_volumes[fact.volume] = self.compacted_live_bytes[fact.volume] = (
                 byte_count
             )
+            if fact.name:
+                self.volume_names[fact.volume] = fact.name
         self.next_volume = max(self.next_volume, fact.volume + 1)
 
     def _forget_compacted(self, number: int) -> None:
@@ -335,6 +342,7 @@ class LaneState:
         if not self.compacted_live_bytes[part.volume]:
             del self.compacted_live_bytes[part.volume]
             del self.compacted_volumes[part.volume]
+            self.volume_names.pop(part.volume, None)
 
     def named_volumes(self) -> set[int]:
         """Those that must be there, and no others."""

@@ -17,6 +17,7 @@ import msgspec
 from semel.errors import CorruptJournal
 from semel.journal.file.device import Device, Job, finish
 from semel.journal.file.disk import FileDevice
+from semel.volumes.ranges import Range, RangesPlan, needed
 from semel.volumes.writing import (
     CompactionPlan,
     Made,
@@ -40,7 +41,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
 
     folder: str
     bytes_per_s: int
-    plan: SettlingPlan | CompactionPlan | MeasuringPlan
+    plan: SettlingPlan | CompactionPlan | MeasuringPlan | RangesPlan
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -57,12 +58,18 @@ class Measured(msgspec.Struct, frozen=True, array_like=True, tag=True):
     extents: list[SourceSize]
 
 
-Answer = Refusal | Success | Measured
+class Needed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    ranges: list[Range]
+
+
+Answer = Refusal | Success | Measured | Needed
 
 _encode = msgspec.msgpack.encode
 
 
 class VolumeMaker(Protocol):
+    has_far_sources: bool
+    """To look at one costs so much that none is named in vain."""
     bytes_per_s: int
     """That it writes at most, so that others have the disk too."""
 
@@ -77,6 +84,7 @@ class VolumeMaker(Protocol):
 
 
 class MakesNone:
+    has_far_sources = False
     bytes_per_s = BYTES_PER_S_MIN
 
     async def make(self, plan: SettlingPlan) -> Made:
@@ -91,6 +99,8 @@ class MakesNone:
 
 class MakesHere:
     """In this process, step by step between other work; for devices that no other can reach."""
+
+    has_far_sources = False
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -120,9 +130,14 @@ class MakesHere:
     async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
         return measure(self._device, plan)
 
+    async def needed(self, plan: SettlingPlan | CompactionPlan) -> list[Range]:
+        return needed(self._device, plan)
+
 
 class MakesApart:
     """In a process of its own."""
+
+    has_far_sources = False
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -143,6 +158,11 @@ class MakesApart:
         answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
         assert isinstance(answer, Measured)
         return answer.extents
+
+    async def needed(self, plan: SettlingPlan | CompactionPlan) -> list[Range]:
+        answer = await self._ask(Order(self._folder, self.bytes_per_s, RangesPlan(plan)))
+        assert isinstance(answer, Needed)
+        return answer.ranges
 
     async def _ask(self, order: Order) -> Answer:
         worker = await asyncio.create_subprocess_exec(
@@ -201,6 +221,8 @@ def work() -> None:
                 answer = Success(_make(compact(device, order.plan), order.bytes_per_s))
             case MeasuringPlan():
                 answer = Measured(measure(device, order.plan))
+            case RangesPlan():
+                answer = Needed(needed(device, order.plan.plan))
     except CorruptJournal as error:
         answer = Refusal(str(error), is_damage=True)
     except OSError as error:

@@ -4,7 +4,7 @@ A volume is two files that never change once they are there: its batches and the
 made elsewhere, under temporary names, and then created here: when that returns it is there to stay.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from semel.errors import CorruptJournal
@@ -16,14 +16,20 @@ from semel.types import Buffer
 
 
 class VolumeStore(Protocol):
-    def sizes(self) -> dict[int, int]:
-        """Bytes by number of the volumes that are there, whole or not. Blocking."""
+    def open(self, named: Mapping[int, str]) -> dict[int, int]:
+        """Bytes by number of what is there, before anything else is asked for. Blocking.
 
-    def check_there(self, numbers: Iterable[int]) -> None:
-        """Raises CorruptJournal if something is missing of these. Blocking."""
+        `named` are the volumes that are needed, each with what `create` has given. Raises
+        CorruptJournal if one of them is missing, where that can be told without waiting for others.
+        """
 
-    async def create(self, number: int, temporary: str) -> None:
-        """Let a volume that was made under temporary names be there to stay. Raises OSError."""
+    async def tidy(self) -> dict[int, int]:
+        """Remove what nobody can ever need; bytes by number of those that `open` could not tell.
+        Raises OSError."""
+
+    async def create(self, number: int, temporary: str) -> str:
+        """Let a volume that was made under temporary names be there to stay. Gives the name by
+        which it is found again, if its number is not enough. Raises OSError."""
 
     async def discard(self, number: int, temporary: str) -> None:
         """What there is of a volume that was not created. Raises OSError."""
@@ -48,7 +54,15 @@ class DeviceVolumes:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def sizes(self) -> dict[int, int]:
+    def open(self, named: Mapping[int, str]) -> dict[int, int]:
+        sizes = self._sizes()
+        self._check_there(named)
+        return sizes
+
+    async def tidy(self) -> dict[int, int]:
+        return {}
+
+    def _sizes(self) -> dict[int, int]:
         found = self._device.names()
         sizes: dict[int, int] = {}
         for ending, name in (
@@ -59,7 +73,7 @@ class DeviceVolumes:
                 sizes[number] = sizes.get(number, 0) + self._device.size(name(number))
         return sizes
 
-    def check_there(self, numbers: Iterable[int]) -> None:
+    def _check_there(self, numbers: Iterable[int]) -> None:
         there = set(self._device.names())
         for number in numbers:
             if names.volume(number) not in there:
@@ -70,8 +84,9 @@ class DeviceVolumes:
                     f"{names.volume(number)} has: {RESTORE}"
                 )
 
-    async def create(self, number: int, temporary: str) -> None:
+    async def create(self, number: int, temporary: str) -> str:
         await finish(self._device, _create(self._device, number, temporary))
+        return ""
 
     async def discard(self, number: int, temporary: str) -> None:
         await finish(self._device, _discard(self._device, number, temporary))
@@ -138,14 +153,15 @@ def _delete(device: Device, numbers: list[int]) -> Job:
 class NoVolumes:
     """Nothing is ever settled: for journals that have no folder."""
 
-    def sizes(self) -> dict[int, int]:
+    def open(self, named: Mapping[int, str]) -> dict[int, int]:
+        for number in named:
+            raise CorruptJournal(f"volume {number} is missing, and there is nowhere to keep one")
         return {}
 
-    def check_there(self, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            raise CorruptJournal(f"volume {number} is missing, and there is nowhere to keep one")
+    async def tidy(self) -> dict[int, int]:
+        return {}
 
-    async def create(self, number: int, temporary: str) -> None:
+    async def create(self, number: int, temporary: str) -> str:
         raise OSError("there is nowhere to keep a volume")
 
     async def discard(self, number: int, temporary: str) -> None: ...

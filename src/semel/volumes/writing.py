@@ -385,11 +385,11 @@ def _measured(source: AnySealedIndex, starts: Mapping[int, int]) -> SourceSize:
         sizes = copied(stretch.sizes, stretch.first, stretch.stop)
         all_bytes += sum(sizes)
         if number in starts:
-            live_bytes += sum(sizes[_first_live(stretch, starts[number]) - stretch.first :])
+            live_bytes += sum(sizes[first_live(stretch, starts[number]) - stretch.first :])
     return SourceSize(live_bytes, all_bytes)
 
 
-def _first_live(stretch: Stretch, start: int) -> int:
+def first_live(stretch: Stretch, start: int) -> int:
     """The row of the first batch that reaches this offset."""
     row = stretch.row_of(start)
     if row < stretch.first:
@@ -477,7 +477,7 @@ def _batches(device: Device, source: AnySealedIndex, portion: Portion) -> Iterat
     if stretch is None:
         return
     name = names.data_at(source.base)
-    row = _first_live(stretch, portion.start)
+    row = first_live(stretch, portion.start)
     while row < stretch.stop:
         stop = min(row + ROWS_AT_ONCE, stretch.stop)
         some = stretch.without_pages(row, stop)

@@ -26,6 +26,7 @@ from semel.journal.slots.settings import SlotSettings
 from semel.journal.slots.stretches import Stretches
 from semel.journal.slots.writer import Leadership, Writer
 from semel.journal.tail import Tail
+from semel.store.blocks import Blocks
 from semel.store.seam import Store
 from semel.types import Buffer, Position
 from semel.world import Randomness
@@ -90,7 +91,9 @@ class SlotJournal:
             randomness,
             settings,
         )
-        self._reading = Reading(calls, lane, self._table, settings.cache_bytes)
+        self.blocks = Blocks(calls.get_range, settings.cache_bytes)
+        """Of slots and indexes, and of volumes: who reads old data shares one bound."""
+        self._reading = Reading(self.blocks, lane, self._table)
         self._collecting = Collecting(calls, lane, _log)
         began = taken.replay.began
         position = taken.replay.standings[began].end
@@ -217,8 +220,8 @@ class SlotJournal:
             len(barriers),
             barriers.passed_count,
             barriers.waited_s,
-            self._reading.hits,
-            self._reading.gets,
+            self.blocks.hits,
+            self.blocks.gets,
         )
 
     def reserve(self, size: int, kept_size: int) -> None:
@@ -337,7 +340,11 @@ class SlotJournal:
     async def read_index(self, name: str, offset: int, size: int) -> Buffer:
         base = int(name.removesuffix(names.INDEX))
         key = keys.index(self._lane, base, self._stretches.end_of(base))
-        return await self._reading.read_object(key, offset, size)
+        return await self.blocks.read(key, offset, size)
+
+    async def read_past(self, position: int, size: int) -> list[Buffer]:
+        """Whatever lies there in sealed stretches, for who settles them. Raises OSError."""
+        return await self._reading.read_past(position, size)
 
     @property
     def is_short_of_room(self) -> bool:
