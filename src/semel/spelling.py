@@ -1,4 +1,4 @@
-"""What to say of a name that does not exist: which one may have been meant."""
+"""What to say of a name that does not exist: which one may have been meant. And of one or many."""
 
 import difflib
 from collections.abc import Iterable
@@ -20,3 +20,8 @@ def hint_at(name: str, known: Iterable[str]) -> str:
     name = name[:SHOWN_MAX].lower()
     near = difflib.get_close_matches(name, as_written, n=1, cutoff=_LIKENESS_MIN)
     return f"; did you mean {as_written[near[0]]!r}?" if near else ""
+
+
+def noun(count: int, one: str, many: str | None = None) -> str:
+    """The word for so many; with an s at the end unless the word for many is given."""
+    return one if count == 1 else many or f"{one}s"

@@ -1,6 +1,9 @@
 """`semel log` on the folder of a broker that has run, and was damaged or not."""
 
+import errno
 import json
+import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -87,6 +90,43 @@ def test_a_whole_folder_is_called_whole_and_left_as_it_is(run: Run, folder: Path
     assert contents_of(folder) == before
 
 
+def test_one_is_not_called_many(run: Run, tmp_path: Path) -> None:
+    with Broker(data=tmp_path / "data"):
+        pass
+    _, out, _ = run("log", "check", tmp_path / "data")
+    assert "1 segment," in out
+    assert not re.search(r"\b1 \w+s\b", out)
+
+
+def test_bytes_that_the_disk_does_not_give_are_named_with_what_is_lost(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = next(
+        frame
+        for frame in dumped(run, folder, "--from", 400_000)
+        if any(batch["marker"] is None for batch in batches_of(frame, "orders-0"))
+    )
+    bad = range(frame["position"] + 10_000, frame["position"] + 10_001)
+    file = folder / names.segment(0)
+    read = os.pread
+
+    def faulty(descriptor: int, size: int, offset: int) -> bytes:
+        is_hit = offset < bad.stop and bad.start < offset + size
+        if is_hit and os.path.sameopenfile(descriptor, opened.fileno()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(descriptor, size, offset)
+
+    with file.open("rb") as opened:
+        monkeypatch.setattr(os, "pread", faulty)
+        code, out, _ = run("log", "check", folder)
+    assert code == 1
+    lost = next(batches_of(frame, "orders-0"))
+    first, last = lost["base_offset"], lost["last_offset"]
+    assert f"orders-0 misses offsets {first} to {last}" in out.splitlines()
+    begin = bad.start - bad.start % 4096
+    assert f"{file.name}, byte {begin}: the disk cannot read 4096 bytes" in out.splitlines()
+
+
 def batches_of(frame: dict[str, Any], topic: str) -> Iterator[dict[str, Any]]:
     for entry in frame["entries"]:
         if entry.get("partition", "").startswith(topic):
@@ -161,7 +201,9 @@ def test_a_batch_that_was_stored_wrong_is_told_from_a_frame_that_is_damaged(
 def test_a_folder_in_use_is_refused(run: Run, folder: Path) -> None:
     with Broker(data=folder, settings=SETTINGS):
         code, _, err = run("log", "check", folder)
-        assert (code, err) == (1, f"semel: a broker is using {folder}: stop it first\n")
+        assert (code, err) == (3, f"semel: a broker is using {folder}: stop it first\n")
+        code, _, err = run("log", "check", folder, "--json")
+        assert (code, json.loads(err).keys()) == (3, {"error"})
     assert run("log", "check", folder)[0] == 0
 
 
@@ -172,10 +214,10 @@ def test_what_is_no_data_folder_or_of_a_newer_version_is_refused(
     code, _, err = run("log", command, tmp_path)
     assert (code, "is no data folder" in err) == (2, True)
     code, _, err = run("log", command, tmp_path / "absent")
-    assert (code, "no such file" in err) == (1, True)
+    assert (code, "there is no such folder" in err) == (2, True)
     (tmp_path / names.FORMAT).write_text("format 99\n")
     code, _, err = run("log", command, tmp_path)
-    assert (code, "has format 99" in err) == (1, True)
+    assert (code, "has format 99" in err) == (4 if command == "check" else 1, True)
     assert [path.name for path in tmp_path.iterdir()] == [names.FORMAT]
 
 
@@ -223,6 +265,18 @@ def test_what_cannot_be_a_partition_is_not_looked_for(run: Run, folder: Path) ->
     code, out, said = run("log", "dump", folder, "--partition", "orders")
     assert (code, out) == (2, "")
     assert "name it as orders-0" in said
+
+
+def test_a_partition_that_is_not_there_is_told_from_one_that_is_empty(
+    run: Run, folder: Path
+) -> None:
+    code, out, err = run("log", "dump", folder, "-p", "order-0")
+    assert (code, out) == (1, "")
+    assert err == "semel: there is no partition 'order-0'; did you mean 'orders-0'?\n"
+    with Broker(data=folder, settings=SETTINGS) as broker:
+        topics.create(broker.bootstrap_servers, "unused", 1)
+    assert run("log", "dump", folder, "-p", "unused-0") == (0, "", "")
+    assert run("log", "dump", folder, "-p", "unused-1")[0] == 1
 
 
 def test_lines_to_read(run: Run, folder: Path) -> None:

@@ -170,7 +170,7 @@ def test_retries_and_dead_letters_are_told_on_standard_error(
     assert lines == [f"semel: {line}\n" for line in told_of(topics)]
     assert err == "semel: finishing what is in work; once more ends it at once\n"
     if not options:
-        assert "1 retries, 1 dead letters" in out.splitlines()[-1]
+        assert "1 retry, 1 dead letter, " in out.splitlines()[-1]
     assert process.returncode == 0
 
 
@@ -316,5 +316,5 @@ def test_the_table_shows_what_a_sentence_says() -> None:
         assert text in shown
     assert sentence(lines[0]) == (
         "bill: backing off, 1234 records (99/s), lag 40, 3 committed, 1 aborted, 2 retries, "
-        "1 dead letters, 1 partitions, away"
+        "1 dead letter, 1 partition, away"
     )

@@ -14,7 +14,7 @@ from semel.journal.file.memory import MemoryDevice
 from semel.journal.names import VOLUMES_FROM
 from semel.lane.check import LaneExaminer
 from semel.lane.lane import Lane
-from semel.lane.topics import CreateTopic
+from semel.lane.topics import CreateTopic, DeleteRecords
 from semel.records import batch as record_batch
 from semel.types import TopicPartition
 from support.seeded_loop import run
@@ -118,7 +118,8 @@ class Unreadable(MemoryDevice):
         return super().read(name, offset, size)
 
 
-def test_what_cannot_be_read_stays_where_it_is_and_is_told_of_once() -> None:
+@pytest.mark.parametrize("is_mended", [True, False], ids=["can be read again", "is deleted"])
+def test_what_cannot_be_read_stays_where_it_is_and_is_told_of_once(is_mended: bool) -> None:
     async def live() -> None:
         device = Unreadable(Random(2))
         world = await filled(device, 2)
@@ -130,8 +131,10 @@ def test_what_cannot_be_read_stays_where_it_is_and_is_told_of_once() -> None:
         for number in range(100, SEGMENT_BYTES - 100):
             # In a batch that lives, and not in the head of a frame.
             device.bad = (names.segment(bad.base), number)
-            if any(is_hit(lane, topic, bad.base + number) for topic in TOPICS):
+            hits = [batch for topic in TOPICS for batch in hit(lane, topic, bad.base + number)]
+            if hits:
                 break
+        ((topic, offset, end),) = hits
         for _ in range(12):
             await reports.settle()
         assert lane._state.settled_end == bad.base
@@ -139,21 +142,34 @@ def test_what_cannot_be_read_stays_where_it_is_and_is_told_of_once() -> None:
         assert names.segment(sealed[0].base) not in device.names()
         assert len(reports.warnings) == 1
         assert "Input/output error" in reports.warnings[0]
-        device.bad = None
+        assert {partition for partition, _ in reports.damage} == {TopicPartition(topic, 0)}
+        assert reports.damage[0][1].startswith(f"the batch at offset {offset}: ")
+        if is_mended:
+            device.bad = None
+        else:
+            lane.submit(DeleteRecords(TopicPartition(topic, 0), end))
+            world.starts[topic] = end
         for _ in range(3):
             await reports.settle()
         assert lane._state.settled_end > bad.base
+        assert names.segment(bad.base) not in device.names()
         assert len(reports.warnings) == 1
         await world.check()
         await lane.close()
 
-    def is_hit(lane: Lane, topic: str, position: int) -> bool:
+    def hit(lane: Lane, topic: str, position: int) -> list[tuple[str, int, int]]:
+        """The batch that has this position, if there is one: its topic, offset and end."""
         if not lane.view.hosts(topic):
-            return False
+            return []
         partition = lane.view.partition(topic, 0)
-        offset = partition.log_start_offset
-        batches = lane._journal.index.batches(partition.number, offset, 2**62, 10**6)
-        return any(each.position <= position < each.position + each.size for each in batches)
+        start = partition.log_start_offset
+        batches = lane._journal.index.batches(partition.number, start, 2**62, 10**6)
+        offsets = [each.base_offset for each in batches] + [partition.log_end_offset]
+        return [
+            (topic, each.base_offset, end)
+            for each, end in zip(batches, offsets[1:], strict=True)
+            if each.position <= position < each.position + each.size
+        ]
 
     run(Random(2), live())
 

@@ -10,6 +10,7 @@ from semel.journal.file.survey import Gap
 from semel.lane.dump import Shown, ShownBatch, ShownFact, ShownVolume
 from semel.records.compression import Compression
 from semel.records.records import Record
+from semel.spelling import noun
 from semel.types import NO_PRODUCER_ID, NO_SEQUENCE
 
 
@@ -62,7 +63,7 @@ def _batch_in_words(batch: ShownBatch) -> str:
         )
     words = [
         f"batch {batch.partition} offsets {header.base_offset} to {header.last_offset}",
-        f"{header.record_count} records",
+        f"{header.record_count} {noun(header.record_count, 'record')}",
         f"{header.size} bytes",
         f"leader epoch {header.leader_epoch}",
     ]

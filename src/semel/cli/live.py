@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from semel.app.progress import Counts
 from semel.app.running import RunningApp
 from semel.cli.output import note, note_json, say, say_json
+from semel.spelling import noun
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -162,16 +163,16 @@ async def _watch_in_lines(run: RunningApp) -> None:
 def sentence(line: Line) -> str:
     parts = [
         f"{line.listener}: {line.state}",
-        f"{line.records} records ({line.records_per_s}/s)",
+        f"{line.records} {noun(line.records, 'record')} ({line.records_per_s}/s)",
         f"lag {line.lag}",
         f"{line.transactions_committed} committed",
         f"{line.transactions_aborted} aborted",
     ]
     if line.retries:
-        parts.append(f"{line.retries} retries")
+        parts.append(f"{line.retries} {noun(line.retries, 'retry', 'retries')}")
     if line.dead_letters:
-        parts.append(f"{line.dead_letters} dead letters")
-    parts.append(f"{len(line.partitions)} partitions")
+        parts.append(f"{line.dead_letters} {noun(line.dead_letters, 'dead letter')}")
+    parts.append(f"{len(line.partitions)} {noun(len(line.partitions), 'partition')}")
     if line.trouble:
         parts.append(line.trouble)
     return ", ".join(parts)

@@ -5,47 +5,68 @@ What reads them is imported when it is asked for: the other commands have no use
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from semel.cli.output import say, say_json
-from semel.errors import ConfigError
+from semel.cli.output import complain, in_words, say, say_json
+from semel.errors import ConfigError, FolderInUse, NewerFormat
+from semel.spelling import noun
 
 if TYPE_CHECKING:
     from semel.journal.file.check import Finding
+    from semel.journal.file.salvaging import SalvagingDevice
 
 app = App(name="log", help="Check, show and back up the files of a data folder.")
 
 DAMAGED = 1
+IN_USE = 3
+NOT_CHECKED = 4
+"""Exit codes of a check, beside 0 and that of wrong usage, which a folder that is not there is."""
+
+_ONE_OF: Mapping[str, str] = {"indexes": "index", "batches": "batch"}
+"""Where it takes more than the s away to name one."""
 
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]
 
 
 @app.command
 def check(folder: Path, /, *, as_json: AsJson = False) -> int:
-    """Verify every checksum in the data folder of a stopped broker; the exit code is 1 if one is
-    wrong.
+    """Verify every checksum in the data folder of a stopped broker, and change nothing.
 
-    Nothing is changed. Each damaged place is shown with what it means: whether a start mends it,
-    or which records are lost.
+    Each damaged place is shown with what it means: whether a start mends it, or which records are
+    lost. The exit code is 0 if all is whole, 1 if something is damaged, 2 if there is no data
+    folder, 3 if a broker is using it, and 4 if it cannot be checked: a newer version has written
+    it, or files may not be read.
     """
-    from semel.journal.file.check import Folder
+    from semel.journal.file.salvaging import unused
+
+    try:
+        with unused(folder) as device:
+            return _check(device, as_json=as_json)
+    except FolderInUse as error:
+        complain(str(error), as_json=as_json)
+        return IN_USE
+    except (NewerFormat, OSError) as error:
+        complain(in_words(error), as_json=as_json)
+        return NOT_CHECKED
+
+
+def _check(device: "SalvagingDevice", *, as_json: bool) -> int:
+    from semel.journal.file.check import Folder, lost_bytes
     from semel.journal.file.check import check as check_folder
-    from semel.journal.file.disk import require_data_folder, unused
     from semel.lane.check import LaneExaminer
 
     examiner = LaneExaminer()
     findings: list[Finding] = []
-    with unused(folder) as device:
-        require_data_folder(device)
-        found = Folder(device, examiner, _progress("checked"))
-        for finding in check_folder(found):
-            findings.append(finding)
-            if not as_json:
-                _say_finding(finding)
+    found = Folder(device, examiner, _progress("checked"))
+    for finding in chain(check_folder(found), lost_bytes(device)):
+        findings.append(finding)
+        if not as_json:
+            _say_finding(finding)
     damage_count = sum(finding.is_damage for finding in findings)
     counts = {**found.counts, "batches": examiner.batch_count}
     if as_json:
@@ -57,11 +78,14 @@ def check(folder: Path, /, *, as_json: AsJson = False) -> int:
             }
         )
     else:
-        checked = ", ".join(f"{count:,} {kind}" for kind, count in counts.items())
-        places = "place is" if damage_count == 1 else "places are"
-        verdict = f"{damage_count} {places} damaged" if damage_count else "all is whole"
-        say(f"{verdict}: {checked}")
+        checked = ", ".join(_counted(count, kind) for kind, count in counts.items())
+        damaged = f"{damage_count} {noun(damage_count, 'place is', 'places are')} damaged"
+        say(f"{damaged if damage_count else 'all is whole'}: {checked}")
     return DAMAGED if damage_count else 0
+
+
+def _counted(count: int, kind: str) -> str:
+    return f"{count:,} {noun(count, _ONE_OF.get(kind, kind.removesuffix('s')), kind)}"
 
 
 @app.command

@@ -27,31 +27,25 @@ def _guarded(run: Callable[[list[str]], int], tokens: list[str]) -> int:
         code = run(tokens)
         sys.stdout.flush()
     except ConfigError as error:
-        return _complain(str(error), USAGE, tokens)
+        return _complain(error, USAGE, tokens)
     except (SemelError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             # Python would complain once more when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_BROKEN
-        return _complain(_in_words(error), FAILED, tokens)
+        return _complain(error, FAILED, tokens)
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
 
 
-def _complain(sentence: str, code: int, tokens: list[str]) -> int:
-    from semel.cli.output import complain
+def _complain(error: Exception, code: int, tokens: list[str]) -> int:
+    from semel.cli.output import complain, in_words
 
     # Asked of the words themselves, since they may be what is wrong.
     options = tokens[: tokens.index("--")] if "--" in tokens else tokens
-    complain(sentence, as_json="--json" in options)
+    complain(in_words(error), as_json="--json" in options)
     return code
-
-
-def _in_words(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {(error.strerror or '').lower()}"
-    return str(error)
 
 
 def _serve(tokens: list[str]) -> int:

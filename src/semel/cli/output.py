@@ -48,6 +48,12 @@ def complain(text: str, *, as_json: bool, trace: str = "") -> None:
         note(text)
 
 
+def in_words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {(error.strerror or '').lower()}"
+    return str(error)
+
+
 def say_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     if sys.stdout.isatty():
         _say_coloured(columns, rows)

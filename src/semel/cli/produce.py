@@ -25,6 +25,7 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.records.records import Record, RecordHeader
+from semel.spelling import noun
 from semel.world import SystemClock
 
 _BATCH_SIZE_MAX = 900_000
@@ -264,9 +265,8 @@ class _Report:
             self._say(number, self._first_offsets[number], count)
 
     def _say(self, number: int, offset: int, count: int) -> None:
-        noun = "record" if count == 1 else "records"
         place = f"from offset {offset}" if offset >= 0 else "unconfirmed"
-        say(f"{count} {noun} to {self._topic} partition {number}, {place}")
+        say(f"{count} {noun(count, 'record')} to {self._topic} partition {number}, {place}")
 
 
 def _runs(delivered: Iterable[Delivered]) -> Iterator[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from semel.errors import CorruptJournal, CorruptMessage
+from semel.errors import CorruptJournal, CorruptMessage, UnknownTopicOrPartition
 from semel.journal import names
 from semel.journal.file import checkpoints, formats
 from semel.journal.file.device import Device
@@ -23,6 +23,7 @@ from semel.lane.partition_names import PartitionNames, restored
 from semel.records.batch import BatchHeader
 from semel.records.control import Marker, decode_marker
 from semel.records.records import Record, decode_batch
+from semel.spelling import unknown_name
 from semel.types import Position
 
 BATCHES_AT_ONCE: Final = 256
@@ -70,7 +71,8 @@ def dump(device: Device, from_position: int, partition: str | None) -> Iterator[
     """From the frame on that holds this position; with the batches of one partition, if it is
     named: then from its first on also those in volumes.
 
-    Raises NewerFormat, and CorruptJournal where a whole frame or batch cannot be read.
+    Raises NewerFormat, and CorruptJournal where a whole frame or batch cannot be read; at the end
+    UnknownTopicOrPartition if no frame or checkpoint tells of that partition.
     """
     formats.read(device)
     found = device.names()
@@ -92,6 +94,8 @@ def dump(device: Device, from_position: int, partition: str | None) -> Iterator[
             yield shown
         elif batches := [entry for entry in shown.entries if _is_of(entry, partition)]:
             yield shown._replace(entries=batches)
+    if partition is not None and partition not in (there := known.all()):
+        raise UnknownTopicOrPartition(unknown_name("partition", partition, there))
 
 
 def _in_volumes(

@@ -36,6 +36,15 @@ class PartitionNames:
         """The numbers of the partitions that had this name, one after the other."""
         return sorted(number for number, name in self._names.items() if str(name) == partition)
 
+    def all(self) -> set[str]:
+        """The partitions that there are, or were: also those that were never written to."""
+        written = {str(name) for name in self._names.values()}
+        return written | {
+            str(TopicPartition(topic.name, index))
+            for topic in self._topics.values()
+            for index in range(topic.partition_count)
+        }
+
     def learn_from(self, state: LaneState) -> None:
         for number, partition in state.partitions.items():
             self._names[number] = partition.topic_partition

@@ -30,6 +30,7 @@ from semel.volumes.writing import (
     MeasuringPlan,
     SettlingPlan,
     SourceSize,
+    UnreadableBatch,
 )
 from semel.world import Moment, Randomness
 
@@ -212,15 +213,23 @@ class Settling:
 
     def _tell(self, damage: CorruptJournal, warn: Warn) -> None:
         """Once: it will be met in each round."""
+        if isinstance(damage, UnreadableBatch):
+            self._told_of_one(damage.number, damage)
         if str(damage) not in self._damage_told:
             self._damage_told.add(str(damage))
-            warn(f"old data is not settled, as some of it cannot be read: {damage}")
+            warn(
+                "old data is not settled, and gives no room back, as some of it cannot be read; "
+                f"it is tried again until it is read or deleted: {damage}"
+            )
 
     def _told_of(self, made: Made) -> None:
         for each in made.damaged:
-            partition = self._state.partitions.get(each.number)
-            if partition is not None:
-                self.on_damage(partition.topic_partition, CorruptJournal(each.reason))
+            self._told_of_one(each.number, CorruptJournal(each.reason))
+
+    def _told_of_one(self, number: int, damage: CorruptJournal) -> None:
+        partition = self._state.partitions.get(number)
+        if partition is not None:
+            self.on_damage(partition.topic_partition, damage)
 
     def _keep_pace(self) -> None:
         """More comes in than is settled, unless that is faster."""

@@ -19,6 +19,7 @@ from semel.lane.frame import Frame
 from semel.lane.group_commands import add_group_batches
 from semel.lane.state import LaneState
 from semel.lane.transactions import add_transaction
+from semel.spelling import noun
 from semel.transactions.commands import ForgetTopic
 from semel.transactions.participants import participants
 from semel.types import Offset, TopicPartition
@@ -102,7 +103,8 @@ class GrowTopic(NamedTuple):
         added = self.partition_count - topic.partition_count
         if added <= 0:
             raise InvalidPartitions(
-                f"topic {self.name!r} has {topic.partition_count} partitions already; "
+                f"topic {self.name!r} has {topic.partition_count} "
+                f"{noun(topic.partition_count, 'partition')} already; "
                 f"there can only be more, not {self.partition_count}"
             )
         check_partition_count(self.partition_count)

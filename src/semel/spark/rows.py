@@ -24,6 +24,7 @@ from semel.client.columns.partitioning import ColumnPartitioner
 from semel.client.producing.partitioners import KeyHash
 from semel.errors import ConfigError
 from semel.records.compression import Compression
+from semel.spelling import noun
 from semel.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -189,7 +190,8 @@ class Encoder:
         outside = named[(named >= count) | (named < -1)]
         if outside.size:
             raise ConfigError(
-                f"column partition is {outside[0]} in a row: topic {topic} has {count} partitions"
+                f"column partition is {outside[0]} in a row: topic {topic} has {count} "
+                f"{noun(count, 'partition')}"
             )
         return np.where(named >= 0, named, placed).astype(np.int32)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from semel.spelling import noun
 from semel.verify.judging import operations
 from semel.verify.judging.judge import judge
 from semel.verify.run import Outcome, run_seed
@@ -97,7 +98,10 @@ def _show(name: str, outcome: Outcome, progress: str) -> None:
         sys.stderr.flush()
     if outcome.anomalies:
         again = f"--workload {name} --seed {outcome.seed}"
-        _say(f"seed {outcome.seed}: {len(outcome.anomalies)} anomalies ({again})")
+        _say(
+            f"seed {outcome.seed}: {len(outcome.anomalies)} "
+            f"{noun(len(outcome.anomalies), 'anomaly', 'anomalies')} ({again})"
+        )
         for anomaly in outcome.anomalies[:ANOMALIES_SHOWN_MAX]:
             _say(f"  {anomaly}")
 

@@ -25,6 +25,7 @@ from semel.volumes.writing import (
     SettlingPlan,
     SourceSize,
     Steps,
+    UnreadableBatch,
     compact,
     measure,
     write,
@@ -48,6 +49,8 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
     reason: str
     is_damage: bool
     """Of what it was to be made from."""
+    unreadable: int | None = None
+    """The partition of a batch that the disk does not give, if it is for this."""
 
 
 class Success(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -196,6 +199,8 @@ class MakesApart:
             raise OSError("the process that makes volumes has ended")
         answer: Answer = msgspec.msgpack.decode(said, type=Answer)
         if isinstance(answer, Refusal):
+            if answer.unreadable is not None:
+                raise UnreadableBatch(answer.reason, answer.unreadable)
             raise CorruptJournal(answer.reason) if answer.is_damage else OSError(answer.reason)
         return answer
 
@@ -223,6 +228,8 @@ def work() -> None:
                 answer = Measured(measure(device, order.plan))
             case RangesPlan():
                 answer = Needed(needed(device, order.plan.plan))
+    except UnreadableBatch as error:
+        answer = Refusal(str(error), is_damage=True, unreadable=error.number)
     except CorruptJournal as error:
         answer = Refusal(str(error), is_damage=True)
     except OSError as error:

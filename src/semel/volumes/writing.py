@@ -7,10 +7,9 @@ files. Every batch is checked before it is taken: the files it came from are rem
 Law: damage stays what it is. A batch that is damaged is settled bit for bit, where its old index
 says that it belongs, so that its readers go on to find it damaged, and all the others find theirs.
 Compaction would have to believe what it reads: it leaves such a partition alone. Where bytes cannot
-be read at all, nothing is settled.
+be read at all, nothing is settled: whoever repairs the disk may get them back.
 """
 
-import errno
 from array import array
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -21,7 +20,7 @@ from semel.compaction.keys import KeyMap
 from semel.compaction.passes import CompactionPass
 from semel.errors import CorruptJournal, CorruptMessage
 from semel.journal import names, sealed
-from semel.journal.file.device import Device
+from semel.journal.file.device import LOST, Device
 from semel.journal.index_files import AnySealedIndex, open_index
 from semel.journal.pages import Pages
 from semel.journal.rows import UNKNOWN_DELTA, Directory, Rows
@@ -39,10 +38,16 @@ SYNC_SIZE: Final = 8 * 2**20
 INDEX_BYTES_HELD: Final = 128 * 2**20
 ROWS_AT_ONCE: Final = 4096
 
-UNREADABLE: Final = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)})
-"""What a disk or its file system says of bytes that it has lost."""
-
 DAMAGES_TOLD_MAX: Final = 100
+
+
+class UnreadableBatch(CorruptJournal):
+    """A batch of which the disk does not give the bytes."""
+
+    def __init__(self, reason: str, number: int) -> None:
+        super().__init__(reason)
+        self.number = number
+        """Of its partition."""
 
 
 class Portion(NamedTuple):
@@ -357,7 +362,7 @@ def _read_bytes(device: Device, name: str, offset: int, size: int) -> bytes:
     try:
         return device.read(name, offset, size)
     except OSError as error:
-        if error.errno in UNREADABLE:
+        if error.errno in LOST:
             raise CorruptJournal(f"{name}, byte {offset}: {error.strerror}") from error
         raise
 
@@ -482,7 +487,7 @@ def _batches(device: Device, source: AnySealedIndex, portion: Portion) -> Iterat
         stop = min(row + ROWS_AT_ONCE, stretch.stop)
         some = stretch.without_pages(row, stop)
         shift = row - some.first
-        for first, found in _read(device, name, source.base, some):
+        for first, found in _read(device, name, source.base, some, portion.number):
             yield [
                 _Batch(stored, stretch, at + shift, some.base_offsets[at])
                 for at, stored in enumerate(found, first)
@@ -491,9 +496,9 @@ def _batches(device: Device, source: AnySealedIndex, portion: Portion) -> Iterat
 
 
 def _read(
-    device: Device, name: str, base: int, some: Stretch
+    device: Device, name: str, base: int, some: Stretch, number: int
 ) -> Iterator[tuple[int, list[memoryview]]]:
-    """From a row on: batches that lie side by side are read at once."""
+    """From a row on: batches that lie side by side are read at once. Raises UnreadableBatch."""
     row = some.first
     while row < some.stop:
         first = row
@@ -505,7 +510,11 @@ def _read(
             sizes.append(some.sizes[row])
             end += sizes[-1]
             row += 1
-        stored = memoryview(_read_bytes(device, name, start - base, end - start))
+        try:
+            stored = memoryview(_read_bytes(device, name, start - base, end - start))
+        except CorruptJournal:
+            _find_unreadable(device, name, base, some, range(first, row), number)
+            raise
         if len(stored) != end - start:
             raise CorruptJournal(f"{name}: cut at byte {start - base + len(stored)}")
         at = 0
@@ -514,6 +523,18 @@ def _read(
             batches.append(stored[at : at + size])
             at += size
         yield first, batches
+
+
+def _find_unreadable(
+    device: Device, name: str, base: int, some: Stretch, rows: range, number: int
+) -> None:
+    """Which batch it is. Raises UnreadableBatch."""
+    for row in rows:
+        try:
+            _read_bytes(device, name, some.positions[row] - base, some.sizes[row])
+        except CorruptJournal as error:
+            offset = some.base_offsets[row]
+            raise UnreadableBatch(f"the batch at offset {offset}: {error}", number) from error
 
 
 def _add_row(rows: Rows, header: record_batch.BatchHeader, position: int) -> None:

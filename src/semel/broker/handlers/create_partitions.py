@@ -14,6 +14,7 @@ from semel.errors import (
     StorageError,
 )
 from semel.lane.topics import GrowTopic
+from semel.spelling import noun
 from semel.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -43,7 +44,8 @@ def _add(
             assigned = [assignment.broker_ids for assignment in wanted.assignments]
             if assigned != [[broker.config.node_id]] * added_count:
                 raise InvalidReplicaAssignment(
-                    f"{added_count} partitions are added, each on broker {broker.config.node_id}"
+                    f"{added_count} {noun(added_count, 'partition is', 'partitions are')} added, "
+                    f"each on broker {broker.config.node_id}"
                 )
         if not only_check:
             broker.controller.submit(GrowTopic(topic.name, wanted.count))

@@ -64,8 +64,8 @@ class ClusterMetadata(NamedTuple):
         topic = self.topic(partition.topic)
         if not 0 <= partition.partition < len(topic.partitions):
             raise UnknownTopicOrPartition(
-                f"topic {topic.name} has {len(topic.partitions)} partitions, "
-                f"so none of number {partition.partition}"
+                f"topic {topic.name} has no partition {partition.partition}: "
+                f"it has {len(topic.partitions)}"
             )
         leader_id = topic.partitions[partition.partition].leader_id
         if leader_id == NO_NODE:

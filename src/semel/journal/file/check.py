@@ -14,6 +14,7 @@ from semel.journal.file import checkpoints, formats, note
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
 from semel.journal.file.note import LastNote
+from semel.journal.file.salvaging import SalvagingDevice
 from semel.journal.file.survey import Gap, survey
 from semel.journal.file.volume_files import Damage, VolumeBatch, examine
 from semel.journal.file.walk import StoredFrame
@@ -113,6 +114,17 @@ def check(folder: Folder) -> Iterator[Finding]:
     """Raises NewerFormat."""
     for check_kind in CHECKS:
         yield from check_kind(folder)
+
+
+def lost_bytes(device: SalvagingDevice) -> Iterator[Finding]:
+    """What the disk did not give while it was checked; what it means was said of what is there."""
+    for lost in device.lost():
+        yield Finding(
+            lost.name,
+            lost.offset,
+            f"the disk cannot read {lost.size} bytes",
+            "copy the folder to another disk, or restore it from a backup",
+        )
 
 
 def _check_format(folder: Folder) -> Iterator[Finding]:

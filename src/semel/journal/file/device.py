@@ -5,8 +5,9 @@ jobs; the other half serves the running journal and answers through callbacks on
 """
 
 import asyncio
+import errno
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -22,6 +23,9 @@ Job = Iterator[None]
 """Blocking calls of a device with a `yield` between them: where a crash may fall."""
 
 UNKNOWN = ""
+
+LOST: Final = frozenset({errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)})
+"""What a disk or its file system says of bytes that it has lost."""
 
 
 class DiskIdentity(msgspec.Struct, frozen=True):

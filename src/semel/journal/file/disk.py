@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -363,29 +363,12 @@ class FileDevice:
             os.close(descriptor)
 
 
-@contextlib.contextmanager
-def unused(folder: Path) -> Iterator[FileDevice]:
-    """A folder for who only reads it: no broker has it, or takes it meanwhile. Raises FolderInUse,
-    and OSError if there is no such folder."""
-    device = FileDevice(folder)
-    lock = None
-    try:
-        if names.LOCK in device.names():
-            lock = os.open(folder / names.LOCK, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FolderInUse(f"a broker is using {folder}: stop it first") from None
-        yield device
-    finally:
-        if lock is not None:
-            os.close(lock)
-        device.stop()
-
-
 def require_data_folder(device: FileDevice) -> None:
-    """For who would not make one."""
-    found = device.names()
+    """For who would not make one. Raises ConfigError."""
+    try:
+        found = device.names()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigError(f"{device.folder} is no data folder: there is no such folder") from None
     if not {names.FORMAT, names.NOTE} & set(found) and not names.positions(found, names.SEGMENT):
         raise ConfigError(f"{device.folder} is no data folder: it has neither format nor segments")
 
