@@ -3,28 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from peers.postgresql import PostgreSql, psycopg
 
 from cluster.test_processes import *  # noqa: F403
-from cluster.test_processes import DETECTION_S, Nodes
-from semel.testing import Broker
+from semel.testing import Broker, Cluster
 from semel.testing.broker import BrokerDidNotStart
-
-
-class OnDatabase(Nodes):
-    def __init__(self, places: tuple[str, ...], stack: ExitStack) -> None:
-        self.places = places
-        create(*places)
-        self.nodes = {number: self._node(number) for number in (1, 2, 3)}
-        for node in self.nodes.values():
-            stack.enter_context(node)
-
-    def _node(self, number: int) -> Broker:
-        return node(*self.places, number=number)
 
 
 def create(*places: str) -> str:
@@ -35,7 +21,7 @@ def create(*places: str) -> str:
 
 def node(*places: str, number: int = 1) -> Broker:
     return Broker(
-        settings={"cluster.detection.ms": int(DETECTION_S * 1000)},
+        settings={"cluster.detection.ms": 1_000},
         arguments=(*places, "--node-id", str(number)),
     )
 
@@ -53,11 +39,17 @@ def database(server: PostgreSql) -> str:
     return server.url
 
 
-@pytest.fixture(params=["slots", "everything"])  # type: ignore[no-redef]  # Instead of the suite's.
-def nodes(request: pytest.FixtureRequest, database: str, tmp_path: Path) -> Iterator[OnDatabase]:
-    in_both = ("--store", f"file://{tmp_path}/store", "--journal", database)
-    with ExitStack() as stack:
-        yield OnDatabase(in_both if request.param == "slots" else ("--store", database), stack)
+@pytest.fixture(params=["slots", "everything"])
+def semel_cluster(
+    request: pytest.FixtureRequest, database: str, tmp_path: Path
+) -> Iterator[Cluster]:
+    """Instead of one on a folder."""
+    if request.param == "slots":
+        made = Cluster(store=f"file://{tmp_path}/store", journal=database)
+    else:
+        made = Cluster(store=database)
+    with made as running:
+        yield running
 
 
 def slots_in(folder: Path) -> list[Path]:

@@ -152,9 +152,8 @@ class Broker:
         if self.leads_catalogue:
             self.catalogue = self.controller.view.catalogue
             self._recall_config()
-        payload_bytes_max = self._journal_settings.payload_bytes_max
-        if shared is not None:
-            payload_bytes_max = shared.limits.payload_bytes_max
+        limits = self._journal_settings if shared is None else shared.limits
+        payload_bytes_max = limits.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
         self._deleting: set[str] = set()
@@ -168,8 +167,7 @@ class Broker:
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
-        if shared is not None:
-            self._check_sizes(config)
+        self._check_sizes(config)
 
     def _check_sizes(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a batch that is allowed would not fit into the journal."""

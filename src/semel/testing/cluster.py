@@ -9,20 +9,22 @@ import socket
 import struct
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
 
+from semel.cluster import format as cluster_format
+from semel.cluster.opening import ClusterSettings, stores
 from semel.errors import SemelError
+from semel.store.settings import StoreSettings
 from semel.testing.broker import Broker
 from semel.testing.child import Child
 from semel.testing.proxy import HOST, Course, Gate, Proxies
 from semel.wire.apis import APIS
 from semel.wire.messages.metadata import MetadataRequest, MetadataResponse
-from semel.world import SystemClock
+from semel.world import SystemClock, SystemRandomness
 
 DETECTION_MS: Final = 1_000
 AGREEMENT_S_MAX: Final = 60.0
@@ -46,7 +48,7 @@ class Node(Broker):
     def __init__(
         self,
         node_id: int,
-        store: str,
+        places: Sequence[str],
         settings: Mapping[str, object],
         environment: Mapping[str, str],
         network: Gate | None = None,
@@ -55,7 +57,7 @@ class Node(Broker):
         advertised = () if network is None else ("--advertise", network.address)
         super().__init__(
             settings=settings,
-            arguments=("--store", store, "--node-id", str(node_id), *advertised),
+            arguments=(*places, "--node-id", str(node_id), *advertised),
         )
         self._environment = environment
         self.node_id = node_id
@@ -118,7 +120,8 @@ class Node(Broker):
 class Cluster:
     """Starts with the `with` block; when that is entered, one of the nodes leads.
 
-    The nodes share a folder as their store, which is gone afterwards. With `proxied` they share a
+    The nodes share a folder as their store, which is gone afterwards, unless `store` names another
+    in which there is no cluster yet, and `journal` where its slots lie. With `proxied` they share a
     server that speaks S3, and there is a proxy before each node and between each node and the
     store: nodes can be cut off then, and the store can fail (`weather`).
     """
@@ -129,6 +132,8 @@ class Cluster:
         *,
         detection_ms: int = DETECTION_MS,
         settings: Mapping[str, object] | None = None,
+        store: str = "",
+        journal: str | None = None,
         proxied: bool = False,
     ) -> None:
         """Whoever leads and is silent for `detection_ms` is followed by another."""
@@ -137,8 +142,9 @@ class Cluster:
         self._is_proxied = proxied
         self.nodes: dict[int, Node] = {}
         """By id, from 1 on."""
-        self.store = ""
+        self.store = store
         """The URL of the store."""
+        self._journal = journal
         self._server_port = 0
         self._stack = ExitStack()
 
@@ -244,7 +250,7 @@ class Cluster:
             if self._is_proxied:
                 self._begin_with_proxies(stack)
             else:
-                self._begin_in_folder(stack)
+                self._begin_on_store(stack)
             for node in self.nodes.values():
                 stack.callback(_end, node)
                 node.launch()
@@ -262,13 +268,17 @@ class Cluster:
     ) -> None:
         self._stack.close()
 
-    def _begin_in_folder(self, stack: ExitStack) -> None:
-        folder = Path(tempfile.mkdtemp(prefix="semel-cluster-"))
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        self.store = f"file://{folder}"
-        _create(self.store, None, {})
+    def _begin_on_store(self, stack: ExitStack) -> None:
+        if not self.store:
+            folder = Path(tempfile.mkdtemp(prefix="semel-cluster-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            self.store = f"file://{folder}"
+        _create(ClusterSettings.of(self.store, journal=self._journal, is_ephemeral=True))
+        places = ["--store", self.store]
+        if self._journal is not None:
+            places += ["--journal", self._journal]
         for node_id in range(1, self._count + 1):
-            self.nodes[node_id] = Node(node_id, self.store, self._settings, {})
+            self.nodes[node_id] = Node(node_id, places, self._settings, {})
 
     def _begin_with_proxies(self, stack: ExitStack) -> None:
         server = Child(
@@ -281,7 +291,8 @@ class Cluster:
         self._server_port = int(ready[1])
         self.store = f"s3://{BUCKET}/cluster"
         key = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
-        _create(self.store, f"http://{HOST}:{self._server_port}", key)
+        endpoint = f"http://{HOST}:{self._server_port}"
+        _create(ClusterSettings(StoreSettings(self.store, endpoint=endpoint, options=key)))
         for node_id in range(1, self._count + 1):
             link = proxies.open(self._server_port)
             environment = {
@@ -289,7 +300,12 @@ class Cluster:
                 **{f"AWS_{name.upper()}": value for name, value in key.items()},
             }
             self.nodes[node_id] = Node(
-                node_id, self.store, self._settings, environment, proxies.open(), link
+                node_id,
+                ["--store", self.store],
+                self._settings,
+                environment,
+                proxies.open(),
+                link,
             )
 
 
@@ -299,21 +315,16 @@ def _end(node: Node) -> None:
         node.kill()
 
 
-def _create(url: str, endpoint: str | None, options: Mapping[str, str]) -> None:
-    from semel.cluster import format as cluster_format
-    from semel.store.opening import open_store
-    from semel.store.settings import StoreSettings
-    from semel.world import SystemRandomness
-
+def _create(settings: ClusterSettings) -> None:
     async def create() -> None:
-        settings = StoreSettings(url, is_ephemeral=True, endpoint=endpoint, options=options)
-        store = open_store(settings, Random())
-        try:
+        async with stores(settings) as found:
             await cluster_format.create(
-                store, SystemRandomness(), OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS
+                found.store,
+                SystemRandomness(),
+                OFFSETS_PARTITIONS,
+                TRANSACTIONS_PARTITIONS,
+                found.journal,
             )
-        finally:
-            await store.close()
 
     _run_beside(create)
 
