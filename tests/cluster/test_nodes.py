@@ -74,6 +74,8 @@ async def test_after_a_takeover_the_old_leader_is_told_of_no_more(
 ) -> None:
     leader = await cluster.leader()
     await all_stand_by(cluster, leader)
+    # What nobody waits for is stored soon.
+    await asyncio.sleep(SOON_S)
     leader.kill()
     successor = await cluster.leader()
     assert set(await told(successor)) == {1, 2, 3} - {leader.node_id}
