@@ -24,6 +24,12 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.raw_client import fetch_request
 from support.simulated_cluster import (
@@ -121,6 +127,42 @@ async def test_who_stands_by_refuses_so_that_clients_go_elsewhere(
     named = InitProducerIdRequest("id", 60_000)
     given = await standby.ask("init_producer_id", 4, named)
     assert given.error_code == NotCoordinator.code
+
+
+@pytest.mark.parametrize("version", [1, 2, 7, 8])
+def test_who_stands_by_does_not_say_that_a_group_has_committed_nothing(version: int) -> None:
+    @on_nodes(1, 2)
+    async def scenario(cluster: SimulatedCluster) -> None:
+        leader = await cluster.leader()
+        await create(leader)
+        standby = await standby_that_knows(cluster, leader)
+        request = OffsetFetchRequest(
+            group_id="g",
+            topics=[OffsetFetchRequestTopic("t", [0])],
+            groups=[OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", [0])])],
+        )
+        reply = await standby.ask("offset_fetch", version, request)
+        told = [reply.error_code, *(group.error_code for group in reply.groups)]
+        told += [each.error_code for topic in reply.topics for each in topic.partitions]
+        assert NotCoordinator.code in told
+
+    scenario()
+
+
+@on_nodes(1, 2)
+async def test_who_stands_by_and_has_not_heard_of_a_topic_sends_clients_elsewhere(
+    cluster: SimulatedCluster,
+) -> None:
+    """Producers take it for lost data that a topic is not there."""
+    leader = await cluster.leader()
+    (standby,) = [node for node in cluster.nodes.values() if node is not leader]
+    standby.store.is_cut = True
+    await create(leader)
+    assert await produce(standby, b"a") == NotLeaderOrFollower.code
+    assert (await latest(standby))[0] == NotLeaderOrFollower.code
+    (fetched,) = (await standby.ask("fetch", 11, fetch_request("t", 0))).responses
+    assert fetched.partitions[0].error_code == NotLeaderOrFollower.code
+    assert (await produce(leader, b"a")) == NONE
 
 
 @on_nodes(1, 2, 3)

@@ -406,10 +406,24 @@ class Broker:
     def lane_of(self, partition: TopicPartition) -> Lane:
         """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere, or if the
         catalogue is."""
-        topic = self.catalogue.get(partition.topic)
-        if topic is None:
-            raise UnknownTopicOrPartition(f"there is no topic {partition.topic!r}")
-        return self.lane_in(topic, partition.partition)
+        return self.lane_in(self.topic_named(partition.topic), partition.partition)
+
+    def topic_named(self, name: str) -> TopicView:
+        """Raises UnknownTopicOrPartition; NotLeaderOrFollower if only others could tell that, as
+        what is followed of the catalogue may be old."""
+        try:
+            return self.catalogue.named(name)
+        except UnknownTopicOrPartition:
+            if self.leads_catalogue:
+                raise
+            raise NotLeaderOrFollower("the topics are led elsewhere") from None
+
+    def topic_with_id(self, topic_id: bytes) -> TopicView | None:
+        """None if there is none. Raises NotLeaderOrFollower if only others could tell that."""
+        topic = self.catalogue.with_id(topic_id)
+        if topic is None and not self.leads_catalogue:
+            raise NotLeaderOrFollower("the topics are led elsewhere")
+        return topic
 
     def lane_in(self, topic: TopicView, index: int) -> Lane:
         if not 0 <= index < topic.partition_count:

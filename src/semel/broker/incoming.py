@@ -40,7 +40,7 @@ Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 def find_topic(broker: "Broker", name: str) -> TopicView | RequestError:
     """The topic, or what is said of all its partitions."""
     try:
-        return broker.catalogue.named(name)
+        return broker.topic_named(name)
     except RequestError as error:
         return error
 

@@ -106,8 +106,8 @@ def _partitions(
 
 def _topic(broker: "Broker", asked: FetchTopic, call: Call) -> TopicView:
     if call.version < IDS_SINCE:
-        return broker.catalogue.named(asked.topic)
-    topic = broker.catalogue.with_id(asked.topic_id)
+        return broker.topic_named(asked.topic)
+    topic = broker.topic_with_id(asked.topic_id)
     if topic is None:
         raise UnknownTopicId
     return topic

@@ -33,7 +33,7 @@ from semel.wire.messages.offset_fetch import (
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
-SEVERAL_GROUPS_SINCE, IDS_SINCE = 8, 10
+REFUSAL_SINCE, SEVERAL_GROUPS_SINCE, IDS_SINCE = 2, 8, 10
 
 
 def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> Answer:
@@ -44,7 +44,7 @@ def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> A
     try:
         found = _fetch(broker, request.group_id, request.topics, request.require_stable)
     except RequestError as error:
-        return Answer(OffsetFetchResponse(error_code=error.code))
+        return Answer(_refused(request, error, call.version))
     topics = [
         OffsetFetchResponseTopic(
             topic, [OffsetFetchResponsePartition(*_fields(each)) for each in offsets]
@@ -52,6 +52,23 @@ def offset_fetch(broker: "Broker", request: OffsetFetchRequest, call: Call) -> A
         for topic, offsets in found
     ]
     return Answer(OffsetFetchResponse(topics=topics))
+
+
+def _refused(request: OffsetFetchRequest, error: RequestError, version: int) -> OffsetFetchResponse:
+    if version >= REFUSAL_SINCE:
+        return OffsetFetchResponse(error_code=error.code)
+    # Left out, it would say that nothing was committed, and who asks would begin anew.
+    topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(index, -1, -1, "", error.code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    return OffsetFetchResponse(topics=topics)
 
 
 def _group(

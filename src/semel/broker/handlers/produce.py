@@ -101,7 +101,7 @@ def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceR
     for topic in request.topic_data:
         refusal: RequestError = UnknownTopicId("there is no topic with this id")
         try:
-            found = broker.catalogue.with_id(topic.topic_id)
+            found = broker.topic_with_id(topic.topic_id)
         except RequestError as error:
             found, refusal = None, error
         if found is None:
