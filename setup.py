@@ -24,8 +24,9 @@ COMPILED = """
     journal/compacted journal/containers journal/frames journal/index journal/index_files
     journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/segments
-    broker/answer broker/broker broker/connection broker/dispatch broker/inbox broker/incoming
-    broker/server broker/transactional broker/transactional_produce
+    broker/answer broker/broker broker/connection broker/connection_on_store
+    broker/dispatch broker/inbox broker/incoming broker/server
+    broker/transactional broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
 """
 """Left out, besides what is seldom used: modules that define structs of msgspec, whose options

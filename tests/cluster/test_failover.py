@@ -12,8 +12,10 @@ from semel.errors import (
     NotCoordinator,
     NotLeaderOrFollower,
 )
+from semel.journal.slots.settings import SlotSettings
 from semel.records.batch import split
 from semel.records.records import Record, decode_batch, encode_batch
+from semel.store.in_memory import Chances
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
@@ -316,3 +318,36 @@ async def test_who_reads_while_others_write_is_answered_soon(cluster: SimulatedC
             error_code, _ = await latest(leader, timeout_s=1.0)
             assert error_code == NONE
         is_over = True
+
+
+@on_nodes(1)
+async def test_producers_are_not_refused_while_the_store_takes_its_time(
+    cluster: SimulatedCluster,
+) -> None:
+    """Together they bring more than may wait for the store: the later wait to be let in."""
+    leader = await cluster.leader()
+    await create(leader)
+    leader.store.chances = Chances(latency_s_mean=0.1)
+    unconfirmed_bytes = SlotSettings().unconfirmed_bytes
+    value = bytes(200_000)
+    count = 3 * unconfirmed_bytes // (2 * len(value))
+    codes = await asyncio.gather(*(produce(leader, value) for _ in range(count)))
+    assert codes == [NONE] * count
+    assert (await latest(leader)) == (NONE, count)
+
+
+@on_nodes(1)
+async def test_who_waits_to_be_let_in_hears_when_the_lane_is_lost(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    leader.store.is_cut = True
+    value = bytes(200_000)
+    count = SlotSettings().unconfirmed_bytes // len(value)
+    told = await asyncio.gather(
+        *(produce(leader, value) for _ in range(count)), return_exceptions=True
+    )
+    # What was appended may yet count; the others are told where to go.
+    assert {type(each) for each in told} == {NotAnswered, int}
+    assert {each for each in told if isinstance(each, int)} == {NotLeaderOrFollower.code}

@@ -11,6 +11,7 @@ from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
+from semel.broker.connection_on_store import ConnectionOnStore
 from semel.broker.housekeeping import Housekeeping
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.metrics import Metrics
@@ -244,7 +245,7 @@ class Broker:
 
     def connection(self) -> Connection:
         assert self._server is not None, "start the broker first"
-        return Connection(self._server)
+        return (ConnectionOnStore if self.is_shared else Connection)(self._server)
 
     # Lanes
 

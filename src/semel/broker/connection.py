@@ -277,6 +277,9 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a reply that was decided waits for what this lane has appended."""
         return any(not reply.is_ready and lane in reply.lanes for reply in self._replies)
 
+    def lane_left(self) -> None:
+        """A lane has left that none of its replies waits for."""
+
     @property
     def unread_bytes(self) -> int:
         """Of all replies that are kept for this client until it reads."""

@@ -124,6 +124,12 @@ class Server:
         for connection in tuple(self._connections):
             if connection.waits_for(lane):
                 connection.abort()
+            else:
+                connection.lane_left()
+
+    def lane_behind(self) -> Lane | None:
+        """One that cannot take more for now."""
+        return next((lane for lane in self._broker.led_lanes if lane.is_behind), None)
 
     def close_idle(self) -> None:
         silent_since = self.loop.time() - self._broker.config.connections_max_idle_ms / 1000

@@ -29,6 +29,8 @@ class Limits(NamedTuple):
     """Bytes kept for ends and opens where room can run out."""
     opening_bytes: int = 0
     """The part of the headroom that only opening the journal may use."""
+    backlog_bytes: int | None = None
+    """Who would append while more is not durable had better wait; None: however much it is."""
 
 
 class Sealed(NamedTuple):

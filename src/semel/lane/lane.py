@@ -335,6 +335,18 @@ class Lane:
     def when_durable(self, position: Position, callback: Callable[[], None]) -> None:
         self._journal.when_durable(position, callback)
 
+    @property
+    def is_behind(self) -> bool:
+        """So much waits to be durable that whoever brings more had better wait too."""
+        journal, most = self._journal, self._limits.backlog_bytes
+        return most is not None and journal.end - journal.durable > most
+
+    def when_caught_up(self, callback: Callable[[], None]) -> None:
+        """Once a part of what waits now is durable; never if the lane steps down before."""
+        journal = self._journal
+        waits = journal.end - journal.durable
+        journal.when_durable(Position(journal.end - waits // 2), callback)
+
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._journal.when_written(position, callback)
 

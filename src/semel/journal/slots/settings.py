@@ -77,4 +77,5 @@ class SlotSettings:
             f"a slot of {self.slot_bytes} bytes",
             headroom,
             headroom // 5,
+            self.unconfirmed_bytes // 2,
         )
