@@ -14,6 +14,7 @@ from rich.table import Table
 from bench import (
     age,
     client,
+    clusters,
     columns,
     compaction,
     connector,
@@ -50,6 +51,12 @@ MEASURES = (
     forgetting.cold_backfill,
     forgetting.simulated_day,
     forgetting.many_batches,
+    clusters.commit_on_store,
+    clusters.produce_cpu_on_store,
+    clusters.bytes_on_slow_store,
+    clusters.idle_cluster,
+    clusters.takeover,
+    clusters.start_on_store,
     pipelines.pipeline_rate,
     pipelines.micro_batch_cost,
 )

@@ -1,0 +1,156 @@
+"""A store with the latency of a real one, in a process of its own, and nodes on it."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lz4.frame
+import uvloop
+
+from bench import load
+from semel.testing import Broker
+from semel.testing.fault_server import CONTROL, FaultServer, serve
+from semel.wire.messages import metadata
+
+BUCKET = "bucket"
+URL = f"s3://{BUCKET}/cluster"
+PACKED_BYTES_MIN = 2**16
+PATIENCE_S = 120.0
+_READY = re.compile(r"The fault server is ready on (\S+)\n")
+
+
+class Packed:
+    """An object whose bytes are packed until they are wanted: loads are mostly zeros, and a store
+    of many gigabytes fits into memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._size = len(content)
+        self._ends = content[:64], content[-64:]
+        self._packed = lz4.frame.compress(content)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, wanted: slice) -> bytes:
+        # These are read to list it.
+        if wanted == slice(None, 64):
+            return self._ends[0]
+        if wanted == slice(-64, None):
+            return self._ends[1]
+        content: bytes = lz4.frame.decompress(self._packed)
+        return content[wanted]
+
+
+class PackedObjects(dict[str, Any]):
+    def __setitem__(self, key: str, content: bytes) -> None:
+        super().__setitem__(key, Packed(content) if len(content) >= PACKED_BYTES_MIN else content)
+
+
+class Store:
+    """One that is served by another process."""
+
+    def __init__(self, endpoint: str, process_id: int) -> None:
+        self._endpoint = endpoint
+        self.process_id = process_id
+
+    def control(self, **weather: Any) -> dict[str, Any]:
+        """Change the weather; what was counted so far."""
+        request = urllib.request.Request(
+            self._endpoint + CONTROL, json.dumps(weather).encode(), method="POST"
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def set_put_ms(self, put_ms: float) -> None:
+        self.control(latency_s={"PUT": put_ms / 1000})
+
+    @property
+    def puts(self) -> int:
+        return int(self.control()["counts"].get("PUT", 0))
+
+    @property
+    def stored_bytes(self) -> int:
+        return int(self.control()["bytes"])
+
+
+@contextmanager
+def store(put_ms: float) -> Iterator[Store]:
+    """With a cluster in it; nodes find it by the environment."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "bench.stores"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    before = dict(os.environ)
+    try:
+        assert server.stdout is not None
+        ready = _READY.fullmatch(server.stdout.readline())
+        assert ready is not None
+        os.environ.update(
+            AWS_ENDPOINT_URL=ready[1],
+            AWS_ACCESS_KEY_ID="bench",
+            AWS_SECRET_ACCESS_KEY="bench",
+            AWS_REGION="us-east-1",
+        )
+        create = [sys.executable, "-m", "semel", "cluster", "create", "--store", URL]
+        subprocess.run(create, check=True, capture_output=True)
+        made = Store(ready[1], server.pid)
+        made.set_put_ms(put_ms)
+        yield made
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        server.kill()
+        server.communicate()
+
+
+def node(number: int, *arguments: str, **settings: object) -> Broker:
+    names = {name.replace("_", "."): value for name, value in settings.items()}
+    return Broker(settings=names, arguments=("--store", URL, "--node-id", str(number), *arguments))
+
+
+def wait_for_leader(*ports: int) -> int:
+    """The port of the node that leads."""
+    frame = load.request(3, 8, metadata.MetadataRequest([]))
+    ends_s = time.perf_counter() + PATIENCE_S
+    while time.perf_counter() < ends_s:
+        for port in ports:
+            try:
+                reply, _ = metadata.decode_response(load.ask(port, frame), 4, 8)
+            except OSError:
+                continue
+            for broker in reply.brokers:
+                if broker.node_id == reply.controller_id:
+                    return int(broker.port)
+        time.sleep(0.01)
+    raise TimeoutError("nobody leads")
+
+
+@contextmanager
+def leading_node(put_ms: float, *arguments: str, **settings: object) -> Iterator[Broker]:
+    """A node by itself on such a store."""
+    with store(put_ms), node(1, *arguments, **settings) as broker:
+        wait_for_leader(broker.port)
+        yield broker
+
+
+def main() -> None:
+    """Until it is killed."""
+    server = FaultServer(BUCKET)
+    server.bucket.objects = PackedObjects()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(server, ends_with_stdin=True))
+
+
+if __name__ == "__main__":
+    main()
