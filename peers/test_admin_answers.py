@@ -19,8 +19,6 @@ NOT_SERVED = "! UnsupportedVersionException"
 DIFFERENT = {
     **dict.fromkeys(
         (
-            # Kafbat takes a cluster without one for one of ZooKeeper's, and shows it as such.
-            "describeMetadataQuorum",
             "alterReplicaLogDirs, elsewhere",
             "alterClientQuotas",
             "describeUserScramCredentials",
@@ -41,6 +39,8 @@ DIFFERENT = {
     "describeFeatures, supported": (
         "{transaction.version=SupportedVersionRange[min_version:0, max_version:2]}"
     ),
+    # The first leader epoch is 0; there is no broker beside the one that votes.
+    "describeMetadataQuorum": "[true, false, true, 1, 0]",
     # When it was written, and not what time its record was given; and the coordinator has a term
     # before it has written a marker.
     "describeProducers": ("{answers-0=[[-1, now, true, none]], answers-1=[[0, now, true, 0]]}"),

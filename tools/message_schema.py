@@ -33,6 +33,12 @@ PLAIN_KIND = {
 }
 TIME_KINDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
+RENAMED = {
+    ("describe_quorum", "request", "TopicData"): "TopicRequest",
+    ("describe_quorum", "request", "PartitionData"): "PartitionRequest",
+}
+"""Structures of which a request and its reply have two kinds under one name."""
+
 PYTHON_TYPE = {
     "bool": "bool",
     "float64": "float",
@@ -180,8 +186,9 @@ def _default(declared: Any, kind: str, array: bool, kio_kind: str) -> Any:
 
 
 def read_structure(kio: Any) -> Structure:
+    *_, module, _, direction = kio.__module__.split(".")
     return Structure(
-        name=kio.__name__,
+        name=RENAMED.get((module, direction, kio.__name__), kio.__name__),
         flexible=kio.__flexible__,
         fields=tuple(map(_field, dataclasses.fields(kio))),
     )

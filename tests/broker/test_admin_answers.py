@@ -15,6 +15,8 @@ from semel.wire.messages.describe_client_quotas import DescribeClientQuotasReque
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionRequest
+from semel.wire.messages.describe_quorum import TopicRequest as QuorumTopic
 from semel.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -416,6 +418,30 @@ def test_a_broker_tells_of_brokers(client: RawClient, endpoint_type: int, code: 
     answer = client.call("describe_cluster", 2, request)
     assert answer.error_code == code
     assert [each.is_fenced for each in answer.brokers] == ([False] if code == 0 else [])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_broker_is_the_only_voter_about_topics(
+    client: RawClient, name: str, version: int
+) -> None:
+    def quorum(topic: str, index: int) -> Any:
+        request = DescribeQuorumRequest([QuorumTopic(topic, [PartitionRequest(index)])])
+        answer = client.call("describe_quorum", version, request)
+        assert answer.error_code == 0
+        if version == 2:
+            assert [each.node_id for each in answer.nodes] == [1]
+        return answer.topics[0].partitions[0]
+
+    before = quorum("__cluster_metadata", 0)
+    assert (before.error_code, before.leader_id, before.observers) == (0, 1, [])
+    (voter,) = before.current_voters
+    assert (voter.replica_id, voter.log_end_offset) == (1, before.high_watermark)
+    create(client, name)
+    after = quorum("__cluster_metadata", 0)
+    assert after.leader_epoch == before.leader_epoch
+    assert after.high_watermark > before.high_watermark
+    for other in (("__cluster_metadata", 1), (name, 0)):
+        assert quorum(*other).error_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_share_groups_have_no_coordinator(client: RawClient) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import io
+import re
 import types
 import typing
 import uuid
@@ -78,6 +79,8 @@ def _random(annotation: Any, kind: str | None, random: Random) -> Any:  # noqa: 
             return random.randbytes(random.choice((0, 1, 5, 126, 127, 130, 20_000)))
         case "float64":
             return random.choice((0.0, -1.5, random.uniform(-1e9, 1e9)))
+        case "uint16":
+            return random.choice((0, 1, 2**16 - 1, random.randrange(2**16)))
         case "uuid":
             return uuid.UUID(bytes=random.randbytes(16))
         case "error_code":
@@ -102,7 +105,13 @@ def ours(value: Any, module: Any) -> Any:
             fields[name] = None if kio_value == field.default else ours(kio_value, module)
         else:
             fields[name] = _plain(kio_value, kind, module)
-    return getattr(module, type(value).__name__)(**fields)
+    return getattr(module, _class_name(type(value)))(**fields)
+
+
+def _class_name(kio: type) -> str:
+    # Its reply has other structures of the same names.
+    is_clash = "describe_quorum" in kio.__module__ and kio.__module__.endswith(".request")
+    return re.sub("Data$", "Request", kio.__name__) if is_clash else kio.__name__
 
 
 def _plain(value: Any, kind: str, module: Any) -> Any:  # noqa: PLR0911
