@@ -1,5 +1,8 @@
 """Real nodes in processes of their own, on a folder as their store, under unmodified clients."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -115,6 +118,64 @@ def test_an_unmodified_client_goes_on_over_a_kill_and_a_stop(semel_cluster: Clus
     assert sender.failed == []
     assert sender.acknowledged == sender.sent
     assert read_all(servers, len(sender.sent)) == sender.sent
+
+
+def steer(cluster: Cluster, *arguments: str) -> dict[str, int]:
+    command = [sys.executable, "-m", "semel", "cluster", *arguments, "--store", cluster.store]
+    done = subprocess.run(
+        [*command, "--ephemeral", "--json"], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, int] = json.loads(done.stdout)
+    return told
+
+
+def test_an_unmodified_client_goes_on_over_moves_and_drains(semel_cluster: Cluster) -> None:
+    leader = semel_cluster.leader
+    create_topic(semel_cluster.bootstrap_servers)
+    sender = Sender(semel_cluster.bootstrap_servers)
+    for other in [number for number in semel_cluster.nodes if number != leader] * 2:
+        sender.send(100)
+        moved = steer(semel_cluster, "move", "--to", str(other))
+        assert moved["leader"] == semel_cluster.leader == other
+        sender.send(100)
+    drained = steer(semel_cluster, "drain", str(other))
+    assert drained["leader"] != other
+    assert semel_cluster.leader == drained["leader"]
+    assert steer(semel_cluster, "drain", str(other), "--undo") == {"node": other, "drained": False}
+    sender.flush()
+    assert sender.failed == []
+    assert sender.acknowledged == sender.sent
+    assert read_all(semel_cluster.bootstrap_servers, len(sender.sent)) == sender.sent
+
+
+def test_every_node_tells_of_all_nodes(semel_cluster: Cluster) -> None:
+    addresses = {(number, node.port) for number, node in semel_cluster.nodes.items()}
+    for node in semel_cluster.nodes.values():
+        deadline_s = time.monotonic() + PATIENCE_S
+        told: set[tuple[int, int]] = set()
+        with RawClient(node) as client:
+            while told != addresses:
+                assert time.monotonic() < deadline_s, told
+                brokers = client.call("metadata", 12, MetadataRequest([])).brokers
+                told = {(each.node_id, each.port) for each in brokers}
+
+
+def test_who_names_a_node_that_is_not_there_hears_a_sentence(semel_cluster: Cluster) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "semel",
+        "cluster",
+        "move",
+        "--to",
+        "9",
+        "--store",
+        semel_cluster.store,
+    ]
+    done = subprocess.run([*command, "--ephemeral"], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("semel: node 9 does not stand by; of the others: ")
 
 
 def test_whichever_node_is_asked_gives_producer_ids_and_makes_topics(

@@ -162,6 +162,52 @@ def test_a_clean_move_keeps_the_term_and_a_kill_does_not() -> None:
     run(main())
 
 
+def test_who_hands_over_has_all_durable_answers_whoever_waits_and_names_a_successor() -> None:
+    async def scenario() -> None:
+        store = SlotStore()
+        store.delay_s = lambda: 0.03
+        first = await lead(store, 1)
+        await say(first, b"a")
+        end = first.append(b"b")
+        told: list[str] = []
+        first.journal.when_durable(end, lambda: told.append("durable"))
+        # It is asked behind the last PUT, so that only the seal can tell.
+        await seeded_loop.elapse(0.01)
+        first.journal.barrier(lambda: told.append("alone"))
+        handing_over = asyncio.create_task(first.journal.hand_over(2))
+        await seeded_loop.elapse(0.001)
+        with pytest.raises(JournalAbandoned):
+            first.append(b"c")
+        await handing_over
+        assert told == ["durable", "alone"]
+        seal = store.entries()[-1]
+        assert (seal.head.kind, successor_of(seal)) == (Kind.SEAL, 2)
+        await first.journal.close()
+        assert store.entries()[-1] == seal, "it is the last"
+        second = await lead(store, 2)
+        assert not second.journal.may_miss_acknowledged
+        assert second.payloads == [b"a", b"b"]
+
+    run(scenario())
+
+
+def test_a_barrier_is_not_passed_by_a_seal_that_has_not_landed() -> None:
+    async def scenario() -> None:
+        store = SlotStore()
+        first = await lead(store, 1)
+        await say(first, b"a")
+        second = await SlotJournal.open(store, 0, 2, randomness("second"), SETTINGS)
+        told: list[str] = []
+        first.journal.barrier(lambda: told.append("alone"))
+        await first.journal.hand_over(3)
+        assert told == [], "another leads by now"
+        assert first.failures
+        await first.journal.close()
+        await second.close()
+
+    run(scenario())
+
+
 def test_nothing_is_appended_behind_a_seal() -> None:
     async def main() -> None:
         store = SlotStore()

@@ -172,6 +172,7 @@ class SimulatedNode:
                 self._is_up = True
                 running = tasks.create_task(node.run())
                 await self._stopping.wait()
+                await node.leave()
                 self.broker.close()
                 running.cancel()
                 _end_tasks()
@@ -220,6 +221,8 @@ class SimulatedNode:
         def arrive() -> None:
             connection: Connection = self.broker.connection()
             connection.connection_made(transport)
+            if transport.answer.done():
+                return  # It has closed its door.
             connection.get_buffer(-1)[: len(frame)] = frame
             connection.buffer_updated(len(frame))
 

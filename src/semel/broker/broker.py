@@ -12,6 +12,7 @@ from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
+from semel.broker.elsewhere import Elsewhere
 from semel.broker.housekeeping import Housekeeping
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.metrics import Metrics
@@ -132,9 +133,7 @@ class Broker:
         self.is_shared = shared is not None
         """Others can lead its lanes at any time."""
         self._lane_count = len(devices) if shared is None else shared.lane_count
-        self._followed: FollowedLane | None = None
-        """Lane 0 as another leads it."""
-        self._is_followed_led = False
+        self.elsewhere = Elsewhere(config.node_id)
         self.node: Desk | None = None
         """Where other nodes are answered; None if there are none."""
         self.deadlines_changed = asyncio.Event()
@@ -255,17 +254,37 @@ class Broker:
         self._leave(lane)
         await lane.step_down()
 
-    def _leave(self, lane: Lane) -> None:
+    async def hand_over(self, lane: Lane, successor: int) -> None:
+        """Let this node lead this lane, and lose nothing. Raises TimeoutError if the store does not
+        answer; the lane is left all the same."""
+        assert self._shared is not None
+        self._retire(lane)
+        try:
+            async with asyncio.timeout(self._shared.stop_s):
+                await lane.hand_over(successor)
+            if lane.number == CONTROLLER and lane.may_confirm:
+                # All of it is durable, and true until another says so.
+                self.catalogue = lane.view.catalogue
+        finally:
+            self._leave(lane)
+
+    def _retire(self, lane: Lane) -> None:
+        """Decide nothing more there."""
         number = lane.number
-        if self.lanes.get(number) is lane:
-            del self.lanes[number]
-            self.journals.pop(number, None)
-            self.journals_on_store.pop(number, None)
-            self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
-            if number == CONTROLLER:
-                self.catalogue = AbsentCatalogue()
-                self._deleting.clear()
-                self._behind.clear()
+        if self.lanes.get(number) is not lane:
+            return
+        del self.lanes[number]
+        self.journals.pop(number, None)
+        self.journals_on_store.pop(number, None)
+        self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
+        if number == CONTROLLER:
+            self.catalogue = AbsentCatalogue()
+            self._deleting.clear()
+            self._behind.clear()
+            self.elsewhere.left_here()
+
+    def _leave(self, lane: Lane) -> None:
+        self._retire(lane)
         if self._server is not None:
             self._server.lane_left(lane)
         lane.leave()
@@ -322,8 +341,7 @@ class Broker:
             self._reconcile(lane, self.catalogue)
         self._lead(lane)
         if lane.number == CONTROLLER:
-            # It may be what the lane goes on from, and say what is not durable yet.
-            self._followed = None
+            self.elsewhere.came_here()
             self.catalogue = lane.view.catalogue
             self._recall_config()
         if self.is_shared and self._server is not None:
@@ -332,24 +350,23 @@ class Broker:
     def follow(self, followed: FollowedLane, *, is_led: bool) -> None:
         """Answer from what is followed of lane 0; `is_led` if whom it names leads it for all that
         is known."""
-        self._followed = followed
-        self._is_followed_led = is_led
+        self.elsewhere.follow(followed, is_led=is_led)
         if not self.leads_catalogue:
             self.catalogue = followed.catalogue
+
+    def hear_of_leader(self, leader: LedBy) -> None:
+        """Another says that it leads, sooner than lane 0 does here."""
+        self.elsewhere.hear_of(leader)
 
     @property
     def led_by(self) -> LedBy | None:
         """Another node, which leads all lanes; None if that is this one, or it is not known."""
-        followed = self._followed
-        if followed is None or not self._is_followed_led or self.leads_catalogue:
-            return None
-        led_by = followed.led_by
-        return None if led_by is None or led_by.node_id == self.config.node_id else led_by
+        return self.elsewhere.led_by
 
     @property
     def caught_up_s(self) -> float | None:
         """When it was last known that nothing stands behind what is followed."""
-        return None if self._followed is None else self._followed.caught_up_s
+        return self.elsewhere.caught_up_s
 
     @property
     def leads_catalogue(self) -> bool:
@@ -388,7 +405,7 @@ class Broker:
     def _standing_by(self) -> list[NodeAddress]:
         if self.leads_catalogue:
             return self.controller.view.standing_by
-        return [] if self._followed is None else self._followed.standing_by
+        return self.elsewhere.standing_by
 
     def coordinator_for(self, call: Call) -> NodeAddress:
         """Of all groups and transactional ids: this node, unless another is known to lead."""

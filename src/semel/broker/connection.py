@@ -69,7 +69,7 @@ class Reply:
 
     def _reached_all_asked(self, marks: Sequence[Mark]) -> None:
         self._reached_one()
-        if not self.is_ready and not all(mark.lane.is_leading for mark in marks):
+        if not self.is_ready and not all(mark.lane.may_confirm for mark in marks):
             # A lane has left since this was decided: its mark may never be reached here, and what
             # was appended may yet count.
             self._connection.abort()

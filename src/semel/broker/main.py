@@ -131,10 +131,13 @@ async def _serve(
                 )
             try:
                 listening = listener.sockets[0].getsockname()[:2]
-                if member is not None:
-                    tasks.create_task(member.node(listening).run())
+                node = None if member is None else member.node(listening)
+                if node is not None:
+                    tasks.create_task(node.run())
                 _announce(listening, broker, options, place)
                 await stopped.wait()
+                if node is not None:
+                    await node.leave()
             finally:
                 # Not waited for: since Python 3.12 that would be until the last client has gone.
                 listener.close()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
-from semel.broker.dispatch import read_request, write_reply, write_reply_in_steps
+from semel.broker.dispatch import Handler, read_request, write_reply, write_reply_in_steps
 from semel.broker.inbox import SCRATCH_SIZE
 from semel.errors import JournalFailed, ProtocolError
 from semel.lane.lane import Lane
@@ -25,6 +25,9 @@ have sent something, and read."""
 
 READING_PASSES_MAX: Final = READING_PASSES + 6 * 2**20 // SCRATCH_SIZE
 """So much the kernel holds for a connection, as Linux comes; what is read behind that is newer."""
+
+UNLED_S_MAX: Final = 1.0
+"""So long a request waits for a leader before it is refused."""
 
 CLOSINGS_INTERVAL_S: Final = 60.0
 """Between two lines of the log about connections that were closed."""
@@ -45,6 +48,8 @@ class Server:
         self._closings = Closings()
         self._to_write: list[Connection] = []
         self._held_bytes = 0
+        self._undecided_bytes = 0
+        """Of requests that wait for a leader."""
         self._unsent_bytes_max = 2 * broker.config.queued_max_response_bytes
         self.unsent_bytes = 0
         """Of all replies that are encoded and not yet taken by the kernel, as far as is known."""
@@ -162,6 +167,13 @@ class Server:
         call, body, handler = read_request(frame, connection)
         if broker.is_shared:
             call.ends = {lane: lane.mark().position for lane in broker.led_lanes}
+            if (
+                not broker.elsewhere.is_known
+                and call.api.is_for_leader
+                and self._may_hold(len(frame))
+            ):
+                connection.wait(self._when_led(handler, body, call, len(frame)), call)
+                return
         handled = handler(broker, body, call)
         broker.metrics.requests[call.api.key] += 1
         if isinstance(handled, Answer):
@@ -169,6 +181,24 @@ class Server:
                 self._answer(call, handled, connection.expect_reply(), connection)
         else:
             connection.wait(handled, call)
+
+    def _may_hold(self, size: int) -> bool:
+        held_max = self._broker.config.queued_max_request_bytes // 2
+        return self._undecided_bytes + size <= held_max
+
+    async def _when_led(self, handler: Handler, body: Any, call: Call, size: int) -> Answer:
+        """While a lane is handed over nobody could say where to go: who asks then is answered when
+        it is known who leads, which may be this node. That is sooner than a client would come
+        back."""
+        self._undecided_bytes += size
+        try:
+            await self._broker.elsewhere.until_known(UNLED_S_MAX)
+        finally:
+            self._undecided_bytes -= size
+        call.ends = {lane: lane.mark().position for lane in self._broker.led_lanes}
+        handled = handler(self._broker, body, call)
+        self._broker.metrics.requests[call.api.key] += 1
+        return handled if isinstance(handled, Answer) else await handled
 
     async def answer_later(
         self,
@@ -202,12 +232,16 @@ class Server:
             connection.unsent_bytes += size
             self.count_unsent(size)
         if call.ends is not None and answer.durable:
-            marks = self._broker.marks() if answer.marks is None else answer.marks
-            if answer.marks is None and not all(lane.is_leading for lane in call.ends):
-                # It may have been decided on what will never be durable.
-                connection.abort()
-            else:
-                reply.wait_until_certain(marks, call.ends)
+            marks = answer.marks
+            if marks is None:
+                if not all(lane.may_confirm for lane in call.ends):
+                    # It may have been decided on what will never be durable.
+                    connection.abort()
+                    return
+                marks = self._broker.marks()
+                # Those that are being handed over by now.
+                marks += [lane.mark() for lane in call.ends if not lane.is_leading]
+            reply.wait_until_certain(marks, call.ends)
         elif answer.marks is None:
             reply.wait_for_ends(self._broker.led_lanes, durable=answer.durable)
         else:

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from semel.cli.output import say, say_json
 
-app = App(name="cluster", help="Make a cluster: nodes that share a store.")
+app = App(name="cluster", help="Make and steer a cluster: nodes that share a store.")
 
 
 StoreUrl = Annotated[str, Parameter(help="s3://BUCKET/PATH, gs://, az://; file:///DIR for tests.")]

@@ -8,26 +8,21 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from semel.cluster.channel import Channel, Connect, NodeAway
+from semel.cluster.channel import NodeAway, Reach
 from semel.cluster.format import ClusterRefused
-from semel.cluster.messages import Beat, Refused
+from semel.cluster.messages import Beat, Goodbye, Refused
 from semel.cluster.silence import Timing
 from semel.lane.leader import NodeAddress
-from semel.world import Randomness
 
 
 class Beating:
     def __init__(
         self,
-        connect: Connect,
-        key: bytes,
-        randomness: Randomness,
+        reach: Reach,
         timing: Timing,
         beat: Callable[[], Beat],
     ) -> None:
-        self._connect = connect
-        self._key = key
-        self._randomness = randomness
+        self._reach = reach
         self._timing = timing
         self._beat = beat
         self._leader: NodeAddress | None = None
@@ -52,9 +47,7 @@ class Beating:
     async def _beat_to(self, leader: NodeAddress) -> None:
         """While it leads. Raises NodeAway, ClusterRefused."""
         patience_s = self._timing.detection_s
-        channel = await Channel.open(
-            self._connect, leader.host, leader.port, self._key, self._randomness, patience_s
-        )
+        channel = await self._reach(leader)
         try:
             while self._leader == leader:
                 answer = await channel.ask(self._beat(), patience_s)
@@ -63,6 +56,18 @@ class Beating:
                 await self._pause()
         finally:
             channel.close()
+
+    async def say_goodbye(self, goodbye: Goodbye) -> None:
+        """So that nobody has to find out that this node is gone."""
+        leader, self._leader = self._leader, None
+        if leader is not None:
+            patience_s = self._timing.beat_s
+            with contextlib.suppress(NodeAway):
+                channel = await self._reach(leader)
+                try:
+                    await channel.ask(goodbye, patience_s)
+                finally:
+                    channel.close()
 
     async def _pause(self) -> None:
         with contextlib.suppress(TimeoutError):

@@ -11,6 +11,7 @@ from semel.cluster import messages
 from semel.cluster.messages import AnyAnswer, AnyRequest
 from semel.cluster.session import NONCE_SIZE, Session, WrongCode
 from semel.errors import SemelError
+from semel.lane.leader import NodeAddress
 from semel.wire.apis import NODE_CALL, NODE_CHALLENGE, Api
 from semel.world import Randomness
 
@@ -96,3 +97,7 @@ class Channel:
         if not _CORRELATION.size <= answer_size <= ANSWER_SIZE_MAX:
             raise ValueError(f"an answer of {answer_size} bytes")
         return (await self._reader.readexactly(answer_size))[_CORRELATION.size :]
+
+
+Reach = Callable[[NodeAddress], Awaitable[Channel]]
+"""Opens a channel to another node. Raises NodeAway."""

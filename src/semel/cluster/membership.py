@@ -16,6 +16,8 @@ from semel.errors import SemelError
 from semel.lane.leader import NodeAddress
 
 UNHEARD: Final = b""
+SLOTS_BEHIND_MAX: Final = 512
+"""A node that has more to read is not ready to lead."""
 
 
 class NodeRefused(SemelError):
@@ -32,7 +34,9 @@ class Known(NamedTuple):
     incarnation: bytes
     """Unheard: it was named by the leader before."""
     heard_s: float
-    slot: int
+    slot: int = 0
+    """The next that it will read."""
+    is_drained: bool = False
 
 
 class _Newcomer(NamedTuple):
@@ -55,7 +59,7 @@ class Membership:
         self._detection_s = detection_s
         self._looked_s = now_s
         self._known = {
-            node.node_id: Known(node, UNHEARD, now_s, 0)
+            node.node_id: Known(node, UNHEARD, now_s)
             for node in standing_by
             if node.node_id != own.node_id
         }
@@ -84,7 +88,20 @@ class Membership:
         newcomer = self._newcomers.get(node_id)
         if newcomer is not None and newcomer.incarnation == incarnation:
             del self._newcomers[node_id]
-        self._known[node_id] = Known(address, incarnation, now_s, beat.slot)
+        self._known[node_id] = Known(address, incarnation, now_s, beat.slot, beat.is_drained)
+
+    def gone(self, node_id: int, incarnation: bytes) -> None:
+        """It says so itself."""
+        known = self._known.get(node_id)
+        if known is not None and known.incarnation == incarnation:
+            del self._known[node_id]
+
+    def successors(self, now_s: float, slot: int) -> list[NodeAddress]:
+        """Whom to hand over to, the best first; the leader will write `slot` next. Who has much to
+        read yet would let clients wait."""
+        able = [known for known in self.all_live(now_s) if not known.is_drained]
+        able.sort(key=lambda known: slot - known.slot > SLOTS_BEHIND_MAX)
+        return [known.address for known in able]
 
     def _check_gone(self, known: Known, incarnation: bytes, now_s: float) -> None:
         """Raises NodeRefused if the process that has this id may be alive."""

@@ -24,6 +24,35 @@ class Beat(Message, frozen=True):
     port: int
     slot: int
     """The next that it will read."""
+    is_drained: bool = False
+    """It is to lead only if nobody else does."""
+
+
+class Goodbye(Message, frozen=True):
+    """A node that stood by is stopped."""
+
+    node_id: int
+    incarnation: bytes
+
+
+class Prepare(Message, frozen=True):
+    """The leader wants to hand over to this node."""
+
+
+class TakeOver(Message, frozen=True):
+    """The leader has handed over to this node, which answers when it leads."""
+
+
+class Move(Message, frozen=True):
+    """Whoever leads is to hand over to this node."""
+
+    node_id: int
+
+
+class Drain(Message, frozen=True):
+    """This node is to lead no more, unless nobody else does; or as before."""
+
+    is_drained: bool = True
 
 
 class Heard(Message, frozen=True):
@@ -34,6 +63,18 @@ class Heard(Message, frozen=True):
     """The first that is not known to be the leader's."""
 
 
+class Ready(Message, frozen=True):
+    slot: int
+    """The next that it will read."""
+
+
+class Leads(Message, frozen=True):
+    """Who leads now."""
+
+    epoch: int
+    node_id: int
+
+
 class Refused(Message, frozen=True):
     """Why not, in a sentence for whoever runs the node or has asked."""
 
@@ -42,8 +83,8 @@ class Refused(Message, frozen=True):
     """Nothing that time could change."""
 
 
-AnyRequest = Beat
-AnyAnswer = Heard | Refused
+AnyRequest = Beat | Goodbye | Prepare | TakeOver | Move | Drain
+AnyAnswer = Heard | Ready | Leads | Refused
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final[Callable[[bytes], AnyRequest]] = msgspec.msgpack.Decoder(AnyRequest).decode

@@ -3,18 +3,35 @@
 Only lane 0 is fought for. Whoever has seen it silent for the detection time fences it; of those
 who try at once the store lets one. A leader that finds another's entry, or cannot find out for
 the detection time that there is none, steps down, and nothing of what it held counts any more.
+Who is asked to hands over, and then nobody has to wait or to doubt.
 """
 
 import asyncio
 import contextlib
-from typing import Final, Protocol
+import math
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 from semel.cluster.beating import Beating
-from semel.cluster.channel import Connect
+from semel.cluster.channel import Channel, Connect
 from semel.cluster.desk import Desk
 from semel.cluster.format import ClusterFormat, check_same
+from semel.cluster.handing_over import NotHandedOver, prepared
 from semel.cluster.membership import Membership, NodeRefused
-from semel.cluster.messages import AnyAnswer, AnyRequest, Beat, Heard, Refused
+from semel.cluster.messages import (
+    AnyAnswer,
+    AnyRequest,
+    Beat,
+    Drain,
+    Goodbye,
+    Heard,
+    Leads,
+    Move,
+    Prepare,
+    Ready,
+    Refused,
+    TakeOver,
+)
 from semel.cluster.silence import Seen, Timing
 from semel.errors import JournalFailed, JournalFull, NotLeaderOrFollower
 from semel.journal.seam import Journal
@@ -32,6 +49,10 @@ from semel.world import Randomness
 
 LANE: Final = 0
 INCARNATION_SIZE: Final = 16
+TAKING_S_MAX: Final = 2.0
+"""Beside the detection time: so long a node may take to lead that was handed over to."""
+FAREWELL_S: Final = 0.3
+"""So long a node that has handed over tells clients whom to, before it ends."""
 
 
 class Host(Protocol):
@@ -41,9 +62,21 @@ class Host(Protocol):
 
     def follow(self, followed: FollowedLane, *, is_led: bool) -> None: ...
 
+    def hear_of_leader(self, leader: LedBy) -> None: ...
+
     async def take_journal(
         self, number: int, journal: Journal, leader: Leader, followed: FollowedLane | None
     ) -> Lane: ...
+
+    async def hand_over(self, lane: Lane, successor: int) -> None: ...
+
+
+class Led(NamedTuple):
+    """What a node has while it leads."""
+
+    lane: Lane
+    journal: SlotJournal
+    membership: Membership
 
 
 def slot_settings(timing: Timing) -> SlotSettings:
@@ -81,24 +114,55 @@ class Node:
         self._slot_settings = slot_settings(timing)
         self._randomness = randomness
         self._host = host
+        self._connect = connect
         self._own = NodeAddress(leader.node_id, leader.host, leader.port)
         self._incarnation = randomness.token_bytes(INCARNATION_SIZE)
         self._follower: Follower | None = None
-        self._membership: Membership | None = None
-        """While it leads: who stands by."""
-        self._lane: Lane | None = None
+        """While it stands by."""
+        self._look_now = asyncio.Event()
+        """There is something to be read, another says."""
+        self._led: Led | None = None
+        self._leads = asyncio.Event()
+        self._is_drained = False
+        self._is_leaving = False
+        self._handing_over: asyncio.Task[LedBy | NotHandedOver] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
         self._beating: Beating | None = None
         if connect is not None:
-            key = cluster.rpc_key
-            self._beating = Beating(connect, key, randomness, timing, self._own_beat)
-            host.node = Desk(key, randomness, self._answer)
+            self._beating = Beating(self._reach, timing, self._own_beat)
+            host.node = Desk(cluster.rpc_key, randomness, self._answer)
 
     async def run(self) -> None:
         """Until it is cancelled. Raises CorruptJournal, NewerFormat, ClusterRefused."""
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             if self._beating is not None:
                 tasks.create_task(self._beating.run())
             tasks.create_task(self._live())
+
+    async def leave(self) -> None:
+        """Let another lead, if this one does and there is one, and tell that this one is gone. It
+        leads no more."""
+        self._is_leaving = True
+        led = self._led
+        if led is not None and self._tasks is not None and self._connect is not None:
+            candidates = led.membership.successors(_now_s(), led.journal.slot)
+            if candidates and isinstance(await self._hand_over(candidates), LedBy):
+                await asyncio.sleep(FAREWELL_S)
+        elif self._beating is not None:
+            await self._beating.say_goodbye(Goodbye(self._own.node_id, self._incarnation))
+
+    async def _reach(self, address: NodeAddress) -> Channel:
+        """Raises NodeAway."""
+        assert self._connect is not None
+        return await Channel.open(
+            self._connect,
+            address.host,
+            address.port,
+            self._cluster.rpc_key,
+            self._randomness,
+            self._timing.detection_s,
+        )
 
     async def _live(self) -> None:
         while True:
@@ -108,7 +172,7 @@ class Node:
             except (JournalFailed, NotLeaderOrFollower):
                 # Another was faster, before anybody was served here.
                 continue
-            await self._lead(lane)
+            await self._lead(lane, journal)
 
     # Standing by
 
@@ -136,7 +200,10 @@ class Node:
                 else:
                     return journal, followed if journal.is_continued else None
             look_s = self._timing.look_s
-            await asyncio.sleep(min(look_s, left_s) if left_s > 0 else look_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(look_s, left_s) if left_s > 0 else look_s):
+                    await self._look_now.wait()
+            self._look_now.clear()
 
     def _followed(self, follower: Follower) -> FollowedLane:
         followed = FollowedLane(self._lane_settings, LANE, follower)
@@ -144,9 +211,13 @@ class Node:
         return followed
 
     def _left_s(self, follower: Follower, followed: FollowedLane) -> float:
+        if self._is_leaving:
+            return math.inf
         seen = Seen(follower.epoch, follower.is_sealed, follower.successor)
         standing_by = [node.node_id for node in followed.standing_by]
         needed_s = self._timing.silence_s(seen, self._leader.node_id, standing_by)
+        if self._is_drained:
+            needed_s += self._timing.detection_s
         return needed_s - follower.silence.lasted_s
 
     @staticmethod
@@ -163,55 +234,168 @@ class Node:
             self._beating.led_by(None if leader == self._own else leader)
 
     def _own_beat(self) -> Beat:
-        own, follower = self._own, self._follower
-        slot = 0 if follower is None else follower.slot
-        return Beat(own.node_id, self._incarnation, own.host, own.port, slot)
+        own = self._own
+        return Beat(
+            own.node_id, self._incarnation, own.host, own.port, self._slot, self._is_drained
+        )
+
+    @property
+    def _slot(self) -> int:
+        """The next that it will read."""
+        return 0 if self._follower is None else self._follower.slot
 
     # Leading
 
-    async def _lead(self, lane: Lane) -> None:
+    async def _lead(self, lane: Lane, journal: SlotJournal) -> None:
         """Until the lane is lost."""
         self._follower = None
         self._beat_to(None)
-        self._lane = lane
-        self._membership = Membership(
-            self._own, lane.view.standing_by, self._timing.detection_s, _now_s()
-        )
+        standing_by = lane.view.standing_by
+        membership = Membership(self._own, standing_by, self._timing.detection_s, _now_s())
+        self._led = Led(lane, journal, membership)
+        self._leads.set()
         try:
             while not lane.has_left.is_set():
-                # While the store is away there may be no room; who waits then is told as well.
-                with contextlib.suppress(JournalFull):
-                    self._note_standbys()
-                    lane.beat(_passed)
+                if lane.is_leading:
+                    # While the store is away there may be no room; who waits is told all the same.
+                    with contextlib.suppress(JournalFull):
+                        self._note_standbys()
+                        lane.beat(_passed)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._timing.beat_s):
                         await lane.has_left.wait()
         finally:
-            self._membership = self._lane = None
+            self._leads.clear()
+            self._led = None
         await lane.step_down()
 
     def _note_standbys(self) -> None:
         """In lane 0, when there is something new to say. Raises JournalFull."""
-        lane, membership = self._lane, self._membership
-        if lane is not None and membership is not None and lane.is_leading:
-            lane.submit(NoteStandbys.of(membership.live(_now_s())))
+        led = self._led
+        if led is not None and led.lane.is_leading:
+            led.lane.submit(NoteStandbys.of(led.membership.live(_now_s())))
+
+    async def _hand_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
+        """To the first of them that is ready; whoever asks for it may go away meanwhile."""
+        if self._handing_over is None:
+            assert self._tasks is not None
+            self._handing_over = self._tasks.create_task(self._handed_over(candidates))
+            self._handing_over.add_done_callback(self._forget_handing_over)
+        return await asyncio.shield(self._handing_over)
+
+    def _forget_handing_over(self, _: object) -> None:
+        self._handing_over = None
+
+    async def _handed_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
+        led, patience_s = self._led, self._timing.detection_s
+        if led is None:
+            return NotHandedOver(f"node {self._own.node_id} does not lead")
+        try:
+            successor = await prepared(candidates, self._reach, led.journal.slot, patience_s)
+        except NotHandedOver as refused:
+            return refused
+        try:
+            if led.lane.is_leading:
+                await self._host.hand_over(led.lane, successor.address.node_id)
+            leader = await successor.take_over(patience_s + TAKING_S_MAX)
+        except TimeoutError:
+            return NotHandedOver("the store does not answer: another takes over when it does")
+        except NotHandedOver as refused:
+            return refused
+        finally:
+            successor.close()
+        self._host.hear_of_leader(leader)
+        return leader
 
     # What other nodes ask
 
     async def _answer(self, request: AnyRequest) -> AnyAnswer:
-        return self._heard(request)
+        match request:
+            case Beat():
+                return self._heard(request)
+            case Goodbye():
+                return self._heard_goodbye(request)
+            case Prepare():
+                return self._prepare()
+            case TakeOver():
+                return await self._take_over()
+            case Move():
+                return await self._move(request.node_id)
+            case Drain():
+                return await self._drain(request.is_drained)
 
     def _heard(self, beat: Beat) -> AnyAnswer:
-        lane, membership = self._lane, self._membership
-        if lane is None or membership is None:
-            return Refused(f"node {self._own.node_id} does not lead", is_final=False)
+        led = self._led
+        if led is None:
+            return self._does_not_lead()
         try:
-            membership.heard(beat, _now_s())
+            led.membership.heard(beat, _now_s())
         except NodeRefused as refused:
             return Refused(str(refused), refused.is_final)
         with contextlib.suppress(JournalFull):
             self._note_standbys()
-        return Heard(lane.view.epoch, 0)
+        return Heard(led.lane.view.epoch, led.journal.slot)
+
+    def _heard_goodbye(self, goodbye: Goodbye) -> AnyAnswer:
+        led = self._led
+        if led is None:
+            return self._does_not_lead()
+        led.membership.gone(goodbye.node_id, goodbye.incarnation)
+        with contextlib.suppress(JournalFull):
+            self._note_standbys()
+        return Heard(led.lane.view.epoch, led.journal.slot)
+
+    def _tells(self, led: Led) -> Leads:
+        return Leads(led.lane.view.epoch, self._own.node_id)
+
+    def _does_not_lead(self) -> Refused:
+        return Refused(f"node {self._own.node_id} does not lead", is_final=False)
+
+    def _prepare(self) -> AnyAnswer:
+        if self._is_leaving or self._is_drained or self._follower is None:
+            why = "leads" if self._led is not None else "is not to lead"
+            return Refused(f"node {self._own.node_id} {why}")
+        return Ready(self._slot)
+
+    async def _take_over(self) -> AnyAnswer:
+        self._look_now.set()
+        try:
+            async with asyncio.timeout(self._timing.detection_s):
+                await self._leads.wait()
+        except TimeoutError:
+            return Refused(f"node {self._own.node_id} does not lead yet", is_final=False)
+        led = self._led
+        return self._does_not_lead() if led is None else self._tells(led)
+
+    async def _move(self, node_id: int) -> AnyAnswer:
+        led = self._led
+        if led is None:
+            return self._does_not_lead()
+        if node_id == self._own.node_id:
+            return self._tells(led)
+        live = led.membership.live(_now_s())
+        chosen = [node for node in live if node.node_id == node_id]
+        if not chosen:
+            others = ", ".join(str(node.node_id) for node in live) or "none"
+            return Refused(f"node {node_id} does not stand by; of the others: {others}")
+        return _told(await self._hand_over(chosen))
+
+    async def _drain(self, is_drained: bool) -> AnyAnswer:
+        self._is_drained = is_drained
+        led = self._led
+        if led is None or not is_drained:
+            return Ready(self._slot)
+        candidates = led.membership.successors(_now_s(), led.journal.slot)
+        handed_over = await self._hand_over(candidates)
+        if isinstance(handed_over, NotHandedOver):
+            self._is_drained = self._led is None
+        return _told(handed_over)
+
+
+def _told(handed_over: LedBy | NotHandedOver) -> AnyAnswer:
+    if isinstance(handed_over, NotHandedOver):
+        return Refused(str(handed_over))
+    return Leads(handed_over.epoch, handed_over.node_id)
 
 
 def _passed() -> None:

@@ -193,3 +193,14 @@ class Journal(Protocol):
 
         After a failure or `abandon` it does the last alone, when nothing is under way.
         """
+
+
+class SharedJournal(Journal, Protocol):
+    """One that others can take at any time."""
+
+    async def hand_over(self, successor: int) -> None:
+        """Nothing is appended from here on. What was is made durable, who waits for a barrier is
+        told, and the next leader is named, who then knows that nothing is missing.
+
+        Returns when that is done, or when the journal has failed. `close` comes behind it.
+        """

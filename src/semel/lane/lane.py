@@ -10,10 +10,10 @@ only if that state does. A crash loses a suffix of the journal and nothing else.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
-from semel.journal.seam import Journal
+from semel.journal.seam import Journal, SharedJournal
 from semel.lane import frame as frames
 from semel.lane import snapshot
 from semel.lane.clock import LaneClock
@@ -73,7 +73,9 @@ class Lane:
         """`followed` is as the journal was followed, up to what is left to be replayed."""
         self.number = number
         self.is_leading = True
-        """False once it has stepped down. Law: nothing is decided or said behind that."""
+        """False once it hands over or has stepped down. Law: nothing is decided behind that."""
+        self.may_confirm = True
+        """False once it has stepped down. Law: nothing that it has decided is said behind that."""
         self.has_left = asyncio.Event()
         """Set then."""
         self._journal = journal
@@ -128,7 +130,7 @@ class Lane:
         journal, state = self._journal, self._state
 
         def failed(error: BaseException) -> None:
-            if self.is_leading:
+            if self.may_confirm:
                 on_failure(error)
 
         journal.start(
@@ -177,16 +179,33 @@ class Lane:
         self.leave()
         await self._journal.close()
 
+    async def hand_over(self, successor: int) -> None:
+        """Decide nothing more, and let this node lead: it will miss nothing, so that nothing is
+        aborted. All that was decided is answered meanwhile. To `leave` is left to the caller."""
+        journal = self._journal
+        assert journal.epoch is not None, "a journal that nobody else can take"
+        self._retire()
+        await cast(SharedJournal, journal).hand_over(successor)
+
     def leave(self) -> None:
         """The first part of stepping down, which waits for nothing."""
+        self._retire()
+        if not self.may_confirm:
+            return
+        self.may_confirm = False
+        self.has_left.set()
+        self._journal.abandon()
+        self._tell_readers()
+
+    def _retire(self) -> None:
         if not self.is_leading:
             return
         self.is_leading = False
-        self.has_left.set()
         self.waiting_room.dismiss(NotCoordinator("the group is led elsewhere now"))
-        self._journal.abandon()
         for work in self._ended_by_leaving:
             work.reschedule(asyncio.get_running_loop().time())
+
+    def _tell_readers(self) -> None:
         for partition in self._state.partitions.values():
             for tell in tuple(partition.watchers):
                 tell()

@@ -42,6 +42,8 @@ class Api:
         self.in_steps = in_steps
         """Its response tells of all partitions that there are, so that it is encoded in steps."""
         self._is_opaque = is_opaque
+        self.is_for_leader = key != API_VERSIONS_KEY and not is_opaque
+        """Only who leads, or knows who does, can answer it."""
         self.advertised_version_min = self.version_min if advertised_min is None else advertised_min
 
     def __repr__(self) -> str:

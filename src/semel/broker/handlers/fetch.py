@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 READ_COMMITTED: Final = 1
 IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
+UNLED_S_MAX: Final = 1.0
 NO_LEADER_EPOCH: Final = -1
 """Of a client that does not say which leadership it knows."""
 
@@ -70,6 +71,7 @@ async def _wait(broker: "Broker", request: FetchRequest, call: Call) -> Answer:
     wait_ms = min(request.max_wait_ms, broker.config.fetch_max_wait_ms)
     deadline = loop.time() + wait_ms / 1000
     grown = asyncio.Event()
+    has_waited = False
     watched = _partitions(broker, request, call)
     for lane, partition in watched:
         lane.watch(partition, grown.set)
@@ -80,6 +82,11 @@ async def _wait(broker: "Broker", request: FetchRequest, call: Call) -> Answer:
             look = _Look(broker, request, call)
             if not look.find_now():
                 await look.find()
+            if look.is_elsewhere and not broker.elsewhere.is_known and not has_waited:
+                # The lane has left meanwhile, and who comes back at once could not be told more.
+                has_waited = True
+                await broker.elsewhere.until_known(UNLED_S_MAX)
+                continue
             if look.is_enough or loop.time() >= deadline:
                 break
             with contextlib.suppress(TimeoutError):
@@ -129,7 +136,7 @@ class _Look:
         self._call = call
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._is_refused = False
-        self._is_elsewhere = False
+        self.is_elsewhere = False
         """Some of it is led by others, which is true whatever becomes of this node's journal."""
         self._is_cut = False
         size_max = min(request.max_bytes, broker.config.fetch_max_bytes)
@@ -169,7 +176,7 @@ class _Look:
                 refused.current_leader = self._leader(own)
             return refused
         except NotLeaderOrFollower as error:
-            self._is_elsewhere = True
+            self.is_elsewhere = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
             led_by = self._broker.led_by
             if led_by is not None and self._call.version >= LEADERS_SINCE:
@@ -230,9 +237,7 @@ class _Look:
     @property
     def is_enough(self) -> bool:
         """By sizes alone: nothing is read before it is worth an answer."""
-        return (
-            self._is_refused or self._is_elsewhere or self._is_cut or self._size >= self._size_min
-        )
+        return self._is_refused or self.is_elsewhere or self._is_cut or self._size >= self._size_min
 
     # Answering
 
@@ -266,7 +271,7 @@ class _Look:
         share = self._shares[lane]
         for number, its in enumerate(stored):
             if not lane.is_leading:
-                self._is_elsewhere = True
+                self.is_elsewhere = True
                 self._empty(share.data[number], NotLeaderOrFollower.code)
             elif isinstance(its, Stored):
                 self._give(share.data[number], its)

@@ -9,8 +9,8 @@ The answer waits until the group has agreed on a new generation.
 import asyncio
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call, Handled
-from semel.errors import RequestError
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.errors import NotCoordinator, RequestError
 from semel.groups.commands import Join, JoinReply, Protocol
 from semel.lane.waiting_room import Replied
 from semel.types import GroupId, MemberId
@@ -54,6 +54,9 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
 async def _wait(future: "asyncio.Future[Replied]", member_id: MemberId, call: Call) -> Answer:
     try:
         replied = await future
+    except NotCoordinator as error:
+        # The lane is led elsewhere now, which is true whatever becomes of its journal.
+        return Answer(_response(JoinReply(error.code, member_id), call), NO_MARKS)
     except RequestError as error:
         return Answer(_response(JoinReply(error.code, member_id), call))
     return Answer(_response(replied.reply, call), [replied.mark])

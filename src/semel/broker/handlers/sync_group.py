@@ -9,8 +9,8 @@ is durable.
 import asyncio
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call, Handled
-from semel.errors import RequestError
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
+from semel.errors import NotCoordinator, RequestError
 from semel.groups.commands import Sync, SyncReply
 from semel.lane.waiting_room import Replied
 from semel.types import GroupId, MemberId
@@ -44,6 +44,9 @@ def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handl
 async def _wait(future: "asyncio.Future[Replied]") -> Answer:
     try:
         replied = await future
+    except NotCoordinator as error:
+        # The lane is led elsewhere now, which is true whatever becomes of its journal.
+        return Answer(_response(SyncReply(error.code)), NO_MARKS)
     except RequestError as error:
         return Answer(_response(SyncReply(error.code)))
     return Answer(_response(replied.reply), [replied.mark])

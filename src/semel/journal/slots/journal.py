@@ -433,6 +433,12 @@ class SlotJournal:
         if self._loop is not None:
             self._tell_failure(failure)
 
+    async def hand_over(self, successor: int) -> None:
+        """As the seam says. There is no checkpoint: who takes the lane has followed it."""
+        # Law: from here on nothing is decided.
+        self._refusal = self._refusal or JournalAbandoned("the journal is handed over")
+        await self._or_over(self._seal(successor))
+
     async def close(self, successor: int | None = None) -> None:
         """Makes all of it durable, leaves a checkpoint and seals (rule 17).
 
@@ -440,7 +446,7 @@ class SlotJournal:
         next has to doubt.
         """
         try:
-            if self._loop is not None:
+            if self._loop is not None and self._refusal is None:
                 await self._or_over(self._finish(successor))
         finally:
             self._refusal = self._refusal or JournalAbandoned("the journal is closed")
@@ -463,6 +469,10 @@ class SlotJournal:
         await self._until_durable(self.end)
         # Law: from here on nothing is decided.
         self._refusal = JournalAbandoned("the journal is sealed")
+        await self._seal(successor)
+
+    async def _seal(self, successor: int | None) -> None:
+        await self._until_durable(self.end)
         await self._writer.seal(successor)
 
     async def _until_durable(self, position: Position) -> None:

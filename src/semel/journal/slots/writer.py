@@ -220,7 +220,10 @@ class Writer:
         assert not self._batches, "there is something to say behind the seal"
         self._is_sealed = True
         body = successor_bytes(successor)
-        await self._put(Kind.SEAL, self.durable, len(body), [body])
+        number = self.barriers.begin()
+        if await self._put(Kind.SEAL, self.durable, len(body), [body]):
+            # It is a PUT as any other: nobody else can have led before it.
+            self._tell(self.barriers.proved(number, self.durable))
 
     async def _put(
         self, kind: Kind, first_position: Position, size: int, parts: list[Buffer]

@@ -1,0 +1,95 @@
+"""`semel cluster move` and `drain`: who leads a cluster, as its owner wants it.
+
+The store is all that is needed: it says where the nodes are, and holds the key that they listen to.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from cyclopts import Parameter
+
+from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
+from semel.cli.output import say, say_json
+
+if TYPE_CHECKING:
+    from semel.cluster.messages import AnyAnswer
+    from semel.cluster.opening import ClusterSettings
+    from semel.cluster.outside import Outside
+
+PATIENCE_S = 60.0
+
+Asked = TypeVar("Asked")
+AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]
+
+
+def move(
+    *,
+    to: Annotated[int, Parameter(help="The node that is to lead.")],
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let another node lead. No transaction is aborted, and clients wait a moment."""
+    from semel.cluster.messages import Move
+    from semel.cluster.opening import ClusterSettings
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    answer = _with_cluster(settings, lambda cluster: cluster.ask_leader(Move(to), PATIENCE_S))
+    _say_who_leads(answer, as_json)
+
+
+def drain(
+    node: Annotated[int, Parameter(help="The node that is to lead no more.")],
+    /,
+    *,
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    undo: Annotated[bool, Parameter(negative="", help="Let it lead again if it comes to that.")] = (
+        False
+    ),
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let a node lead only if nobody else does, until it is started anew: before it is taken away.
+
+    If it leads, it hands over to another.
+    """
+    from semel.cluster.messages import Drain, Leads
+    from semel.cluster.opening import ClusterSettings
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    answer = _with_cluster(settings, lambda cluster: cluster.ask(node, Drain(not undo), PATIENCE_S))
+    if isinstance(answer, Leads):
+        _say_who_leads(answer, as_json)
+    elif as_json:
+        say_json({"node": node, "drained": not undo})
+    else:
+        say(f"node {node} {'may lead again' if undo else 'stands by, and is drained'}")
+
+
+def _say_who_leads(answer: "AnyAnswer", as_json: bool) -> None:
+    from semel.cluster.messages import Leads
+
+    assert isinstance(answer, Leads)
+    if as_json:
+        say_json({"leader": answer.node_id, "epoch": answer.epoch})
+    else:
+        say(f"node {answer.node_id} leads, with epoch {answer.epoch}")
+
+
+def _with_cluster(
+    settings: "ClusterSettings", ask: "Callable[[Outside], Awaitable[Asked]]"
+) -> Asked:
+    # What speaks to stores is needed by these commands alone.
+    from semel.cluster.opening import opened
+    from semel.cluster.outside import Outside
+
+    async def asked() -> Asked:
+        async with opened(settings) as (store, cluster):
+            return await ask(await Outside.of(store, cluster))
+
+    return asyncio.run(asked())
