@@ -4,7 +4,17 @@ import asyncio
 from typing import Any
 
 from semel.cluster.channel import Channel
-from semel.cluster.messages import AnyAnswer, AnyRequest, Drain, Leads, Move, Ready, Refused
+from semel.cluster.messages import (
+    AnyAnswer,
+    AnyRequest,
+    Describe,
+    Described,
+    Drain,
+    Leads,
+    Move,
+    Ready,
+    Refused,
+)
 from semel.errors import NONE, NotCoordinator, NotLeaderOrFollower
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.add_partitions_to_txn import (
@@ -298,3 +308,34 @@ async def test_whoever_asked_for_a_move_may_go_away(cluster: SimulatedCluster) -
     asking.cancel()
     channel.close()
     assert await cluster.leader(but=leader) is other
+
+
+@on_nodes(1, 2, 3)
+async def test_the_leader_describes_the_cluster(cluster: SimulatedCluster) -> None:
+    leader, (second, third) = await ready(cluster)
+    await call(cluster, third, Drain())
+    await asyncio.sleep(3 * TIMING.detection_s)
+    described = await call(cluster, leader, Describe())
+    assert isinstance(described, Described)
+    view = leader.broker.lanes[0].view
+    assert (described.node_id, described.epoch, described.term) == (1, view.epoch, view.term)
+    assert described.led_s >= 3 * TIMING.detection_s
+    assert [node.node_id for node in described.nodes] == [1, 2, 3]
+    told = {node.node_id: node for node in described.nodes}
+    assert [told[number].is_drained for number in (1, 2, 3)] == [False, False, True]
+    assert told[leader.node_id].heard_s is None
+    for node in (second, third):
+        heard_s = told[node.node_id].heard_s
+        assert heard_s is not None
+        assert heard_s <= TIMING.beat_s + 0.1
+        assert told[node.node_id].slots_behind <= 1
+    # Who does not read is behind.
+    second.store.is_cut = True
+    await asyncio.sleep(5 * TIMING.detection_s)
+    described = await call(cluster, leader, Describe())
+    assert isinstance(described, Described)
+    behind = {node.node_id: node.slots_behind for node in described.nodes}
+    assert behind[second.node_id] > 10
+    refused = await call(cluster, third, Describe())
+    assert isinstance(refused, Refused)
+    assert not refused.is_final

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -176,6 +177,37 @@ def test_who_names_a_node_that_is_not_there_hears_a_sentence(semel_cluster: Clus
     done = subprocess.run([*command, "--ephemeral"], check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("semel: node 9 does not stand by; of the others: ")
+
+
+def test_the_cluster_shows_how_it_is(semel_cluster: Cluster) -> None:
+    leader = semel_cluster.leader
+    ask = [sys.executable, "-m", "semel", "cluster", "status", "--store", semel_cluster.store]
+
+    def status(*options: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [*ask, "--ephemeral", *options], check=False, capture_output=True, text=True
+        )
+
+    deadline_s = time.monotonic() + PATIENCE_S
+    told: dict[str, Any] = {"nodes": []}
+    while len(told["nodes"]) < len(semel_cluster.nodes):
+        assert time.monotonic() < deadline_s, told
+        told = json.loads(status("--json").stdout)
+    assert told["leader"] == leader
+    ports = {node["node"]: node["port"] for node in told["nodes"]}
+    assert ports == {number: node.port for number, node in semel_cluster.nodes.items()}
+    assert told["store"]["puts_per_s"] > 0
+    assert told["store"]["usd_per_month"] > 0
+    shown = status()
+    assert shown.returncode == 0
+    assert f"node {leader} at 127.0.0.1:{ports[leader]}" in shown.stdout
+    assert shown.stdout.count("stands by") == len(ports) - 1
+    for node in semel_cluster.nodes.values():
+        node.kill()
+    shown = status()
+    assert shown.returncode == 1
+    assert f"node {leader}: 127.0.0.1:{ports[leader]} does not answer" in shown.stderr
+    assert "led last" in shown.stdout
 
 
 def test_whichever_node_is_asked_gives_producer_ids_and_makes_topics(

@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from semel.broker.families import counter, gauge
+from semel.cluster.messages import Rates
 from semel.store.counting import LATENCY_BOUNDS_S, Counted, Usage
 from semel.store.prices import PriceList
 from semel.store.settings import POSTGRESQL
@@ -49,6 +50,21 @@ def store_rates(broker: "Broker", store: Counted) -> list[StoreRate]:
         month_usd = prices.month_usd(usage, elapsed_s, kept) if is_priced else 0.0
         rates.append(StoreRate(each.name, usage, elapsed_s, month_usd))
     return rates
+
+
+def rates(broker: "Broker") -> Rates:
+    """Of all stores together, as other nodes are told."""
+    if broker.store is None:
+        return Rates()
+    found = [each for each in store_rates(broker, broker.store) if each.elapsed_s]
+    return Rates(
+        sum(each.usage.puts / each.elapsed_s for each in found),
+        sum(each.usage.gets / each.elapsed_s for each in found),
+        sum(each.usage.lists / each.elapsed_s for each in found),
+        sum(each.usage.bytes_written / each.elapsed_s for each in found),
+        sum(each.usage.bytes_read / each.elapsed_s for each in found),
+        sum(each.month_usd for each in found),
+    )
 
 
 def cluster_metrics(broker: "Broker") -> Iterator["Metric"]:

@@ -3,11 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib import metadata
 
 from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.cluster_metrics import rates
 from semel.broker.config import BrokerConfig
 from semel.cluster.channel import connect
 from semel.cluster.format import ClusterFormat
+from semel.cluster.messages import About
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.opening import ClusterSettings, opened
 from semel.cluster.silence import Timing
@@ -40,6 +43,7 @@ class Member:
         self._timing = timing
         self._config = config
         self._randomness = randomness
+        self._version = metadata.version("semel")
 
     def node(self, listening: tuple[str, int]) -> Node:
         """Whose life is the broker's. Raises ConfigError if nobody could be told where it is."""
@@ -58,7 +62,11 @@ class Member:
             self._randomness,
             self.broker,
             connect,
+            self._about,
         )
+
+    def _about(self) -> About:
+        return About(self._version, rates(self.broker))
 
 
 @asynccontextmanager

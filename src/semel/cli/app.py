@@ -3,7 +3,7 @@
 from cyclopts import App
 
 from semel import __version__
-from semel.cli import cluster, config, group, log, steering, topic, txn
+from semel.cli import cluster, cluster_status, config, group, log, steering, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
 from semel.cli.run import run
@@ -23,6 +23,7 @@ app.command(txn.app)
 app.command(config.app)
 app.command(log.app)
 app.command(cluster.app)
+cluster.app.command(cluster_status.status)
 cluster.app.command(steering.move)
 cluster.app.command(steering.drain)
 

@@ -37,7 +37,7 @@ def move(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = _with_cluster(settings, lambda cluster: cluster.ask_leader(Move(to), PATIENCE_S))
+    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Move(to), PATIENCE_S))
     _say_who_leads(answer, as_json)
 
 
@@ -62,7 +62,7 @@ def drain(
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = _with_cluster(settings, lambda cluster: cluster.ask(node, Drain(not undo), PATIENCE_S))
+    answer = with_cluster(settings, lambda cluster: cluster.ask(node, Drain(not undo), PATIENCE_S))
     if isinstance(answer, Leads):
         _say_who_leads(answer, as_json)
     elif as_json:
@@ -81,7 +81,7 @@ def _say_who_leads(answer: "AnyAnswer", as_json: bool) -> None:
         say(f"node {answer.node_id} leads, with epoch {answer.epoch}")
 
 
-def _with_cluster(
+def with_cluster(
     settings: "ClusterSettings", ask: "Callable[[Outside], Awaitable[Asked]]"
 ) -> Asked:
     # What speaks to stores is needed by these commands alone.

@@ -84,7 +84,7 @@ class Channel:
             return messages.decode_answer(self._session.open_answer(answered))
         except (OSError, EOFError, ValueError, WrongCode, msgspec.DecodeError) as error:
             self.close()
-            raise NodeAway(f"no answer: {error or 'in time'}") from error
+            raise NodeAway(f"it does not answer: {error or 'in time'}") from error
 
     def close(self) -> None:
         self._writer.close()

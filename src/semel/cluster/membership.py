@@ -11,7 +11,7 @@ spoken, or has been silent for the detection time.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from semel.cluster.messages import Beat
+from semel.cluster.messages import About, Beat
 from semel.errors import SemelError
 from semel.lane.leader import NodeAddress
 
@@ -34,9 +34,10 @@ class Known(NamedTuple):
     incarnation: bytes
     """Unheard: it was named by the leader before."""
     heard_s: float
-    slot: int = 0
-    """The next that it will read."""
+    slots_behind: int = 0
+    """What it had not read yet when it was heard of."""
     is_drained: bool = False
+    about: About = About()
 
 
 class _Newcomer(NamedTuple):
@@ -67,8 +68,8 @@ class Membership:
         self._replaced: dict[int, bytes] = {}
         """The incarnation before, of each node that came back."""
 
-    def heard(self, beat: Beat, now_s: float) -> None:
-        """Raises NodeRefused."""
+    def heard(self, beat: Beat, now_s: float, slot: int = 0) -> None:
+        """The leader will write `slot` next. Raises NodeRefused."""
         self._look(now_s)
         node_id, incarnation = beat.node_id, beat.incarnation
         if node_id == self._own.node_id:
@@ -88,7 +89,14 @@ class Membership:
         newcomer = self._newcomers.get(node_id)
         if newcomer is not None and newcomer.incarnation == incarnation:
             del self._newcomers[node_id]
-        self._known[node_id] = Known(address, incarnation, now_s, beat.slot, beat.is_drained)
+        self._known[node_id] = Known(
+            address,
+            incarnation,
+            now_s,
+            max(0, slot - beat.slot),
+            beat.is_drained,
+            beat.about,
+        )
 
     def gone(self, node_id: int, incarnation: bytes) -> None:
         """It says so itself."""
@@ -96,11 +104,10 @@ class Membership:
         if known is not None and known.incarnation == incarnation:
             del self._known[node_id]
 
-    def successors(self, now_s: float, slot: int) -> list[NodeAddress]:
-        """Whom to hand over to, the best first; the leader will write `slot` next. Who has much to
-        read yet would let clients wait."""
+    def successors(self, now_s: float) -> list[NodeAddress]:
+        """Whom to hand over to, the best first. Who has much to read yet would let clients wait."""
         able = [known for known in self.all_live(now_s) if not known.is_drained]
-        able.sort(key=lambda known: slot - known.slot > SLOTS_BEHIND_MAX)
+        able.sort(key=lambda known: known.slots_behind > SLOTS_BEHIND_MAX)
         return [known.address for known in able]
 
     def _check_gone(self, known: Known, incarnation: bytes, now_s: float) -> None:

@@ -14,6 +14,25 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pass
 
 
+class Rates(msgspec.Struct, frozen=True, array_like=True):
+    """What a node asks of the store at present, each second."""
+
+    puts: float = 0.0
+    gets: float = 0.0
+    lists: float = 0.0
+    bytes_written: float = 0.0
+    bytes_read: float = 0.0
+    month_usd: float = 0.0
+    """What a month costs that goes on so; the leader's has in it what is kept."""
+
+
+class About(msgspec.Struct, frozen=True, array_like=True):
+    """What a node says of itself, for whoever looks at the cluster."""
+
+    version: str = ""
+    rates: Rates = Rates()
+
+
 class Beat(Message, frozen=True):
     """A node that stands by is alive, and where it is."""
 
@@ -26,6 +45,7 @@ class Beat(Message, frozen=True):
     """The next that it will read."""
     is_drained: bool = False
     """It is to lead only if nobody else does."""
+    about: About = About()
 
 
 class Goodbye(Message, frozen=True):
@@ -55,6 +75,10 @@ class Drain(Message, frozen=True):
     is_drained: bool = True
 
 
+class Describe(Message, frozen=True):
+    """How the cluster is, as the leader sees it."""
+
+
 class Heard(Message, frozen=True):
     """The leader counts this node among those that stand by."""
 
@@ -75,6 +99,31 @@ class Leads(Message, frozen=True):
     node_id: int
 
 
+class NodeStatus(msgspec.Struct, frozen=True, array_like=True):
+    node_id: int
+    host: str
+    port: int
+    about: About
+    heard_s: float | None
+    """How long ago it was heard of; None: this is the leader, or it was not heard of yet."""
+    slots_behind: int
+    is_drained: bool
+
+
+class Described(Message, frozen=True):
+    node_id: int
+    """Of the leader."""
+    epoch: int
+    term: int
+    led_s: float
+    """For how long it has led."""
+    slot: int
+    """The next that it will write."""
+    detection_s: float
+    nodes: list[NodeStatus]
+    """Those that live, by their ids, the leader among them."""
+
+
 class Refused(Message, frozen=True):
     """Why not, in a sentence for whoever runs the node or has asked."""
 
@@ -83,8 +132,8 @@ class Refused(Message, frozen=True):
     """Nothing that time could change."""
 
 
-AnyRequest = Beat | Goodbye | Prepare | TakeOver | Move | Drain
-AnyAnswer = Heard | Ready | Leads | Refused
+AnyRequest = Beat | Goodbye | Prepare | TakeOver | Move | Drain | Describe
+AnyAnswer = Heard | Ready | Leads | Described | Refused
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final[Callable[[bytes], AnyRequest]] = msgspec.msgpack.Decoder(AnyRequest).decode

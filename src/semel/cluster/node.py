@@ -9,29 +9,17 @@ Who is asked to hands over, and then nobody has to wait or to doubt.
 import asyncio
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from semel.cluster.answers import Answers
 from semel.cluster.beating import Beating
 from semel.cluster.channel import Channel, Connect
 from semel.cluster.desk import Desk
 from semel.cluster.format import ClusterFormat, check_same
 from semel.cluster.handing_over import NotHandedOver, prepared
-from semel.cluster.membership import Membership, NodeRefused
-from semel.cluster.messages import (
-    AnyAnswer,
-    AnyRequest,
-    Beat,
-    Drain,
-    Goodbye,
-    Heard,
-    Leads,
-    Move,
-    Prepare,
-    Ready,
-    Refused,
-    TakeOver,
-)
+from semel.cluster.membership import Membership
+from semel.cluster.messages import About, Beat, Goodbye
 from semel.cluster.silence import Seen, Timing
 from semel.errors import JournalFailed, JournalFull, NotLeaderOrFollower
 from semel.journal.seam import Journal
@@ -77,6 +65,7 @@ class Led(NamedTuple):
     lane: Lane
     journal: SlotJournal
     membership: Membership
+    since_s: float
 
 
 def slot_settings(timing: Timing) -> SlotSettings:
@@ -103,34 +92,37 @@ class Node:
         randomness: Randomness,
         host: Host,
         connect: Connect | None = None,
+        about: Callable[[], About] = About,
     ) -> None:
-        """`leader` is what this node says of itself when it leads. Without a way to `connect` the
-        nodes know nothing of each other but what they store."""
+        """`leader` is what this node says of itself when it leads, `about` what it says to who
+        looks at the cluster. Without a way to `connect` the nodes know nothing of each other but
+        what they store."""
         self._store = store
         self._cluster = cluster
         self._leader = leader
-        self._timing = timing
+        self.timing = timing
         self._lane_settings = lane_settings
         self._slot_settings = slot_settings(timing)
         self._randomness = randomness
         self._host = host
         self._connect = connect
-        self._own = NodeAddress(leader.node_id, leader.host, leader.port)
+        self.about = about
+        self.own = NodeAddress(leader.node_id, leader.host, leader.port)
         self._incarnation = randomness.token_bytes(INCARNATION_SIZE)
-        self._follower: Follower | None = None
+        self.follower: Follower | None = None
         """While it stands by."""
-        self._look_now = asyncio.Event()
+        self.look_now = asyncio.Event()
         """There is something to be read, another says."""
-        self._led: Led | None = None
-        self._leads = asyncio.Event()
-        self._is_drained = False
-        self._is_leaving = False
+        self.led: Led | None = None
+        self.leads = asyncio.Event()
+        self.is_drained = False
+        self.is_leaving = False
         self._handing_over: asyncio.Task[LedBy | NotHandedOver] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._beating: Beating | None = None
         if connect is not None:
             self._beating = Beating(self._reach, timing, self._own_beat)
-            host.node = Desk(cluster.rpc_key, randomness, self._answer)
+            host.node = Desk(cluster.rpc_key, randomness, Answers(self).answer)
 
     async def run(self) -> None:
         """Until it is cancelled. Raises CorruptJournal, NewerFormat, ClusterRefused."""
@@ -143,14 +135,14 @@ class Node:
     async def leave(self) -> None:
         """Let another lead, if this one does and there is one, and tell that this one is gone. It
         leads no more."""
-        self._is_leaving = True
-        led = self._led
+        self.is_leaving = True
+        led = self.led
         if led is not None and self._tasks is not None and self._connect is not None:
-            candidates = led.membership.successors(_now_s(), led.journal.slot)
-            if candidates and isinstance(await self._hand_over(candidates), LedBy):
+            candidates = led.membership.successors(_now_s())
+            if candidates and isinstance(await self.hand_over(candidates), LedBy):
                 await asyncio.sleep(FAREWELL_S)
         elif self._beating is not None:
-            await self._beating.say_goodbye(Goodbye(self._own.node_id, self._incarnation))
+            await self._beating.say_goodbye(Goodbye(self.own.node_id, self._incarnation))
 
     async def _reach(self, address: NodeAddress) -> Channel:
         """Raises NodeAway."""
@@ -161,7 +153,7 @@ class Node:
             address.port,
             self._cluster.rpc_key,
             self._randomness,
-            self._timing.detection_s,
+            self.timing.detection_s,
         )
 
     async def _live(self) -> None:
@@ -178,7 +170,7 @@ class Node:
 
     async def _stand_by(self) -> tuple[SlotJournal, FollowedLane | None]:
         """Returns once the lane is fenced by this node."""
-        follower = self._follower = Follower(self._store, LANE, self._slot_settings)
+        follower = self.follower = Follower(self._store, LANE, self._slot_settings)
         await follower.begin()
         followed = self._followed(follower)
         while True:
@@ -199,11 +191,11 @@ class Node:
                     followed.read_on(follower)
                 else:
                     return journal, followed if journal.is_continued else None
-            look_s = self._timing.look_s
+            look_s = self.timing.look_s
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(look_s, left_s) if left_s > 0 else look_s):
-                    await self._look_now.wait()
-            self._look_now.clear()
+                    await self.look_now.wait()
+            self.look_now.clear()
 
     def _followed(self, follower: Follower) -> FollowedLane:
         followed = FollowedLane(self._lane_settings, LANE, follower)
@@ -211,13 +203,13 @@ class Node:
         return followed
 
     def _left_s(self, follower: Follower, followed: FollowedLane) -> float:
-        if self._is_leaving:
+        if self.is_leaving:
             return math.inf
         seen = Seen(follower.epoch, follower.is_sealed, follower.successor)
         standing_by = [node.node_id for node in followed.standing_by]
-        needed_s = self._timing.silence_s(seen, self._leader.node_id, standing_by)
-        if self._is_drained:
-            needed_s += self._timing.detection_s
+        needed_s = self.timing.silence_s(seen, self._leader.node_id, standing_by)
+        if self.is_drained:
+            needed_s += self.timing.detection_s
         return needed_s - follower.silence.lasted_s
 
     @staticmethod
@@ -231,51 +223,58 @@ class Node:
         """If it is this very address that has led, then this is the process that came after it."""
         if self._beating is not None:
             leader = None if led_by is None else led_by.address
-            self._beating.led_by(None if leader == self._own else leader)
+            self._beating.led_by(None if leader == self.own else leader)
 
     def _own_beat(self) -> Beat:
-        own = self._own
+        own = self.own
         return Beat(
-            own.node_id, self._incarnation, own.host, own.port, self._slot, self._is_drained
+            own.node_id,
+            self._incarnation,
+            own.host,
+            own.port,
+            self.slot,
+            self.is_drained,
+            self.about(),
         )
 
     @property
-    def _slot(self) -> int:
+    def slot(self) -> int:
         """The next that it will read."""
-        return 0 if self._follower is None else self._follower.slot
+        return 0 if self.follower is None else self.follower.slot
 
     # Leading
 
     async def _lead(self, lane: Lane, journal: SlotJournal) -> None:
         """Until the lane is lost."""
-        self._follower = None
+        self.follower = None
         self._beat_to(None)
         standing_by = lane.view.standing_by
-        membership = Membership(self._own, standing_by, self._timing.detection_s, _now_s())
-        self._led = Led(lane, journal, membership)
-        self._leads.set()
+        now_s = _now_s()
+        membership = Membership(self.own, standing_by, self.timing.detection_s, now_s)
+        self.led = Led(lane, journal, membership, now_s)
+        self.leads.set()
         try:
             while not lane.has_left.is_set():
                 if lane.is_leading:
                     # While the store is away there may be no room; who waits is told all the same.
                     with contextlib.suppress(JournalFull):
-                        self._note_standbys()
+                        self.note_standbys()
                         lane.beat(_passed)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._timing.beat_s):
+                    async with asyncio.timeout(self.timing.beat_s):
                         await lane.has_left.wait()
         finally:
-            self._leads.clear()
-            self._led = None
+            self.leads.clear()
+            self.led = None
         await lane.step_down()
 
-    def _note_standbys(self) -> None:
+    def note_standbys(self) -> None:
         """In lane 0, when there is something new to say. Raises JournalFull."""
-        led = self._led
+        led = self.led
         if led is not None and led.lane.is_leading:
             led.lane.submit(NoteStandbys.of(led.membership.live(_now_s())))
 
-    async def _hand_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
+    async def hand_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
         """To the first of them that is ready; whoever asks for it may go away meanwhile."""
         if self._handing_over is None:
             assert self._tasks is not None
@@ -287,9 +286,9 @@ class Node:
         self._handing_over = None
 
     async def _handed_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
-        led, patience_s = self._led, self._timing.detection_s
+        led, patience_s = self.led, self.timing.detection_s
         if led is None:
-            return NotHandedOver(f"node {self._own.node_id} does not lead")
+            return NotHandedOver(f"node {self.own.node_id} does not lead")
         try:
             successor = await prepared(candidates, self._reach, led.journal.slot, patience_s)
         except NotHandedOver as refused:
@@ -306,96 +305,6 @@ class Node:
             successor.close()
         self._host.hear_of_leader(leader)
         return leader
-
-    # What other nodes ask
-
-    async def _answer(self, request: AnyRequest) -> AnyAnswer:
-        match request:
-            case Beat():
-                return self._heard(request)
-            case Goodbye():
-                return self._heard_goodbye(request)
-            case Prepare():
-                return self._prepare()
-            case TakeOver():
-                return await self._take_over()
-            case Move():
-                return await self._move(request.node_id)
-            case Drain():
-                return await self._drain(request.is_drained)
-
-    def _heard(self, beat: Beat) -> AnyAnswer:
-        led = self._led
-        if led is None:
-            return self._does_not_lead()
-        try:
-            led.membership.heard(beat, _now_s())
-        except NodeRefused as refused:
-            return Refused(str(refused), refused.is_final)
-        with contextlib.suppress(JournalFull):
-            self._note_standbys()
-        return Heard(led.lane.view.epoch, led.journal.slot)
-
-    def _heard_goodbye(self, goodbye: Goodbye) -> AnyAnswer:
-        led = self._led
-        if led is None:
-            return self._does_not_lead()
-        led.membership.gone(goodbye.node_id, goodbye.incarnation)
-        with contextlib.suppress(JournalFull):
-            self._note_standbys()
-        return Heard(led.lane.view.epoch, led.journal.slot)
-
-    def _tells(self, led: Led) -> Leads:
-        return Leads(led.lane.view.epoch, self._own.node_id)
-
-    def _does_not_lead(self) -> Refused:
-        return Refused(f"node {self._own.node_id} does not lead", is_final=False)
-
-    def _prepare(self) -> AnyAnswer:
-        if self._is_leaving or self._is_drained or self._follower is None:
-            why = "leads" if self._led is not None else "is not to lead"
-            return Refused(f"node {self._own.node_id} {why}")
-        return Ready(self._slot)
-
-    async def _take_over(self) -> AnyAnswer:
-        self._look_now.set()
-        try:
-            async with asyncio.timeout(self._timing.detection_s):
-                await self._leads.wait()
-        except TimeoutError:
-            return Refused(f"node {self._own.node_id} does not lead yet", is_final=False)
-        led = self._led
-        return self._does_not_lead() if led is None else self._tells(led)
-
-    async def _move(self, node_id: int) -> AnyAnswer:
-        led = self._led
-        if led is None:
-            return self._does_not_lead()
-        if node_id == self._own.node_id:
-            return self._tells(led)
-        live = led.membership.live(_now_s())
-        chosen = [node for node in live if node.node_id == node_id]
-        if not chosen:
-            others = ", ".join(str(node.node_id) for node in live) or "none"
-            return Refused(f"node {node_id} does not stand by; of the others: {others}")
-        return _told(await self._hand_over(chosen))
-
-    async def _drain(self, is_drained: bool) -> AnyAnswer:
-        self._is_drained = is_drained
-        led = self._led
-        if led is None or not is_drained:
-            return Ready(self._slot)
-        candidates = led.membership.successors(_now_s(), led.journal.slot)
-        handed_over = await self._hand_over(candidates)
-        if isinstance(handed_over, NotHandedOver):
-            self._is_drained = self._led is None
-        return _told(handed_over)
-
-
-def _told(handed_over: LedBy | NotHandedOver) -> AnyAnswer:
-    if isinstance(handed_over, NotHandedOver):
-        return Refused(str(handed_over))
-    return Leads(handed_over.epoch, handed_over.node_id)
 
 
 def _passed() -> None:

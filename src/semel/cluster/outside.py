@@ -120,7 +120,4 @@ class Outside:
             finally:
                 channel.close()
         except NodeAway as error:
-            node_id, host, port = address
-            raise ClusterRefused(
-                f"node {node_id} at {host}:{port} does not answer: {error}"
-            ) from error
+            raise ClusterRefused(f"node {address.node_id}: {error}") from error

@@ -1,0 +1,155 @@
+"""What a node answers to others, and to who steers the cluster."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from semel.cluster.handing_over import NotHandedOver
+from semel.cluster.membership import UNHEARD, NodeRefused
+from semel.cluster.messages import (
+    AnyAnswer,
+    AnyRequest,
+    Beat,
+    Describe,
+    Described,
+    Drain,
+    Goodbye,
+    Heard,
+    Leads,
+    Move,
+    NodeStatus,
+    Prepare,
+    Ready,
+    Refused,
+    TakeOver,
+)
+from semel.errors import JournalFull
+from semel.lane.leader import LedBy
+
+if TYPE_CHECKING:
+    from semel.cluster.node import Led, Node
+
+
+class Answers:
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._by_request: dict[type, Callable[[Any], Awaitable[AnyAnswer]]] = {
+            Beat: self._heard,
+            Goodbye: self._heard_goodbye,
+            Prepare: self._prepare,
+            TakeOver: self._take_over,
+            Move: self._move,
+            Drain: self._drain,
+            Describe: self._describe,
+        }
+
+    async def answer(self, request: AnyRequest) -> AnyAnswer:
+        return await self._by_request[type(request)](request)
+
+    async def _heard(self, beat: Beat) -> AnyAnswer:
+        led = self._node.led
+        if led is None:
+            return self._does_not_lead()
+        try:
+            led.membership.heard(beat, now_s(), led.journal.slot)
+        except NodeRefused as refused:
+            return Refused(str(refused), refused.is_final)
+        with contextlib.suppress(JournalFull):
+            self._node.note_standbys()
+        return Heard(led.lane.view.epoch, led.journal.slot)
+
+    async def _heard_goodbye(self, goodbye: Goodbye) -> AnyAnswer:
+        led = self._node.led
+        if led is None:
+            return self._does_not_lead()
+        led.membership.gone(goodbye.node_id, goodbye.incarnation)
+        with contextlib.suppress(JournalFull):
+            self._node.note_standbys()
+        return Heard(led.lane.view.epoch, led.journal.slot)
+
+    def _tells(self, led: "Led") -> Leads:
+        return Leads(led.lane.view.epoch, self._node.own.node_id)
+
+    def _does_not_lead(self) -> Refused:
+        return Refused(f"node {self._node.own.node_id} does not lead", is_final=False)
+
+    async def _prepare(self, _: Prepare) -> AnyAnswer:
+        if self._node.is_leaving or self._node.is_drained or self._node.follower is None:
+            why = "leads" if self._node.led is not None else "is not to lead"
+            return Refused(f"node {self._node.own.node_id} {why}")
+        return Ready(self._node.slot)
+
+    async def _take_over(self, _: TakeOver) -> AnyAnswer:
+        self._node.look_now.set()
+        try:
+            async with asyncio.timeout(self._node.timing.detection_s):
+                await self._node.leads.wait()
+        except TimeoutError:
+            return Refused(f"node {self._node.own.node_id} does not lead yet", is_final=False)
+        led = self._node.led
+        return self._does_not_lead() if led is None else self._tells(led)
+
+    async def _describe(self, _: Describe) -> AnyAnswer:
+        led = self._node.led
+        if led is None:
+            return self._does_not_lead()
+        at_s, slot = now_s(), led.journal.slot
+        nodes = [
+            NodeStatus(
+                *known.address,
+                known.about,
+                None if known.incarnation == UNHEARD else at_s - known.heard_s,
+                known.slots_behind,
+                known.is_drained,
+            )
+            for known in led.membership.all_live(at_s)
+        ]
+        nodes.append(
+            NodeStatus(*self._node.own, self._node.about(), None, 0, self._node.is_drained)
+        )
+        nodes.sort(key=lambda node: node.node_id)
+        view = led.lane.view
+        return Described(
+            self._node.own.node_id,
+            view.epoch,
+            view.term,
+            at_s - led.since_s,
+            slot,
+            self._node.timing.detection_s,
+            nodes,
+        )
+
+    async def _move(self, move: Move) -> AnyAnswer:
+        led, node_id = self._node.led, move.node_id
+        if led is None:
+            return self._does_not_lead()
+        if node_id == self._node.own.node_id:
+            return self._tells(led)
+        live = led.membership.live(now_s())
+        chosen = [node for node in live if node.node_id == node_id]
+        if not chosen:
+            others = ", ".join(str(node.node_id) for node in live) or "none"
+            return Refused(f"node {node_id} does not stand by; of the others: {others}")
+        return _told(await self._node.hand_over(chosen))
+
+    async def _drain(self, drain: Drain) -> AnyAnswer:
+        is_drained = self._node.is_drained = drain.is_drained
+        led = self._node.led
+        if led is None or not is_drained:
+            return Ready(self._node.slot)
+        candidates = led.membership.successors(now_s())
+        handed_over = await self._node.hand_over(candidates)
+        if isinstance(handed_over, NotHandedOver):
+            self._node.is_drained = self._node.led is None
+        return _told(handed_over)
+
+
+def _told(handed_over: LedBy | NotHandedOver) -> AnyAnswer:
+    if isinstance(handed_over, NotHandedOver):
+        return Refused(str(handed_over))
+    return Leads(handed_over.epoch, handed_over.node_id)
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
