@@ -70,6 +70,9 @@ if TYPE_CHECKING:
 FRAME_SIZE_MAX = 2 * 2**20
 """Bytes. Batches of one request share a frame up to this size."""
 
+STORE_SETTLE_BYTES = 64 * 2**20
+"""What is settled at once on a store, unless the settings say otherwise."""
+
 CONTROLLER = 0
 """The lane that holds the catalogue of topics."""
 
@@ -97,6 +100,8 @@ class Shared(NamedTuple):
     lane_count: int = 1
     store: Counted | None = None
     """If it is known what is asked of it."""
+    volumes: Callable[[int, Journal], Volumes] = lambda number, journal: NO_VOLUMES
+    """Of a lane that was taken with this journal."""
 
 
 class Broker:
@@ -129,7 +134,7 @@ class Broker:
             group_commit=config.journal_group_commit,
             tail_bytes=config.journal_tail_bytes,
         )
-        self._lane_settings = lane_settings(config)
+        self._lane_settings = lane_settings(config, on_store=shared is not None)
         self.is_shared = shared is not None
         """Others can lead its lanes at any time."""
         self._lane_count = len(devices) if shared is None else shared.lane_count
@@ -311,7 +316,8 @@ class Broker:
         waits until the lane has left, and lets it step down then. Raises JournalFailed, or
         NotLeaderOrFollower if that is so already.
         """
-        lane = self._lane(number, journal, NO_VOLUMES, followed)
+        assert self._shared is not None
+        lane = self._lane(number, journal, self._shared.volumes(number, journal), followed)
         starting = lane.start(partial(self._on_lane_failure, lane), self.warn, leader)
         try:
             await lane.while_leading(starting)
@@ -647,7 +653,7 @@ class Broker:
     def _adopt(self, layers: LayeredConfig) -> None:
         self.layers = layers
         self.config = layers.effective
-        self._lane_settings = lane_settings(self.config)
+        self._lane_settings = lane_settings(self.config, on_store=self.is_shared)
         for lane in self.led_lanes:
             lane.configure(self._lane_settings)
 
@@ -747,7 +753,24 @@ def _known(config: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def lane_settings(config: BrokerConfig) -> LaneSettings:
+def settling_settings(config: BrokerConfig, *, on_store: bool) -> SettlingSettings:
+    """Slots are dear to keep, as each is an object, and volumes are not: on a store old data is
+    settled early, whatever will become of it, and volumes are joined later."""
+    if not on_store:
+        return SettlingSettings(config.journal_settle_bytes, config.journal_volume_bytes)
+    settle_bytes = config.journal_settle_bytes
+    if settle_bytes == BrokerConfig.journal_settle_bytes:
+        settle_bytes = STORE_SETTLE_BYTES
+    return SettlingSettings(
+        settle_bytes,
+        config.journal_volume_bytes,
+        small_share=4,
+        joined_share=2,
+        leaves_what_dies=False,
+    )
+
+
+def lane_settings(config: BrokerConfig, *, on_store: bool = False) -> LaneSettings:
     return LaneSettings(
         groups=GroupSettings(
             session_timeout_ms_min=config.group_min_session_timeout_ms,
@@ -763,7 +786,7 @@ def lane_settings(config: BrokerConfig) -> LaneSettings:
             timeout_ms_max=config.transaction_max_timeout_ms,
         ),
         transactions_partition_count=config.transaction_state_log_num_partitions,
-        settling=SettlingSettings(config.journal_settle_bytes, config.journal_volume_bytes),
+        settling=settling_settings(config, on_store=on_store),
         expiry=ExpirySettings(
             config.producer_id_expiration_ms,
             config.producer_id_expiration_check_interval_ms,

@@ -43,6 +43,7 @@ class ServeOptions:
     store_options: tuple[str, ...] = ()
     journal: str | None = None
     node_id: int | None = None
+    cache: Path | None = None
     config: Path | None = None
     settings: tuple[str, ...] = ()
     metrics: str | None = None
@@ -99,6 +100,7 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
     if options.node_id is None:
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
+    from semel.broker.lane_volumes import work_folder
     from semel.broker.member import joined
     from semel.cluster.opening import ClusterSettings
     from semel.store.settings import shown
@@ -106,9 +108,11 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
     settings = ClusterSettings.of(
         url, options.store_options, options.journal, is_ephemeral=options.ephemeral
     )
-    async with joined(settings, config, SystemClock(), SystemRandomness()) as member:
-        _settle_in()
-        await _serve(member.broker, options, shown(url), member)
+    clock, randomness = SystemClock(), SystemRandomness()
+    with work_folder(options.cache) as folder:
+        async with joined(settings, config, clock, randomness, folder) as member:
+            _settle_in()
+            await _serve(member.broker, options, shown(url), member)
 
 
 async def _serve(

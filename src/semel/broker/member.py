@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import metadata
+from pathlib import Path
 
 from semel.broker.broker import Broker, Shared, Storage, lane_settings
 from semel.broker.cluster_metrics import rates
 from semel.broker.config import BrokerConfig
+from semel.broker.lane_volumes import LaneVolumes
 from semel.cluster.channel import connect
 from semel.cluster.format import ClusterFormat
 from semel.cluster.messages import About
@@ -71,10 +73,14 @@ class Member:
 
 @asynccontextmanager
 async def joined(
-    settings: ClusterSettings, config: BrokerConfig, clock: Clock, randomness: Randomness
+    settings: ClusterSettings,
+    config: BrokerConfig,
+    clock: Clock,
+    randomness: Randomness,
+    folder: Path,
 ) -> AsyncIterator[Member]:
-    """A broker that leads nothing yet. Raises ClusterRefused, NewerFormat, UnfitStore, StoreAway,
-    StoreRefused and ConfigError."""
+    """A broker that leads nothing yet, and may do in this folder what it likes. Raises
+    ClusterRefused, NewerFormat, UnfitStore, StoreAway, StoreRefused and ConfigError."""
     async with opened(settings) as (store, cluster):
         await probe(store, randomness)
         config = replace(
@@ -98,6 +104,7 @@ async def joined(
                 slot_settings(timing).limits,
                 timing.detection_s,
                 store=_counted_from_now(store),
+                volumes=LaneVolumes(store, folder, randomness),
             ),
         )
         yield Member(broker, store, cluster, timing, config, randomness)

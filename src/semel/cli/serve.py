@@ -89,6 +89,13 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         help="the node's number in the cluster, which no other node has",
     )
+    add(
+        "--cache",
+        metavar="DIR",
+        type=Path,
+        help="with --store, a folder of this node alone for what it has read and works on; it may "
+        "be lost at any time (default: a temporary one)",
+    )
     add("--config", metavar="FILE", type=Path, help="settings in a TOML file")
     add(
         "--set",

@@ -43,6 +43,7 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
     folder: str
     bytes_per_s: int
     plan: SettlingPlan | CompactionPlan | MeasuringPlan | RangesPlan
+    is_synced: bool = True
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -142,8 +143,10 @@ class MakesApart:
 
     has_far_sources = False
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, synced: bool = True) -> None:
+        """Without a sync if what is made lasts only when it lies elsewhere."""
         self._folder = folder
+        self._synced = synced
         self.bytes_per_s = BYTES_PER_S_MIN
 
     async def make(self, plan: SettlingPlan) -> Made:
@@ -153,21 +156,24 @@ class MakesApart:
         return await self._made(plan)
 
     async def _made(self, plan: SettlingPlan | CompactionPlan) -> Made:
-        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
+        answer = await self._ask(plan)
         assert isinstance(answer, Success)
         return answer.made
 
     async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
-        answer = await self._ask(Order(self._folder, self.bytes_per_s, plan))
+        answer = await self._ask(plan)
         assert isinstance(answer, Measured)
         return answer.extents
 
     async def needed(self, plan: SettlingPlan | CompactionPlan) -> list[Range]:
-        answer = await self._ask(Order(self._folder, self.bytes_per_s, RangesPlan(plan)))
+        answer = await self._ask(RangesPlan(plan))
         assert isinstance(answer, Needed)
         return answer.ranges
 
-    async def _ask(self, order: Order) -> Answer:
+    async def _ask(
+        self, plan: SettlingPlan | CompactionPlan | MeasuringPlan | RangesPlan
+    ) -> Answer:
+        order = Order(self._folder, self.bytes_per_s, plan, self._synced)
         worker = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",
@@ -217,7 +223,7 @@ def work() -> None:
         return
     order: Order = msgspec.msgpack.decode(told, type=Order)
     answer: Answer
-    device = FileDevice(Path(order.folder))
+    device = FileDevice(Path(order.folder), synced=order.is_synced)
     try:
         match order.plan:
             case SettlingPlan():

@@ -1,0 +1,60 @@
+"""The volumes of the lanes that a node leads, and the folder in which it works for them.
+
+The folder is never synced and holds nothing that must last: a node may lose it at any time.
+
+    lock                held by the process that uses it
+    work-<lane>/        what a volume is made of, and the volume until it is stored
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from semel.errors import ConfigError
+from semel.journal.file.disk import FileDevice
+from semel.journal.seam import Journal
+from semel.journal.slots.journal import SlotJournal
+from semel.lane.settling import Volumes
+from semel.store.seam import Store
+from semel.volumes.making import MakesApart
+from semel.volumes.on_store import volumes_in
+from semel.world import Randomness
+
+
+class LaneVolumes:
+    def __init__(self, store: Store, folder: Path, randomness: Randomness) -> None:
+        self._store = store
+        self._folder = folder
+        self._randomness = randomness
+
+    def __call__(self, number: int, journal: Journal) -> Volumes:
+        """Of a lane that was taken."""
+        assert isinstance(journal, SlotJournal)
+        folder = self._folder / f"work-{number:04x}"
+        # Whatever was begun there is of no use to anybody.
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        device = FileDevice(folder, synced=False)
+        maker = MakesApart(str(folder), synced=False)
+        return Volumes(*volumes_in(self._store, number, journal, self._randomness, device, maker))
+
+
+@contextmanager
+def work_folder(named: Path | None) -> Iterator[Path]:
+    """The folder of --cache, for this process alone; a temporary one if none is named. Raises
+    ConfigError, FolderInUse."""
+    if named is None:
+        with tempfile.TemporaryDirectory(prefix="semel-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+        return
+    lock = FileDevice(named)
+    try:
+        lock.acquire()
+    except OSError as error:
+        raise ConfigError(f"--cache {named} cannot be used: {error}") from error
+    try:
+        yield named
+    finally:
+        lock.stop()

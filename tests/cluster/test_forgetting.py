@@ -1,0 +1,104 @@
+"""Real nodes on a folder as their store: what lives is settled, what is deleted goes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import confluent_kafka
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from semel.testing import Cluster
+
+PATIENCE_S = 60.0
+VALUE_SIZE = 200_000
+COUNT = 105
+"""Four times as many are more than is settled at once on a store."""
+SETTINGS = {"log.retention.check.interval.ms": 500}
+
+
+def folder_of(cluster: Cluster) -> Path:
+    return Path(urlsplit(cluster.store).path)
+
+
+def bytes_in(folder: Path) -> int:
+    found = 0
+    for path in folder.rglob("*"):
+        try:
+            found += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def until(is_so: Callable[[], bool], what: str) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.1)
+
+
+def value(topic: str, number: int) -> bytes:
+    return (b"%s %d " % (topic.encode(), number)).ljust(VALUE_SIZE, b"%d" % (number % 10))
+
+
+def produce(servers: str, topics: tuple[str, ...], count: int) -> None:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": servers, "linger.ms": 5, "message.max.bytes": 1_000_000}
+    )
+    failed: list[object] = []
+    for number in range(count):
+        for topic in topics:
+            producer.produce(
+                topic,
+                value(topic, number),
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+        producer.poll(0)
+        if number % 20 == 0:
+            producer.flush(PATIENCE_S)
+    assert producer.flush(PATIENCE_S) == 0
+    assert failed == []
+
+
+def read_all(servers: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
+    found: list[bytes | None] = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        deadline_s = time.monotonic() + PATIENCE_S
+        while len(found) < count and time.monotonic() < deadline_s:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                found.append(message.value())
+    finally:
+        consumer.close()
+    return found
+
+
+def test_a_cluster_settles_takes_over_and_forgets() -> None:
+    with Cluster(2, settings=SETTINGS) as cluster:
+        servers, folder = cluster.bootstrap_servers, folder_of(cluster)
+        admin = AdminClient({"bootstrap.servers": servers})
+        topics = [NewTopic("kept", 1), NewTopic("gone", 1)]
+        for made in admin.create_topics(topics).values():
+            made.result(PATIENCE_S)
+        produce(servers, ("kept", "gone", "gone", "gone"), COUNT)
+        volumes = folder / "vol"
+        until(lambda: bytes_in(volumes) > 50_000_000, "nothing is settled")
+        # Slots go when what lives in them lies in volumes.
+        until(lambda: bytes_in(folder / "j") < 40_000_000, "no slots are freed")
+        expected = [value("kept", number) for number in range(COUNT)]
+        assert read_all(servers, "kept", len(expected)) == expected
+        cluster.kill(cluster.leader)
+        assert cluster.leader
+        assert read_all(servers, "kept", len(expected)) == expected
+        for deleted in admin.delete_topics(["gone"]).values():
+            deleted.result(PATIENCE_S)
+        until(lambda: bytes_in(folder) < 60_000_000, "what was deleted is still there")
+        assert read_all(servers, "kept", len(expected)) == expected
+        for deleted in admin.delete_topics(["kept"]).values():
+            deleted.result(PATIENCE_S)
+        until(lambda: bytes_in(volumes) == 0, "volumes of deleted topics are still there")
+        until(lambda: bytes_in(folder) < 1_000_000, "objects of deleted topics are still there")
