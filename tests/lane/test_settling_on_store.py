@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from random import Random
 from typing import Any
 
@@ -13,6 +13,7 @@ from lane.test_settling import SETTINGS
 from semel.journal.file.memory import MemoryDevice
 from semel.lane.lane import Lane
 from semel.store.in_memory import BAD_DAY, Chances
+from semel.types import Buffer
 from support.seeded_loop import run
 from support.slot_home import CALM, STRETCH_BYTES, SlotHome
 from support.slot_store import alone
@@ -210,6 +211,37 @@ def test_while_the_store_is_away_nothing_is_settled_and_later_it_is() -> None:
         await world.lane.close()
 
     run(Random(1), alone(live()))
+
+
+def test_slots_stay_until_it_is_durable_where_their_data_lies() -> None:
+    """Rule 31, through settling: the frame that names a volume never lands, and another leads."""
+
+    async def live() -> None:
+        world = World(5)
+        await world.lead()
+        await world.some_changes(600)
+        await world.lane.until_durable()
+        store = world.home.store
+        created = store.create
+
+        async def create(key: str, parts: Sequence[Buffer]) -> None:
+            if key.startswith("j/") and world.home.keys("vol/"):
+                # What is stored of the journal behind the volume never arrives.
+                await asyncio.Event().wait()
+            await created(key, parts)
+
+        store.create = create  # type: ignore[method-assign]
+        settling = asyncio.ensure_future(world.try_to_settle())
+        await asyncio.sleep(120)
+        settling.cancel()
+        assert world.home.keys("vol/")
+        world.home.kill()
+        await world.lead()
+        await world.check()
+        await world.settle()
+        await world.check()
+
+    run(Random(5), alone(live()))
 
 
 def test_a_leader_that_was_fenced_removes_no_volume_of_who_leads_now() -> None:

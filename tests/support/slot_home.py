@@ -7,12 +7,14 @@ from random import Random
 from typing import TypeVar
 
 from semel.journal.file.memory import MemoryDevice
+from semel.journal.slots import keys
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
 from semel.lane.commands import LaneSettings
 from semel.lane.lane import Lane
 from semel.lane.leader import Leader
 from semel.lane.settling import Volumes
+from semel.store.disk_cache import DiskCache
 from semel.store.in_memory import Bucket, Chances, MemoryStore
 from semel.store.seam import StoreError
 from semel.volumes.making import MakesHere
@@ -63,6 +65,7 @@ class SlotHome:
     def __init__(self, rng: Random, settings: LaneSettings, chances: Chances = CALM) -> None:
         self.bucket = Bucket()
         self.chances = chances
+        self.cache: DiskCache | None = None
         self.warnings: list[str] = []
         self._rng = rng
         self._settings = settings
@@ -78,6 +81,9 @@ class SlotHome:
         self.store = StepStore(self.bucket, rng, self.chances)
         randomness = SeededRandomness(rng)
         self.journal = await SlotJournal.open(self.store, 0, self._life, randomness, SLOT_SETTINGS)
+        if self.cache is not None:
+            assert self.journal.epoch is not None
+            self.journal.use_cache(self.cache.of_leader(self.journal.epoch, keys.reused(0)))
         self.lane = Lane(
             self.journal,
             self._settings,

@@ -262,6 +262,11 @@ class BrokerConfig:
         "list and delete for 1,000 requests, gb_month to keep 10^9 bytes, gb_read to read them.",
         is_fixed=True,
     )
+    store_cache_bytes: int = _setting(
+        2**30,
+        "What a node keeps of slots and volumes in the folder of --cache.",
+        is_fixed=True,
+    )
     group_max_size: int = _setting(INT32_MAX, "Members of a group.", least=1, most=INT32_MAX)
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ The folder is never synced and holds nothing that must last: a node may lose it 
 
     lock                held by the process that uses it
     work-<lane>/        what a volume is made of, and the volume until it is stored
+    cache/              blocks of slots and volumes
 """
 
 import shutil
@@ -11,27 +12,42 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from semel.errors import ConfigError
 from semel.journal.file.disk import FileDevice
 from semel.journal.seam import Journal
+from semel.journal.slots import keys
 from semel.journal.slots.journal import SlotJournal
 from semel.lane.settling import Volumes
+from semel.store.disk_cache import DiskCache
 from semel.store.seam import Store
 from semel.volumes.making import MakesApart
 from semel.volumes.on_store import volumes_in
 from semel.world import Randomness
 
+CACHE: Final = "cache"
+
 
 class LaneVolumes:
-    def __init__(self, store: Store, folder: Path, randomness: Randomness) -> None:
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        randomness: Randomness,
+        cache: DiskCache | None = None,
+    ) -> None:
         self._store = store
+        self._cache = cache
         self._folder = folder
         self._randomness = randomness
 
     def __call__(self, number: int, journal: Journal) -> Volumes:
         """Of a lane that was taken."""
         assert isinstance(journal, SlotJournal)
+        assert journal.epoch is not None
+        if self._cache is not None:
+            journal.use_cache(self._cache.of_leader(journal.epoch, keys.reused(number)))
         folder = self._folder / f"work-{number:04x}"
         # Whatever was begun there is of no use to anybody.
         shutil.rmtree(folder, ignore_errors=True)
@@ -58,3 +74,11 @@ def work_folder(named: Path | None) -> Iterator[Path]:
         yield named
     finally:
         lock.stop()
+
+
+def disk_cache(folder: Path, bytes_max: int) -> DiskCache:
+    """Raises ConfigError."""
+    try:
+        return DiskCache(folder / CACHE, bytes_max)
+    except OSError as error:
+        raise ConfigError(f"{folder / CACHE} cannot be used as a cache: {error}") from error

@@ -100,7 +100,7 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
     if options.node_id is None:
         raise ConfigError("--store needs --node-id N, a number that no other node has")
     # What speaks to stores is needed by those alone who have one.
-    from semel.broker.lane_volumes import work_folder
+    from semel.broker.lane_volumes import disk_cache, work_folder
     from semel.broker.member import joined
     from semel.cluster.opening import ClusterSettings
     from semel.store.settings import shown
@@ -110,7 +110,10 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
     )
     clock, randomness = SystemClock(), SystemRandomness()
     with work_folder(options.cache) as folder:
-        async with joined(settings, config, clock, randomness, folder) as member:
+        cache = None
+        if options.cache is not None and config.store_cache_bytes:
+            cache = disk_cache(folder, config.store_cache_bytes)
+        async with joined(settings, config, clock, randomness, folder, cache) as member:
             _settle_in()
             await _serve(member.broker, options, shown(url), member)
 

@@ -19,6 +19,7 @@ from semel.cluster.silence import Timing
 from semel.errors import ConfigError
 from semel.lane.leader import Leader
 from semel.store.counting import Counted
+from semel.store.disk_cache import DiskCache
 from semel.store.probe import probe
 from semel.store.seam import Store
 from semel.store.settings import shown
@@ -78,6 +79,7 @@ async def joined(
     clock: Clock,
     randomness: Randomness,
     folder: Path,
+    cache: DiskCache | None = None,
 ) -> AsyncIterator[Member]:
     """A broker that leads nothing yet, and may do in this folder what it likes. Raises
     ClusterRefused, NewerFormat, UnfitStore, StoreAway, StoreRefused and ConfigError."""
@@ -104,7 +106,7 @@ async def joined(
                 slot_settings(timing).limits,
                 timing.detection_s,
                 store=_counted_from_now(store),
-                volumes=LaneVolumes(store, folder, randomness),
+                volumes=LaneVolumes(store, folder, randomness, cache),
             ),
         )
         yield Member(broker, store, cluster, timing, config, randomness)

@@ -30,8 +30,9 @@ class BlockCache(Protocol):
 
     async def get(self, key: str, number: int) -> Buffer | None: ...
 
-    def put(self, key: str, number: int, block: Buffer) -> None:
-        """Of an object that is known to be there. Nobody waits for it."""
+    def put(self, key: str, number: int, parts: Sequence[Buffer], size: int) -> None:
+        """From this block of an object on, which is known to be there: so many bytes, in parts
+        that do not change. Nobody waits for it."""
 
     def forget(self, keys: Iterable[str]) -> None:
         """These objects are needed no more."""
@@ -41,7 +42,7 @@ class NoCache:
     async def get(self, key: str, number: int) -> Buffer | None:
         return None
 
-    def put(self, key: str, number: int, block: Buffer) -> None:
+    def put(self, key: str, number: int, parts: Sequence[Buffer], size: int) -> None:
         pass
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -58,7 +59,7 @@ class Blocks:
         """Reads that needed none."""
         self._get_range = get_range
         self._bytes_max = bytes_max
-        self._cache = cache
+        self.cache = cache
         self._bytes_held = 0
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         """By object and number."""
@@ -113,7 +114,7 @@ class Blocks:
         if held is not None and len(held) == size:
             return held
         first, last = _numbers(start, size)
-        cached = [await self._cache.get(key, number) for number in range(first, last + 1)]
+        cached = [await self.cache.get(key, number) for number in range(first, last + 1)]
         if None not in cached:
             whole = b"".join(part for part in cached if part is not None)
             skip = start - first * BLOCK_SIZE
@@ -127,19 +128,17 @@ class Blocks:
 
     def put(self, key: str, content: Sequence[Buffer]) -> None:
         """All of an object that is known to be there, as its creator has it."""
-        whole = memoryview(b"".join(content))
-        for number, at in enumerate(range(0, len(whole), BLOCK_SIZE)):
-            self._cache.put(key, number, whole[at : at + BLOCK_SIZE])
+        self.cache.put(key, 0, content, sum(map(len, content)))
 
     def forget(self, keys: Sequence[str]) -> None:
         """They are needed no more. What is held of them in memory makes room by itself."""
-        self._cache.forget(keys)
+        self.cache.forget(keys)
 
     async def _load(self, key: str, first: int, last: int) -> bytes:
         """These blocks, as many as there are."""
         cached: list[bytes] = []
         for number in range(first, last + 1):
-            block = await self._cache.get(key, number)
+            block = await self.cache.get(key, number)
             if block is None:
                 break
             cached.append(bytes(block))
@@ -156,7 +155,7 @@ class Blocks:
             block = found[at : at + BLOCK_SIZE]
             if block:
                 self._keep((key, number), block)
-                self._cache.put(key, number, block)
+                self.cache.put(key, number, [block], len(block))
         return found
 
     async def _get(self, key: str, start: int, size: int) -> Buffer:

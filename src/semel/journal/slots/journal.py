@@ -26,7 +26,7 @@ from semel.journal.slots.settings import SlotSettings
 from semel.journal.slots.stretches import Stretches
 from semel.journal.slots.writer import Leadership, Writer
 from semel.journal.tail import Tail
-from semel.store.blocks import Blocks
+from semel.store.blocks import BlockCache, Blocks
 from semel.store.seam import Store
 from semel.types import Buffer, Position
 from semel.world import Randomness
@@ -130,6 +130,11 @@ class SlotJournal:
         calls = Calls(store, settings)
         taken = await take(calls, lane, node, randomness, settings)
         return cls(calls, lane, node, randomness, settings, taken)
+
+    def use_cache(self, cache: BlockCache) -> None:
+        """Keep there what is confirmed, and what was read. Law: nothing before (rule 34)."""
+        self.blocks.cache = cache
+        self._writer.on_confirmed = self._reading.confirmed
 
     # Opening.
 
@@ -413,6 +418,7 @@ class SlotJournal:
         slots = self._table.collectable(min(position, covered), boundary)
         self._table.forget(len(slots))
         self._collecting.slots(slots)
+        self.blocks.forget([keys.slot(self._lane, slot) for slot in slots])
         return wanted <= count
 
     # Ending.

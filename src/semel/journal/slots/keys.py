@@ -35,6 +35,11 @@ def index(lane: int, base: int, end: int) -> str:
     return f"ix/{lane:04x}/{base:0{POSITION_DIGITS}d}-{end:0{POSITION_DIGITS}d}"
 
 
+def reused(lane: int) -> tuple[str, ...]:
+    """Folders whose keys may have held something else before, or in another's eyes."""
+    return slots(lane), f"ix/{lane:04x}/"
+
+
 def numbers(found: Iterable[StoredObject]) -> list[int]:
     """The slots in the keys of entries or checkpoints, rising; other keys are nobody's here."""
     tails = (each.key.rpartition("/")[2] for each in found)

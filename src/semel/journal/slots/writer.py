@@ -93,6 +93,8 @@ class Writer:
         self.failure: JournalFailed | None = None
         self.puts = 0
         self.barriers = Barriers()
+        self.on_confirmed: Callable[[int, list[Buffer]], None] | None = None
+        """Hears of each slot that is known to be ours, and what is in it."""
         self._calls = calls
         self._leadership = leadership
         self._end = end
@@ -235,12 +237,15 @@ class Writer:
         head = Head(kind, who.epoch, who.term, who.node, nonce, first_position, self.durable, size)
         self.puts += 1
         key = keys.slot(who.lane, self.slot)
-        foreign = await land(self._calls, key, [encode(head), *parts], nonce)
+        content = [encode(head), *parts]
+        foreign = await land(self._calls, key, content, nonce)
         if self.failure is not None:
             return False
         if foreign is not None:
             self._lost(self.slot, foreign)
             return False
+        if self.on_confirmed is not None:
+            self.on_confirmed(self.slot, content)
         self.slot += 1
         return True
 
