@@ -43,6 +43,18 @@ def value(topic: str, number: int) -> bytes:
     return (b"%s %d " % (topic.encode(), number)).ljust(VALUE_SIZE, b"%d" % (number % 10))
 
 
+def create(servers: str, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for made in admin.create_topics([NewTopic(topic, 1) for topic in topics]).values():
+        made.result(PATIENCE_S)
+
+
+def delete(servers: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result(PATIENCE_S)
+
+
 def produce(servers: str, topics: tuple[str, ...], count: int) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": servers, "linger.ms": 5, "message.max.bytes": 1_000_000}
@@ -80,10 +92,7 @@ def read_all(servers: str, topic: str, count: int) -> list[bytes | None]:
 def test_a_cluster_settles_takes_over_and_forgets() -> None:
     with Cluster(2, settings=SETTINGS) as cluster:
         servers, folder = cluster.bootstrap_servers, folder_of(cluster)
-        admin = AdminClient({"bootstrap.servers": servers})
-        topics = [NewTopic("kept", 1), NewTopic("gone", 1)]
-        for made in admin.create_topics(topics).values():
-            made.result(PATIENCE_S)
+        create(servers, "kept", "gone")
         produce(servers, ("kept", "gone", "gone", "gone"), COUNT)
         volumes = folder / "vol"
         until(lambda: bytes_in(volumes) > 50_000_000, "nothing is settled")
@@ -94,11 +103,9 @@ def test_a_cluster_settles_takes_over_and_forgets() -> None:
         cluster.kill(cluster.leader)
         assert cluster.leader
         assert read_all(servers, "kept", len(expected)) == expected
-        for deleted in admin.delete_topics(["gone"]).values():
-            deleted.result(PATIENCE_S)
+        delete(servers, "gone")
         until(lambda: bytes_in(folder) < 60_000_000, "what was deleted is still there")
         assert read_all(servers, "kept", len(expected)) == expected
-        for deleted in admin.delete_topics(["kept"]).values():
-            deleted.result(PATIENCE_S)
+        delete(servers, "kept")
         until(lambda: bytes_in(volumes) == 0, "volumes of deleted topics are still there")
         until(lambda: bytes_in(folder) < 1_000_000, "objects of deleted topics are still there")
