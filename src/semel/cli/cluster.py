@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -29,6 +30,19 @@ Ephemeral = Annotated[
 ]
 
 
+OffsetsPartitions = Annotated[
+    int, Parameter(help="Partitions of __consumer_offsets, for good, unless it is there.")
+]
+TransactionsPartitions = Annotated[
+    int, Parameter(help="Partitions of __transaction_state, for good, unless it is there.")
+]
+AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]
+
+
+def _shown_id(cluster_id: bytes) -> str:
+    return base64.urlsafe_b64encode(cluster_id).decode().rstrip("=")
+
+
 @app.command
 def create(
     *,
@@ -36,15 +50,9 @@ def create(
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
-    offsets_partitions: Annotated[
-        int, Parameter(help="Partitions of __consumer_offsets, for good.")
-    ] = 50,
-    transactions_partitions: Annotated[
-        int, Parameter(help="Partitions of __transaction_state, for good.")
-    ] = 50,
-    as_json: Annotated[
-        bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")
-    ] = False,
+    offsets_partitions: OffsetsPartitions = 50,
+    transactions_partitions: TransactionsPartitions = 50,
+    as_json: AsJson = False,
 ) -> None:
     """Begin a cluster in a store, once it has shown that nodes can rely on it.
 
@@ -69,9 +77,82 @@ def create(
             )
         return made.cluster_id
 
-    cluster_id = base64.urlsafe_b64encode(asyncio.run(begin())).decode().rstrip("=")
+    cluster_id = _shown_id(asyncio.run(begin()))
     if as_json:
         say_json({"cluster_id": cluster_id})
     else:
         named = shown(store) if journal is None else f"{shown(store)} --journal {shown(journal)}"
         say(f"cluster {cluster_id} is there; `semel serve --store {named} --node-id N` runs a node")
+
+
+@app.command(name="import")
+def import_(
+    *,
+    data: Annotated[Path, Parameter(help="The data folder of a broker that has stopped.")],
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    offsets_partitions: OffsetsPartitions = 50,
+    transactions_partitions: TransactionsPartitions = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Make a cluster of a broker's data folder, which stays as it is.
+
+    All topics, records with their offsets, groups, producers and open transactions are taken over.
+    The folder is checked first, as by `semel log check`.
+    """
+    from semel.cli.output import progress
+    from semel.cluster.migration import import_folder
+    from semel.cluster.opening import ClusterSettings
+    from semel.store.settings import shown
+    from semel.world import SystemClock, SystemRandomness
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    made = asyncio.run(
+        import_folder(
+            data,
+            settings,
+            SystemClock(),
+            SystemRandomness(),
+            (offsets_partitions, transactions_partitions),
+            progress,
+        )
+    )
+    cluster_id, (batch_count, byte_count) = _shown_id(made.cluster_id), made.copied
+    if as_json:
+        say_json({"cluster_id": cluster_id, "batches": batch_count, "bytes": byte_count})
+    else:
+        say(
+            f"cluster {cluster_id} is in {shown(store)}: {batch_count:,} batches, "
+            f"{byte_count:,} bytes. {data} is as it was, and no longer needed"
+        )
+
+
+@app.command
+def export(
+    *,
+    store: StoreUrl,
+    data: Annotated[Path, Parameter(help="The folder to make.")],
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a data folder for one broker of a cluster whose nodes have stopped.
+
+    The cluster stays as it is; `semel serve --data DIR` goes on from there.
+    """
+    from semel.cli.output import progress
+    from semel.cluster.migration import export_cluster
+    from semel.cluster.opening import ClusterSettings
+    from semel.world import SystemClock, SystemRandomness
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    copied = asyncio.run(
+        export_cluster(settings, data, SystemClock(), SystemRandomness(), progress)
+    )
+    if as_json:
+        say_json({"batches": copied.batch_count, "bytes": copied.byte_count})
+    else:
+        say(f"{data} is there: {copied.batch_count:,} batches, {copied.byte_count:,} bytes")

@@ -4,15 +4,15 @@ What reads them is imported when it is asked for: the other commands have no use
 """
 
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from semel.cli.output import complain, in_words, say, say_json
+from semel.cli.output import complain, in_words, progress, say, say_json
 from semel.errors import ConfigError, FolderInUse, NewerFormat
 from semel.spelling import noun
 
@@ -62,7 +62,7 @@ def _check(device: "SalvagingDevice", *, as_json: bool) -> int:
 
     examiner = LaneExaminer()
     findings: list[Finding] = []
-    found = Folder(device, examiner, _progress("checked"))
+    found = Folder(device, examiner, partial(progress, "checked"))
     for finding in chain(check_folder(found), lost_bytes(device)):
         findings.append(finding)
         if not as_json:
@@ -142,8 +142,7 @@ def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
     from semel.journal.file.backup import back_up
     from semel.lane.named_volumes import NamedVolumes
 
-    show = _progress("copied")
-    made = back_up(folder, target, NamedVolumes, lambda done: show(done, None))
+    made = back_up(folder, target, NamedVolumes, partial(progress, "copied"))
     if as_json:
         say_json({"target": str(target), "end": made.end, "bytes": made.byte_count})
     else:
@@ -155,16 +154,3 @@ def _say_finding(finding: "Finding") -> None:
     place = finding.file if finding.byte is None else f"{finding.file}, byte {finding.byte}"
     say(f"{place}: {finding.what}" if place else finding.what)
     say(f"    {finding.meaning}")
-
-
-def _progress(deed: str) -> Callable[[int, int | None], None]:
-    """Shown to who watches, in a line that is written over."""
-    is_watched = sys.stderr.isatty()
-
-    def show(done: int, total: int | None) -> None:
-        if is_watched:
-            of_all = "" if total is None else f" of {total >> 20:,}"
-            sys.stderr.write(f"\r{deed} {done >> 20:,}{of_all} MiB\x1b[K\r")
-            sys.stderr.flush()
-
-    return show

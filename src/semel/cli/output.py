@@ -159,3 +159,11 @@ def _say_coloured(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Non
         # As Text, since a plain string with brackets would be taken for markup.
         table.add_row(*(Text(_text(cell)) for cell in row))
     Console().print(table)
+
+
+def progress(deed: str, done: int, total: int | None = None) -> None:
+    """Bytes, shown to who watches, in a line that is written over."""
+    if sys.stderr.isatty():
+        of_all = "" if total is None else f" of {total >> 20:,}"
+        sys.stderr.write(f"\r{deed} {done >> 20:,}{of_all} MiB\x1b[K\r")
+        sys.stderr.flush()

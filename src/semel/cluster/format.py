@@ -2,6 +2,7 @@
 
     cluster/format    format, cluster id, the key by which nodes know each other, how many
                       partitions the internal topics have, and where the slots lie if not here
+    cluster/importing there while a folder is being taken over, and not all of it is there
     cluster/journal   in a store that holds the slots of a cluster which is elsewhere: its id
 
 What all nodes must agree on from the first frame on is here, and nothing else. Format 2 is that of
@@ -20,7 +21,10 @@ from semel.world import Randomness
 
 KEY: Final = "cluster/format"
 JOURNAL_KEY: Final = "cluster/journal"
+IMPORTING_KEY: Final = "cluster/importing"
 JOURNALS: Final = "j/"
+FOLDERS: Final = ("cluster/", JOURNALS, "ck/", "ix/", "vol/")
+"""All that a cluster has."""
 FORMAT: Final = 2
 FORMAT_OF_ONE_STORE: Final = 1
 CLUSTER_ID_SIZE: Final = 16
@@ -86,9 +90,14 @@ async def create(
         transactions_partition_count,
         None if journal is None else journal.shown,
     )
+    await _begin(store, made, journal)
+    return made
+
+
+async def _begin(store: Store, made: ClusterFormat, journal: JournalStore | None) -> None:
     if journal is None:
         await _create(store, KEY, made, _exists())
-        return made
+        return
     await _create(journal.store, JOURNAL_KEY, _Claim(made.cluster_id), _claimed(journal.shown))
     try:
         await _create(store, KEY, made, _exists())
@@ -96,7 +105,65 @@ async def create(
         # There is no cluster whose slots these could be.
         await journal.store.delete([JOURNAL_KEY])
         raise
+
+
+# A cluster that is made of what was elsewhere.
+
+
+async def begin_import(
+    store: Store, randomness: Randomness, journal: JournalStore | None = None
+) -> None:
+    """From here on the stores are nobody else's. Raises as `create`."""
+    for each in [store] if journal is None else [store, journal.store]:
+        for folder in FOLDERS:
+            found = [listed.key for listed in await each.list(folder)]
+            if found:
+                raise _half_imported() if IMPORTING_KEY in found else _not_empty(found[0])
+    for each in [store] if journal is None else [store, journal.store]:
+        await probe(each, randomness)
+    await _create(store, IMPORTING_KEY, _Token(randomness.token_bytes(16)), _half_imported())
+
+
+async def end_import(
+    store: Store,
+    randomness: Randomness,
+    cluster_id: bytes,
+    offsets_partition_count: int,
+    transactions_partition_count: int,
+    journal: JournalStore | None = None,
+) -> ClusterFormat:
+    """All is there: from here on it is a cluster. Raises as `create`."""
+    made = ClusterFormat(
+        FORMAT_OF_ONE_STORE if journal is None else FORMAT,
+        cluster_id,
+        randomness.token_bytes(RPC_KEY_SIZE),
+        offsets_partition_count,
+        transactions_partition_count,
+        None if journal is None else journal.shown,
+    )
+    await _begin(store, made, journal)
+    await store.delete([IMPORTING_KEY])
     return made
+
+
+class _Token(msgspec.Struct, frozen=True):
+    """Tells one's own from another's."""
+
+    token: bytes
+
+
+def _not_empty(key: str) -> ClusterRefused:
+    return ClusterRefused(
+        f"a folder is taken over into an empty place, and in this store there is {key}: "
+        f"choose another path"
+    )
+
+
+def _half_imported() -> ClusterRefused:
+    return ClusterRefused(
+        "the import into this store has not ended, or is under way: to begin anew, delete all "
+        "that is under this path, or choose another"
+    )
 
 
 async def _create(store: Store, key: str, value: msgspec.Struct, refusal: ClusterRefused) -> None:
@@ -124,6 +191,9 @@ async def read(store: Store) -> ClusterFormat:
     try:
         stored = await store.get(KEY)
     except ObjectMissing:
+        with contextlib.suppress(ObjectMissing):
+            await store.get(IMPORTING_KEY)
+            raise _half_imported() from None
         raise ClusterRefused(
             "there is no cluster in this store: `semel cluster create --store URL` makes one"
         ) from None

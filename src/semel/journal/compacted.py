@@ -6,7 +6,7 @@ from typing import NamedTuple
 from semel.journal.containers import Containers
 from semel.journal.rows import Location
 from semel.journal.stretch import Stretch
-from semel.log.transactions import AbortedTransaction
+from semel.log.transactions import AbortedIndex, AbortedTransaction
 
 
 class Compacted(NamedTuple):
@@ -66,10 +66,15 @@ class CompactedParts:
         self, partition: int, part: Compacted, start: int, end: int, found: list[AbortedTransaction]
     ) -> None:
         """Those with a record or marker in [start, end) whose markers lie here."""
-        if part.volume is not None:
-            index = self._containers.file_at(part.volume)
-            for piece in index.aborted_from(index.entry(partition), start):
-                piece.gather(start, end, found)
+        for piece in self.aborted_pieces(partition, part, start):
+            piece.gather(start, end, found)
+
+    def aborted_pieces(self, partition: int, part: Compacted, start: int) -> list[AbortedIndex]:
+        """All from the first marker at or behind this offset on, and perhaps some before."""
+        if part.volume is None:
+            return []
+        index = self._containers.file_at(part.volume)
+        return list(index.aborted_from(index.entry(partition), start))
 
     def _stretch(self, partition: int, part: Compacted) -> Stretch | None:
         if part.volume is None:

@@ -20,7 +20,7 @@ from semel.journal.pages import Pages, ReadNow, damaged
 from semel.journal.rows import Location, Rows
 from semel.journal.sealed import NO_ENTRY, SegmentIndex
 from semel.journal.stretch import Stretch
-from semel.log.transactions import AbortedTransaction
+from semel.log.transactions import AbortedIndex, AbortedTransaction
 
 INDEXES_MAX: Final = 128
 """Sealed indexes whose checksums are kept at hand."""
@@ -218,6 +218,22 @@ class Containers:
                     return True
             count = index.aborted_count(entry)
         return False
+
+    def aborted_pieces(self, partition: int, start: int, end: int) -> list[AbortedIndex]:
+        """All whose markers lie in [start, end), with others of the same segments."""
+        found: list[AbortedIndex] = []
+        number = self._first(partition, lambda index, entry: index.last_offset(entry) >= start)
+        if number is None:
+            return found
+        count = self._aborted_count_before(partition, number)
+        while (number := self._first_with_more_aborted(partition, count, number)) is not None:
+            index = self._at(number)
+            entry = index.entry(partition)
+            found += index.aborted_from(entry, start)
+            if index.last_offset(entry) >= end:
+                break
+            count = index.aborted_count(entry)
+        return found
 
     # By their numbers, from the oldest on.
 

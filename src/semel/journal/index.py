@@ -365,6 +365,21 @@ class BatchIndex:
             rows.aborted.gather(start, end, found)
         return in_order(found)
 
+    def aborted_by_markers(self, partition: int, start: int, end: int) -> list[Aborted]:
+        """Those whose markers lie in [start, end), or lay there before compaction, by marker."""
+        pieces: list[AbortedIndex] = []
+        compacted = self._compacted.parts.get(partition)
+        floor = 0 if compacted is None else compacted.end
+        if compacted is not None and start < floor:
+            pieces += self._compacted.aborted_pieces(partition, compacted, start)
+        behind = self._containers.aborted_pieces(partition, max(start, floor), end)
+        rows = self._open.get(partition)
+        if rows is not None and rows.aborted is not None:
+            behind.append(rows.aborted)
+        found = [each for piece in pieces for each in piece if each.marker_offset < floor]
+        found += [each for piece in behind for each in piece if each.marker_offset >= floor]
+        return [each for each in found if start <= each.marker_offset < end]
+
     # What becomes of segments.
 
     def seal(self, base: int, end: int) -> None:

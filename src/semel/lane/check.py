@@ -57,8 +57,11 @@ class LaneExaminer:
         except (CorruptJournal, CorruptMessage) as error:
             yield str(error)
             return
+        is_copied = any(isinstance(entry, facts.CopiedHere) for entry in decoded.entries)
         for entry in decoded.entries:
             if isinstance(entry, BatchEntry):
+                if is_copied:
+                    self._ends.pop(entry.number, None)
                 yield from self._batch(entry)
             else:
                 self._fact(entry)

@@ -152,6 +152,11 @@ class RetentionEnforced(Fact, frozen=True):
     """What topics keep no longer is deleted from here on. Versions before have kept all."""
 
 
+class CopiedHere(Fact, frozen=True):
+    """The batches of this frame were copied from another journal, and so is the state, which the
+    checkpoint behind them holds. Between them offsets may be missing, as they were there."""
+
+
 AnyFact = (
     Opened
     | ClusterNamed
@@ -170,6 +175,7 @@ AnyFact = (
     | Settled
     | Compacted
     | RetentionEnforced
+    | CopiedHere
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.journal.seam import Journal, SharedJournal
+from semel.lane import copying, snapshot
 from semel.lane import frame as frames
-from semel.lane import snapshot
 from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.compacting import Compacting
@@ -164,6 +164,12 @@ class Lane:
         at = self._clock.moment()
         state.groups.start_sessions(at)
         state.transactions.start_timers(at.now_ms)
+
+    async def copy_into(
+        self, target: Journal, settings: LaneSettings, on_progress: Callable[[int], None]
+    ) -> copying.Copied:
+        """All there is into a new journal, while nothing is decided here; see `copying.copy`."""
+        return await copying.copy(self._state, self.log, target, settings, on_progress)
 
     async def close(self) -> None:
         """Make all of it durable, and give the journal free."""

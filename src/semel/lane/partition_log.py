@@ -21,7 +21,7 @@ from semel.lane.stored_bytes import StoredBytes
 from semel.lane.view import PartitionView
 from semel.log.partition import Partition
 from semel.log.producers import NotRemembered
-from semel.log.transactions import AbortedTransaction, in_order
+from semel.log.transactions import Aborted, AbortedTransaction, in_order
 from semel.records import batch as record_batch
 from semel.records.batch import NO_TIMESTAMP_MS, BatchHeader
 from semel.types import Buffer, Offset
@@ -275,6 +275,15 @@ class PartitionLog:
     ) -> list[AbortedTransaction]:
         """Those with a record or marker in [start, end), also if begun before; by first offset."""
         return await self._batches.look_up(lambda: self._aborted(partition, start, end))
+
+    async def aborted_by_markers(
+        self, partition: PartitionView, start: Offset, end: Offset
+    ) -> list[Aborted]:
+        """Those whose markers lie in [start, end), in the order of these, as the index has them;
+        what checkpoints of old have told of is in the lane's state."""
+        return await self._batches.look_up(
+            lambda: self._index.aborted_by_markers(partition.number, start, end)
+        )
 
     def _may_have_aborted(self, partition: PartitionView) -> bool:
         """False if there is nothing to look for, as in most partitions."""

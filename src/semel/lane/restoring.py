@@ -43,8 +43,10 @@ _ONE_PIECE_MIN: Final = 0x80
 
 def restore(stored: bytes, state: LaneState) -> None:
     """Give a state that nothing was applied to yet what the snapshot holds."""
+    if not stored:
+        raise CorruptJournal("what was copied here is not whole: it has to be copied anew")
     try:
-        is_one = bool(stored) and stored[0] >= _ONE_PIECE_MIN
+        is_one = stored[0] >= _ONE_PIECE_MIN
         _restore(_pieces_of_one(stored) if is_one else _pieces(stored), state)
     except (msgspec.MsgspecError, struct.error, KeyError) as error:
         raise CorruptJournal(f"the checkpoint cannot be read: {error}") from error
@@ -238,7 +240,7 @@ def _pieces_of_one(stored: bytes) -> Iterator[Piece]:
 
 def refuse_newer(stored: bytes) -> None:
     """Raises NewerFormat, by the first byte alone."""
-    if FORMAT < stored[0] < _ONE_PIECE_MIN:
+    if stored and FORMAT < stored[0] < _ONE_PIECE_MIN:
         raise NewerFormat(
             f"the state in a checkpoint has format {stored[0]}, this Semel reads up to {FORMAT}"
         )

@@ -287,6 +287,8 @@ class LaneState:
                 self._adopt_compacted(fact)
             case facts.RetentionEnforced():
                 self.is_retention_enforced = True
+            case facts.CopiedHere():
+                raise CorruptJournal("what was copied here is not whole: it has to be copied anew")
             case facts.TopicDeleted():
                 raise AssertionError("a deletion has effects")
             case _:
@@ -347,6 +349,15 @@ class LaneState:
     def named_volumes(self) -> set[int]:
         """Those that must be there, and no others."""
         return {*self.volumes, *self.compacted_volumes}
+
+    def forget_volumes(self) -> None:
+        """Of a copy: all that lives lies in its journal, of which nothing is settled yet."""
+        self.volumes = []
+        self.settled_end = Position(0)
+        self.compacted = {}
+        self.compacted_volumes = {}
+        self.compacted_live_bytes = {}
+        self.volume_names = {}
 
     # Partitions
 

@@ -1,0 +1,216 @@
+"""From the folder of one broker to a cluster on a store, and back.
+
+Both copy a lane that nobody leads into a journal that is new. Leader epochs, terms, producers and
+open transactions go on where they were: clients see a restart, at another address.
+"""
+
+import os
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from semel.cluster import format as cluster_format
+from semel.cluster.format import ClusterRefused
+from semel.cluster.opening import ClusterSettings, opened, stores
+from semel.errors import ConfigError, CorruptJournal, JournalFailed
+from semel.groups.settings import GroupSettings
+from semel.journal.file.check import Folder, lost_bytes
+from semel.journal.file.check import check as check_folder
+from semel.journal.file.disk import FileDevice
+from semel.journal.file.journal import FileJournal
+from semel.journal.file.salvaging import unused
+from semel.journal.file.settings import JournalSettings
+from semel.journal.slots.beginning import begin_at
+from semel.journal.slots.entries import NOBODY
+from semel.journal.slots.following import Follower
+from semel.journal.slots.journal import SlotJournal
+from semel.journal.slots.opening import NotTaken
+from semel.journal.slots.settings import SlotSettings
+from semel.lane.check import LaneExaminer
+from semel.lane.commands import LaneSettings
+from semel.lane.contents import CONTENTS
+from semel.lane.copying import Copied
+from semel.lane.following import FollowedLane
+from semel.lane.lane import Lane
+from semel.lane.settling import Volumes
+from semel.store.seam import Store
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from semel.volumes.making import MakesNone
+from semel.volumes.objects import ObjectVolumes
+from semel.volumes.store import DeviceVolumes
+from semel.world import Clock, Randomness
+
+LANE: Final = 0
+PARTIAL: Final = ".partial"
+LANE_SETTINGS: Final = LaneSettings(GroupSettings())
+"""Nothing is decided by these."""
+
+Progress = Callable[[str, int], None]
+"""What is being done, and how many bytes of it are."""
+
+
+class Imported(NamedTuple):
+    cluster_id: bytes
+    copied: Copied
+
+
+async def import_folder(
+    folder: Path,
+    settings: ClusterSettings,
+    clock: Clock,
+    randomness: Randomness,
+    partition_counts: tuple[int, int],
+    on_progress: Progress,
+    slot_settings: SlotSettings | None = None,
+) -> Imported:
+    """Make a cluster of a folder that no broker has, which stays as it is.
+
+    `partition_counts` are those of the offsets and the transactions topic, if there is none yet.
+    Raises FolderInUse, ClusterRefused, CorruptJournal, UnfitStore, StoreError and OSError.
+    """
+    _check(folder, on_progress)
+    async with stores(settings) as found:
+        device = FileDevice(folder)
+        journal = FileJournal.open(device, JournalSettings(), CONTENTS)
+        try:
+            volumes = Volumes(DeviceVolumes(device), MakesNone())
+            lane = Lane(journal, LANE_SETTINGS, clock, randomness, LANE, volumes=volumes)
+        except BaseException:
+            device.stop()
+            raise
+        await lane.start(_ignored)
+        try:
+            await cluster_format.begin_import(found.store, randomness, found.journal)
+            target = await _begun(
+                found.joined, lane.view.epoch, randomness, slot_settings or SlotSettings()
+            )
+            copied = await lane.copy_into(
+                target, LANE_SETTINGS, lambda done: on_progress("copied", done)
+            )
+            await _check_copied(found.joined, target)
+            known = lane.view.known_partition_count
+            made = await cluster_format.end_import(
+                found.store,
+                randomness,
+                lane.view.cluster_id,
+                known(OFFSETS_TOPIC) or partition_counts[0],
+                known(TRANSACTIONS_TOPIC) or partition_counts[1],
+                found.journal,
+            )
+        finally:
+            await lane.close()
+    return Imported(made.cluster_id, copied)
+
+
+def _check(folder: Path, on_progress: Progress) -> None:
+    """Raises FolderInUse, ConfigError, CorruptJournal: nobody should find out half-way."""
+    with unused(folder) as device:
+        examined = Folder(device, LaneExaminer(), lambda done, total: on_progress("checked", done))
+        for finding in chain(check_folder(examined), lost_bytes(device)):
+            if finding.is_damage:
+                raise CorruptJournal(
+                    f"{folder} is damaged: {finding.file}: {finding.what}; "
+                    f"`semel log check {folder}` tells all of it"
+                )
+
+
+async def _begun(
+    store: Store, epoch: int, randomness: Randomness, settings: SlotSettings
+) -> SlotJournal:
+    """A journal whose epochs go on behind those that batches have."""
+    await begin_at(store, LANE, epoch, NOBODY, randomness, settings)
+    return await SlotJournal.open(store, LANE, NOBODY, randomness, settings)
+
+
+async def _check_copied(store: Store, target: SlotJournal) -> None:
+    """That whoever opens it finds all of it."""
+    follower = Follower(store, LANE)
+    await follower.begin()
+    has_begun_anew = await follower.look()
+    is_whole = follower.end == target.end and follower.is_sealed and follower.checkpoint
+    if has_begun_anew or not is_whole or list(follower.replay()):
+        raise CorruptJournal("what was copied cannot be read back: the store has lost some of it")
+
+
+async def export_cluster(
+    settings: ClusterSettings,
+    folder: Path,
+    clock: Clock,
+    randomness: Randomness,
+    on_progress: Progress,
+    journal_settings: JournalSettings | None = None,
+) -> Copied:
+    """Make a folder for one broker of a cluster whose nodes have stopped, which stays as it is.
+
+    Raises ClusterRefused, ConfigError, CorruptJournal, StoreError and OSError.
+    """
+    partial = folder.with_name(folder.name + PARTIAL)
+    _check_new(folder, partial)
+    async with opened(settings) as (store, cluster):
+        follower = Follower(store, LANE)
+        await follower.begin()
+        await follower.look()
+        followed = FollowedLane(LANE_SETTINGS, LANE, follower)
+        cluster_format.check_same(followed.cluster_id, cluster)
+        led_by = followed.led_by
+        if not follower.is_sealed:
+            who = "nobody has led it yet" if led_by is None else f"node {led_by.node_id} leads it"
+            raise ClusterRefused(
+                f"{who}: a cluster is exported once all its nodes have stopped, the last in order; "
+                f"if that one was killed, start a node and stop it"
+            )
+        try:
+            source = await follower.take(NOBODY, randomness, only_silent=True)
+        except NotTaken as error:
+            raise ClusterRefused(f"a node has begun to lead: {error}") from error
+        device = FileDevice(partial)
+        lane = Lane(
+            source,
+            LANE_SETTINGS,
+            clock,
+            randomness,
+            LANE,
+            volumes=Volumes(_volumes(store, source, randomness, device), MakesNone()),
+            followed=followed if source.is_continued else None,
+        )
+        await lane.start(_ignored)
+        try:
+            target = FileJournal.open(device, journal_settings or JournalSettings(), CONTENTS)
+            copied = await lane.copy_into(
+                target, LANE_SETTINGS, lambda done: on_progress("copied", done)
+            )
+        finally:
+            await lane.close()
+        if source.failure is not None:
+            raise JournalFailed(f"a node has begun to lead meanwhile: {source.failure}")
+    _rename(partial, folder)
+    return copied
+
+
+def _volumes(
+    store: Store, journal: SlotJournal, randomness: Randomness, device: FileDevice
+) -> ObjectVolumes:
+    """Those that are there; none is made."""
+    assert journal.epoch is not None
+    return ObjectVolumes(store, LANE, journal.epoch, randomness, device, journal.blocks)
+
+
+def _check_new(folder: Path, partial: Path) -> None:
+    for each in (folder, partial):
+        if each.exists() and (each == partial or any(each.iterdir())):
+            raise ConfigError(f"{each} is there already: delete it, or name another folder")
+
+
+def _rename(partial: Path, folder: Path) -> None:
+    """Over a folder that may be there, and is empty."""
+    partial.rename(folder)
+    descriptor = os.open(folder.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _ignored(error: BaseException) -> None:
+    """Whoever copies is told by the copy."""
