@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import lz4.frame
-import uvloop
 
 from bench import load
 from semel.testing import Broker
@@ -148,8 +147,7 @@ def main() -> None:
     """Until it is killed."""
     server = FaultServer(BUCKET)
     server.bucket.objects = PackedObjects()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(server, ends_with_stdin=True))
+    asyncio.run(serve(server, ends_with_stdin=True))
 
 
 if __name__ == "__main__":
