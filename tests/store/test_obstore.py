@@ -15,6 +15,7 @@ import pytest
 
 from semel.errors import ConfigError
 from semel.store.in_memory import Bucket, MemoryStore
+from semel.store.obstore_driver import remote
 from semel.store.obstore_errors import translate
 from semel.store.opening import bare_store, open_store
 from semel.store.retrying import Retrying
@@ -323,6 +324,39 @@ def test_a_url_that_names_no_lasting_store_is_refused(url: str, said: str) -> No
 )
 def test_the_stores_of_three_providers_can_be_named(url: str, options: dict[str, str]) -> None:
     open_store(StoreSettings(url, options=options), Random(0))
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "options", "is_unsigned"),
+    [
+        (None, {}, True),
+        ("https://host:9000", {}, True),
+        ("http://host:9000", {}, False),
+        (None, {"unsigned_payload": "false"}, False),
+        ("http://host:9000", {"unsigned_payload": "true"}, True),
+    ],
+)
+def test_bodies_are_hashed_only_where_no_tls_proves_them(
+    endpoint: str | None, options: dict[str, str], is_unsigned: bool
+) -> None:
+    settings = StoreSettings("s3://bucket", endpoint=endpoint, options=options)
+    made: Any = remote(settings, retry_count=0)
+    assert (made.config.get("unsigned_payload") == "true") is is_unsigned
+
+
+@pytest.mark.parametrize("part_bytes", [10, 100_000])
+@pytest.mark.parametrize("of", [bytes, memoryview])
+def test_parts_small_and_large_are_one_object(
+    part_bytes: int, of: Callable[[bytes], Buffer]
+) -> None:
+    async def scenario() -> None:
+        async with faulty() as (server, store):
+            parts = [of(bytes([number]) * part_bytes) for number in range(40)]
+            await store.create("a/1", parts)
+            assert await store.get("a/1") == b"".join(parts)
+            assert server.counts["PUT"] == 1
+
+    asyncio.run(scenario())
 
 
 def test_an_option_that_the_library_does_not_know_is_refused() -> None:

@@ -57,7 +57,8 @@ class Store(Protocol):
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         """All of it or nothing, and only if there is nothing under this key. When it returns,
-        the bytes outlive every machine here. Raises ObjectExists. CREATE_BYTES_MAX at most."""
+        the bytes outlive every machine here. Raises ObjectExists. CREATE_BYTES_MAX at most. The
+        parts are never changed: who has given up may still be read from."""
 
     async def create_large(self, key: str, pieces: AsyncIterable[Buffer]) -> None:
         """All of it or nothing, of any size, under a key that is drawn for this one call: most
