@@ -67,6 +67,16 @@ class Reply:
             mark.lane.when_certain(mark.position, ends.get(mark.lane), self._reached_one)
         self._reached_all_asked(marks)
 
+    def wait_until_all_certain(self, lanes: tuple[Lane], since: Position) -> None:
+        """As `wait_until_certain`, for all that the one lane has decided by now."""
+        self.lanes = lanes
+        lane = lanes[0]
+        if lane.is_leading:
+            lane.when_all_certain(since, self.release)
+        else:
+            # It may have been decided on what will never be durable.
+            self._connection.abort()
+
     def _reached_all_asked(self, marks: Sequence[Mark]) -> None:
         self._reached_one()
         if not self.is_ready and not all(mark.lane.may_confirm for mark in marks):
@@ -112,6 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[Reply] = deque()
         self.unsent_bytes = 0
         """Of replies that are encoded and wait for their turn; the transport counts the others."""
+        self._replies_awaited_max = REPLIES_AWAITED_MAX
         self._may_write = True
         self._may_read = True
         self.is_closing = False
@@ -206,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._may_write
             and self.unsent_bytes < UNSENT_BYTES_MAX
-            and len(self._replies) < REPLIES_AWAITED_MAX
+            and len(self._replies) < self._replies_awaited_max
         )
 
     def _adjust_reading(self) -> None:

@@ -6,7 +6,7 @@ it would send all of it again and again. It is not read from, as where the disk 
 
 from typing import TYPE_CHECKING, Final
 
-from semel.broker.connection import Connection
+from semel.broker.connection import REPLIES_AWAITED_MAX, Connection
 
 if TYPE_CHECKING:
     from semel.broker.server import Server
@@ -21,23 +21,21 @@ class ConnectionOnStore(Connection):
         self._is_held = False
         """It hears when a lane has caught up."""
 
-    def _is_keeping_up(self) -> bool:
-        return super()._is_keeping_up() and not self._has_to_wait()
-
-    def _has_to_wait(self) -> bool:
-        requests = self._requests
-        if not requests or requests[0][: len(PRODUCE)] != PRODUCE:
-            return False
+    def _decide(self) -> None:
+        """Looks once for all that has come: of one read, which is not much."""
         lane = self._server.lane_behind()
-        if lane is None:
-            return False
-        if not self._is_held:
+        if lane is not None and not self._is_held and self._has_produce():
             self._is_held = True
+            self._replies_awaited_max = 0
             lane.when_caught_up(self._go_on)
-        return True
+        super()._decide()
+
+    def _has_produce(self) -> bool:
+        return any(request.startswith(PRODUCE) for request in self._requests)
 
     def _go_on(self) -> None:
         self._is_held = False
+        self._replies_awaited_max = REPLIES_AWAITED_MAX
         if not self.is_closing:
             self._decide()
 

@@ -134,7 +134,10 @@ class Server:
 
     def lane_behind(self) -> Lane | None:
         """One that cannot take more for now."""
-        return next((lane for lane in self._broker.led_lanes if lane.is_behind), None)
+        for lane in self._broker.led_lanes:
+            if lane.is_behind:
+                return lane
+        return None
 
     def close_idle(self) -> None:
         silent_since = self.loop.time() - self._broker.config.connections_max_idle_ms / 1000
@@ -166,7 +169,10 @@ class Server:
         broker = self._broker
         call, body, handler = read_request(frame, connection)
         if broker.is_shared:
-            call.ends = {lane: lane.mark().position for lane in broker.led_lanes}
+            lanes = broker.led_lanes
+            call.ends = (
+                {lanes[0]: lanes[0].end} if len(lanes) == 1 else {lane: lane.end for lane in lanes}
+            )
             if (
                 not broker.elsewhere.is_known
                 and call.api.is_for_leader
@@ -232,8 +238,12 @@ class Server:
             connection.unsent_bytes += size
             self.count_unsent(size)
         if call.ends is not None and answer.durable:
+            lanes = self._broker.led_lanes
             marks = answer.marks
             if marks is None:
+                if len(lanes) == len(call.ends) == 1 and lanes[0] in call.ends:
+                    reply.wait_until_all_certain(lanes, call.ends[lanes[0]])
+                    return
                 if not all(lane.may_confirm for lane in call.ends):
                     # It may have been decided on what will never be durable.
                     connection.abort()

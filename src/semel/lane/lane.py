@@ -343,6 +343,11 @@ class Lane:
         if watched is not None:
             watched.watchers.pop(tell, None)
 
+    @property
+    def end(self) -> Position:
+        """Behind all that was decided by now."""
+        return self._journal.end
+
     def mark(self) -> Mark:
         """The present end: whoever waits for it waits for all that was decided by now."""
         return Mark(self, self._journal.end)
@@ -389,6 +394,10 @@ class Lane:
             journal.when_durable(position, callback)
         else:
             journal.barrier(callback)
+
+    def when_all_certain(self, since: Position, callback: Callable[[], None]) -> None:
+        """As `when_certain`, for all that was decided by now."""
+        self.when_certain(self._journal.end, since, callback)
 
     def beat(self, passed: Callable[[], None]) -> None:
         """Let whoever follows hear that this lane is led; `passed` is called when it surely is.
