@@ -48,6 +48,8 @@ class Listener(asyncio.BufferedProtocol):
 class Scene:
     """A client, a listener and the wire between them."""
 
+    node_id = None
+
     def __init__(self, seed: int) -> None:
         self.process: Process | None = Process("broker")
         self.client = Process("client")

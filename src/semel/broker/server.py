@@ -40,7 +40,9 @@ class Server:
         self.loop = asyncio.get_running_loop()
         self.scratch = memoryview(bytearray(SCRATCH_SIZE))
         self.request_size_max = broker.config.socket_request_max_bytes
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
+        """In the order in which they were accepted, in which they are also ended: a simulated run
+        is to be the same each time."""
         self._is_closed = False
         self.full_read_count = 0
         """Reads that may have left something behind."""
@@ -67,7 +69,7 @@ class Server:
         """Number the connection; False if it comes too late, or there are too many already."""
         self.last_connection_number += 1
         connection.number = self.last_connection_number
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._broker.late_requests.opened(connection.number)
         metrics = self._broker.metrics
         metrics.connections_accepted += 1
@@ -79,7 +81,7 @@ class Server:
         return True
 
     def disconnected(self, connection: Connection) -> None:
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._broker.late_requests.closed(connection.number)
         for lane in self._broker.led_lanes:
             lane.waiting_room.disconnected(connection.number)

@@ -88,7 +88,8 @@ class Lane:
         """Behind the last frame that has moved the start of a partition's log."""
         self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
         """Batches that become readable when the journal is durable up to a position."""
-        self._ended_by_leaving: set[asyncio.Timeout] = set()
+        self._ended_by_leaving: dict[asyncio.Timeout, None] = {}
+        """In their order, as all that a simulated run depends on."""
         if followed is None:
             state = new_state(settings, number)
             rebuild(state, journal)
@@ -228,7 +229,7 @@ class Lane:
             work.close()
             return
         until_left = asyncio.timeout(None)
-        self._ended_by_leaving.add(until_left)
+        self._ended_by_leaving[until_left] = None
         try:
             async with until_left:
                 await work
@@ -236,7 +237,7 @@ class Lane:
             if self.is_leading:
                 raise
         finally:
-            self._ended_by_leaving.remove(until_left)
+            del self._ended_by_leaving[until_left]
 
     # Deciding
 

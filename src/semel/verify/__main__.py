@@ -4,15 +4,19 @@ import argparse
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from semel.spelling import noun
+from semel.verify.failover import run_failover
 from semel.verify.judging import operations
 from semel.verify.judging.judge import judge
 from semel.verify.run import Outcome, run_seed
 from semel.verify.workloads.workload import CLOCKS, FORGETTING, LOG, TRANSACTIONS
+from semel.verify.world.branches import RULES
 
 SHOWN = (
     "requests",
@@ -37,13 +41,20 @@ SHOWN = (
     "transactions aborted",
     "commits of unknown outcome",
     "committed records read",
+    "takeovers",
+    "clean moves",
+    "connections to zombies",
+    "offsets read",
+    "ends read",
+    "leader epochs read",
 )
 ANOMALIES_SHOWN_MAX = 10
-WORKLOADS = {
-    "log": LOG,
-    "transactions": TRANSACTIONS,
-    "clocks": CLOCKS,
-    "forgetting": FORGETTING,
+RUNS: dict[str, Callable[[int], Outcome]] = {
+    "log": partial(run_seed, workload=LOG),
+    "transactions": partial(run_seed, workload=TRANSACTIONS),
+    "clocks": partial(run_seed, workload=CLOCKS),
+    "forgetting": partial(run_seed, workload=FORGETTING),
+    "failover": run_failover,
 }
 
 
@@ -53,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument(
-        "--workload", choices=WORKLOADS, help="what the clients do (default: one after the other)"
+        "--workload", choices=RUNS, help="what the clients do (default: one after the other)"
     )
     parser.add_argument(
         "--check", type=Path, nargs="+", metavar="FILE", help="judge what clients have noted there"
@@ -66,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = range(options.first, options.first + options.seeds)
     if options.seed is not None:
         seeds = range(options.seed, options.seed + 1)
-    workloads = [options.workload] if options.workload else list(WORKLOADS)
+    workloads = [options.workload] if options.workload else list(RUNS)
     return 1 if sum(_simulate(name, seeds) for name in workloads) else 0
 
 
@@ -83,13 +94,22 @@ def _simulate(name: str, seeds: range) -> int:
     totals: Counter[str] = Counter()
     failed_count = 0
     for place, seed in enumerate(seeds, 1):
-        outcome = run_seed(seed, WORKLOADS[name])
+        outcome = RUNS[name](seed)
         totals.update(outcome.counts)
         failed_count += bool(outcome.anomalies)
         _show(name, outcome, f"{name}: {place}/{len(seeds)} runs, {failed_count} with anomalies")
     summary = ", ".join(f"{totals[each]:,} {each}" for each in SHOWN if totals[each])
     _say(f"{name}: {len(seeds)} runs, {failed_count} with anomalies: {summary}")
+    if name == "failover":
+        _show_branches(totals)
     return failed_count
+
+
+def _show_branches(totals: Counter[str]) -> None:
+    """How often each branch of each rule about slots was taken."""
+    for rule, branches in RULES.items():
+        taken = ", ".join(f"{branch} {totals[f'{rule} {branch}']:,}" for branch in branches)
+        _say(f"  rule {rule}: {taken or 'nothing to count yet'}")
 
 
 def _show(name: str, outcome: Outcome, progress: str) -> None:

@@ -208,6 +208,22 @@ class Died(NamedTuple):
     reason: str = ""
 
 
+class SeveralNodes(NamedTuple):
+    """One leads, and another that was frozen or cut off may believe for a while that it does. What
+    it shows of a log is true, and may be old; what it says of where a log ends may not be."""
+
+    node_ids: tuple[int, ...]
+
+
+class EpochSeen(NamedTuple):
+    """A node said of itself that it leads, with this leader epoch."""
+
+    span: Span
+    partition: TopicPartition
+    leader_epoch: int
+    node_id: int
+
+
 class OpenFailed(NamedTuple):
     reason: str
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from semel.errors import OffsetOutOfRange, SemelError
 from semel.types import TopicPartition
@@ -83,10 +83,10 @@ async def _run(seed: int, workload: Workload) -> Outcome:
     try:
         async with asyncio.TaskGroup() as tasks, asyncio.timeout(PATIENCE_S):
             living = tasks.create_task(machine.run())
-            await observer.process.start(_make_topics(observer, workload))
+            await observer.process.start(make_topics(observer, workload))
             population.start()
             await faults.run(Random(f"length {seed}").uniform(*workload.ordeal.duration_s))
-            await _finish(population, history)
+            await finish(population, history)
             population.end()
             await Finale(observer, machine, workload).run()
             living.cancel()
@@ -105,7 +105,7 @@ async def _run(seed: int, workload: Workload) -> Outcome:
     return Outcome(seed, anomalies(history), trace.fingerprint, counts)
 
 
-async def _make_topics(client: Client, workload: Workload) -> None:
+async def make_topics(client: Client, workload: Workload) -> None:
     for topic, partition_count in workload.topics.items():
         settings = workload.settings.get(topic, {})
         note_limits(client.history, topic, settings)
@@ -122,7 +122,7 @@ async def _make_topics(client: Client, workload: Workload) -> None:
             break
 
 
-async def _finish(population: Population, history: History) -> None:
+async def finish(population: Population, history: History) -> None:
     try:
         async with asyncio.timeout(PRODUCING_PATIENCE_S):
             await population.finish_producing()
@@ -169,10 +169,20 @@ def _counts(machine: Machine, network: Network, faults: Faults, history: History
     return counts
 
 
+class Subject(Protocol):
+    """What is under test, as far as its end needs it."""
+
+    async def serving(self) -> None: ...
+
+    def lose_power(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
 class Finale:
     """All is read whole at rest, and read again after one more power loss and a stop."""
 
-    def __init__(self, client: Client, machine: Machine, workload: Workload) -> None:
+    def __init__(self, client: Client, machine: Subject, workload: Workload) -> None:
         self._workload = workload
         self._client = client
         self._machine = machine
@@ -245,6 +255,7 @@ class Finale:
                 partition = TopicPartition(topic, index)
                 whole = await self._insist(partial(self._read, partition, round_number))
                 shown_bytes += whole.byte_count
+        assert isinstance(self._machine, Machine)
         device = self._machine.device
         disk_bytes = sum(device.size(name) for name in device.names())
         self._client.history.note(SpaceSeen(round_number, disk_bytes, shown_bytes))

@@ -5,9 +5,10 @@ It knows nothing of the broker but what clients were told, and never calls its c
 
 from collections.abc import Callable, Iterator
 
+from semel.types import TopicPartition
 from semel.verify.checks.forgetting import check_forgetting
 from semel.verify.checks.groups import check_groups
-from semel.verify.checks.logs import check_logs, check_readers
+from semel.verify.checks.logs import Rising, check_logs, check_readers
 from semel.verify.checks.transactions import check_copiers, check_transactions
 from semel.verify.history import (
     Cause,
@@ -15,6 +16,7 @@ from semel.verify.history import (
     Deleted,
     DeletionTried,
     Died,
+    EpochSeen,
     Forbidden,
     History,
     NotServing,
@@ -40,6 +42,22 @@ def check_life(history: History) -> Iterator[str]:
         yield f"an exception was left to the loop: {complaint.reason}"
     for refusal in history.all(NotServing):
         yield f"not serving at the end: {refusal.reason}"
+
+
+def check_leaders(history: History) -> Iterator[str]:
+    """Whoever says that it leads has no lower leader epoch than one who said so before."""
+    seen: dict[TopicPartition, list[EpochSeen]] = {}
+    for told in history.all(EpochSeen):
+        seen.setdefault(told.partition, []).append(told)
+    for partition, all_told in seen.items():
+        rising = Rising([(each.span.ended_s, each.leader_epoch) for each in all_told])
+        for told in all_told:
+            least = rising.before(told.span.began_s)
+            if least is not None and told.leader_epoch < least:
+                yield (
+                    f"the leader epoch of {partition} fell from {least} to {told.leader_epoch}, "
+                    f"by node {told.node_id} at {told.span.ended_s:.3f} s"
+                )
 
 
 def check_rights(history: History) -> Iterator[str]:
@@ -88,6 +106,7 @@ def check_topics(history: History) -> Iterator[str]:
 
 CHECKS: tuple[Callable[[History], Iterator[str]], ...] = (
     check_life,
+    check_leaders,
     check_rights,
     check_producer_ids,
     check_logs,

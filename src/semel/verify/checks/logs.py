@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from semel.types import TopicPartition
-from semel.verify.checks.rest import Logs, compacted_topics, logs_of
+from semel.verify.checks.rest import Logs, compacted_topics, logs_of, may_fetch_what_is_old
 from semel.verify.history import (
     Acknowledged,
     Cause,
@@ -329,6 +329,10 @@ def _check_ends(history: History) -> Iterator[str]:
         if acknowledged.acks == ACKS_ALL:
             end = acknowledged.base_offset + len(acknowledged.labels)
             known[acknowledged.partition].append((acknowledged.span.ended_s, end))
+    if may_fetch_what_is_old(history):
+        ends.clear()
+        for seen in history.all(EndSeen):
+            ends[seen.partition].append((seen.span, seen.end_offset))
     for partition, told in ends.items():
         rising = Rising(known[partition])
         for span, end in told:

@@ -1,7 +1,7 @@
 """Partitions at rest: what each holds, and what it may lack."""
 
 from semel.types import TopicPartition
-from semel.verify.history import Compacted, History, Stored, WholeLog
+from semel.verify.history import Compacted, History, SeveralNodes, Stored, WholeLog
 
 
 class LogAtRest:
@@ -40,3 +40,8 @@ def logs_of(history: History) -> Logs:
 
 def compacted_topics(history: History) -> set[str]:
     return {each.topic for each in history.all(Compacted)}
+
+
+def may_fetch_what_is_old(history: History) -> bool:
+    """Who was fenced and does not know it shows a log as it was: true, and not all of it."""
+    return bool(history.count(SeveralNodes))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from semel.types import TopicPartition
 from semel.verify.checks.logs import Rising
-from semel.verify.checks.rest import LogAtRest, Logs, logs_of
+from semel.verify.checks.rest import LogAtRest, Logs, logs_of, may_fetch_what_is_old
 from semel.verify.history import (
     ABORT_MARKER,
     COMMIT_MARKER,
@@ -201,8 +201,13 @@ def _check_stable_ends(history: History) -> Iterator[str]:
         stable[fetched.partition].append((fetched.span, fetched.last_stable_offset))
     for seen in history.all(StableEndSeen):
         stable[seen.partition].append((seen.span, seen.end_offset))
-    for partition, told in stable.items():
-        rising = Rising([(span.ended_s, offset) for span, offset in told])
+    judged = stable
+    if may_fetch_what_is_old(history):
+        judged = defaultdict(list)
+        for seen in history.all(StableEndSeen):
+            judged[seen.partition].append((seen.span, seen.end_offset))
+    for partition, told in judged.items():
+        rising = Rising([(span.ended_s, offset) for span, offset in stable[partition]])
         for span, offset in told:
             least = rising.before(span.began_s)
             if least is not None and offset < least:
@@ -236,10 +241,12 @@ def _check_ends_of_committed(history: History) -> Iterator[str]:
 
 
 def _ends(history: History) -> Iterator[tuple[TopicPartition, Span, int]]:
-    for fetched in history.all(Fetched):
-        yield fetched.partition, fetched.span, fetched.high_watermark
-    for committed in history.all(CommittedFetched):
-        yield committed.partition, committed.span, committed.high_watermark
+    """As they were at some time between the request and the answer."""
+    if not may_fetch_what_is_old(history):
+        for fetched in history.all(Fetched):
+            yield fetched.partition, fetched.span, fetched.high_watermark
+        for committed in history.all(CommittedFetched):
+            yield committed.partition, committed.span, committed.high_watermark
     for seen in history.all(EndSeen):
         yield seen.partition, seen.span, seen.end_offset
 

@@ -5,9 +5,19 @@ from collections import deque
 from random import Random
 from typing import Any, NamedTuple
 
+from semel.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    LeaderNotAvailable,
+    NotController,
+    NotCoordinator,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    StorageError,
+)
 from semel.verify.history import History, Span, TermSeen
 from semel.verify.world.loop import Process
-from semel.verify.world.network import Host, Loss, Network, Wire
+from semel.verify.world.network import Host, Hosts, Loss, Network, Wire
 from semel.wire import apis
 from semel.wire.framing import FrameCutter, frame
 from semel.wire.headers import RequestHeader, decode_response_header, encode_request_header
@@ -20,6 +30,20 @@ VERSION_MAX = 2**15 - 1
 NAMES_UNTIL = {0: 12, 1: 12, 8: 9, 9: 9}
 """Newer versions of these know topics by their ids alone, and workloads by their names."""
 BACKOFF_S_MAX = 0.1
+ELSEWHERE = frozenset(
+    error.code
+    for error in (
+        CoordinatorLoadInProgress,
+        CoordinatorNotAvailable,
+        LeaderNotAvailable,
+        NotController,
+        NotCoordinator,
+        NotLeaderOrFollower,
+        RequestTimedOut,
+        StorageError,
+    )
+)
+"""Whoever hears one of these asks another node, or the same one later."""
 
 
 class Lost(Exception):
@@ -43,14 +67,22 @@ class Surroundings(NamedTuple):
     """What every simulated client is given."""
 
     network: Network
-    host: Host
+    hosts: Hosts
     history: History
 
 
 class Connection:
     """Open it, `send` or `ask`, and `drop` it: nothing is left to the garbage collector."""
 
-    def __init__(self, surroundings: Surroundings, client: Process, rng: Random) -> None:
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        client: Process,
+        rng: Random,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._patience_s = patience_s
+        self.host: Host = surroundings.hosts.choose(rng)
         self._surroundings = surroundings
         self._client = client
         self._rng = rng
@@ -67,14 +99,15 @@ class Connection:
     async def open(self, *, awaits_versions: bool) -> None:
         try:
             self._wire = self._surroundings.network.connect(
-                self._client, self._surroundings.host, self._receive, self._lost
+                self._client, self.host, self._receive, self._lost
             )
         except ConnectionRefusedError as error:
             raise Lost from error
         # These answers wait for the journal; who asks each time never meets one that lags behind.
         if awaits_versions or self._rng.random() < 0.4:
             await self.ask(api_versions, api_versions.ApiVersionsRequest("semel-verify", "0"))
-        if self._rng.random() < 0.4:
+        # A node of several may lead again, in another term, before a connection to it ends.
+        if self.host.node_id is None and self._rng.random() < 0.4:
             await self._learn_term()
 
     async def _learn_term(self) -> None:
@@ -124,14 +157,14 @@ class Connection:
         *,
         version_min: int = 0,
         version_max: int = VERSION_MAX,
-        patience_s: float = PATIENCE_S,
+        patience_s: float | None = None,
     ) -> Reply:
         coming = self.send(messages, message, version_min=version_min, version_max=version_max)
         return await self.wait(coming, patience_s)
 
-    async def wait(self, future: "asyncio.Future[Reply]", patience_s: float = PATIENCE_S) -> Reply:
+    async def wait(self, future: "asyncio.Future[Reply]", patience_s: float | None = None) -> Reply:
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(self._patience_s if patience_s is None else patience_s):
                 return await future
         except TimeoutError:
             self.drop()
@@ -163,6 +196,10 @@ class Connection:
             )
             assert correlation_id == awaited.correlation_id, "replies are out of order"
             message, _ = awaited.api.decode_response(reply, position, awaited.version)
+            if self.host.node_id is not None and is_led_elsewhere(message, self.host.node_id):
+                self._awaited.appendleft(awaited)
+                self.drop()
+                return
             if not awaited.future.done():
                 span = Span(awaited.began_s, self._loop.time())
                 awaited.future.set_result(Reply(span, message))
@@ -176,6 +213,28 @@ class Connection:
             future = self._awaited.popleft().future
             if not future.done():
                 future.set_exception(Lost())
+
+
+def is_led_elsewhere(message: Any, node_id: int) -> bool:
+    """Whether the node says that others have to be asked."""
+    if isinstance(message, metadata.MetadataResponse):
+        # What one who stands by knows of topics may be old, and nobody is misled by it.
+        return message.controller_id != node_id
+    return _has_code(message)
+
+
+def _has_code(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_code, value))
+    fields = getattr(value, "__struct_fields__", ())
+    for name in fields:
+        found = getattr(value, name)
+        if name.endswith("error_code"):
+            if found in ELSEWHERE:
+                return True
+        elif isinstance(found, list) and _has_code(found):
+            return True
+    return False
 
 
 class Client:
@@ -193,12 +252,13 @@ class Client:
         self.asleep_until_s = 0.0
         self.pace = 1.0
         """How many times as long as others it thinks."""
+        self.patience_s = PATIENCE_S
 
     async def connect(self, *, awaits_versions: bool = False) -> Connection:
         """An open connection, however long that takes; who does not insist on ApiVersions may
         send its first request at once, as clients do that were told the versions before."""
         while True:
-            connection = Connection(self.surroundings, self.process, self.rng)
+            connection = Connection(self.surroundings, self.process, self.rng, self.patience_s)
             try:
                 await connection.open(awaits_versions=awaits_versions)
             except Lost:

@@ -25,6 +25,7 @@ from semel.verify.workloads.incarnation import (
     Versions,
     code_of,
 )
+from semel.verify.workloads.producers import Contents, plain_contents
 from semel.verify.workloads.readers import (
     EARLIEST,
     fetch_request,
@@ -70,8 +71,9 @@ class Copier(TransactionalProducer):
         group: str,
         *,
         is_member: bool,
+        contents: Contents = plain_contents,
     ) -> None:
-        super().__init__(client, habits, partitions, errands)
+        super().__init__(client, habits, partitions, errands, contents=contents)
         self._source = source
         self._group = group
         self._is_member = is_member

@@ -328,8 +328,10 @@ async def committed_offset(
     )
     reply = await connection.ask(offset_fetch, request)
     response: offset_fetch.OffsetFetchResponse = reply.message
-    if response.groups:
-        offset = response.groups[0].topics[0].partitions[0].committed_offset
-    else:
-        offset = response.topics[0].partitions[0].committed_offset
-    return OffsetSeen(reply.span, group, partition, offset)
+    answer = response.groups[0] if response.groups else response
+    if answer.error_code:
+        raise Lost
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise Lost
+    return OffsetSeen(reply.span, group, partition, found.committed_offset)

@@ -92,6 +92,10 @@ class Producer:
                 self._producer = NO_PRODUCER
             connection.drop()
 
+    def wind_up(self) -> None:
+        """Begin nothing new; what was sent is still sent again until it is acknowledged."""
+        self._batches_left = 0
+
     def _is_done(self) -> bool:
         return not self._batches_left and not any(each.unacknowledged for each in self._streams)
 

@@ -6,7 +6,7 @@ from contextvars import Context, copy_context
 from enum import Enum
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
@@ -129,10 +129,15 @@ class SimulatedDisk(MemoryDevice):
         self._loop.call_later(self._delay_s, super().submit_sync, files, folder, on_done)
 
 
-class ProcessTasks(asyncio.TaskGroup):
-    """The tasks of a process: the failure of one is the end of all."""
+class Owner(Protocol):
+    def broken(self, process: Process, error: BaseException) -> None: ...
 
-    def __init__(self, machine: "Machine", process: Process) -> None:
+
+class ProcessTasks(asyncio.TaskGroup):
+    """The tasks of a process: the failure of one is the end of all. They are cancelled in the order
+    in which they were started, so that a seed gives the same run each time."""
+
+    def __init__(self, machine: Owner, process: Process) -> None:
         super().__init__()
         self._machine = machine
         self._process = process
@@ -198,7 +203,12 @@ class Machine:
         self._is_hopeless = False
         loop.set_exception_handler(self._on_exception)
 
-    # A host that clients connect to.
+    # A host that clients connect to, and the only one.
+
+    node_id = None
+
+    def choose(self, rng: Random) -> "Machine":
+        return self
 
     @property
     def process(self) -> Process | None:
@@ -345,7 +355,7 @@ class Machine:
         if process is None or broker is None or tasks is None or not self._is_listening:
             return
         self._is_listening = False
-        stopping = process.start(_stop(broker, tasks))
+        stopping = process.start(stop(broker, tasks))
         stopping.add_done_callback(lambda _: self._changed.set())
         while not stopping.done() and self._running is process:
             self._changed.clear()
@@ -410,7 +420,7 @@ class Machine:
             self._history.note(Complaint(f"{details['message']}: {error!r}"))
 
 
-async def _stop(broker: Broker, tasks: ProcessTasks) -> None:
+async def stop(broker: Broker, tasks: ProcessTasks) -> None:
     """What the process does when it is asked to end."""
     broker.close()
     unfinished = tuple(tasks.unfinished)

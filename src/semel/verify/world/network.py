@@ -130,10 +130,19 @@ class Host(Protocol):
     """Where connections are accepted."""
 
     @property
+    def node_id(self) -> int | None:
+        """None: there are no others that could be asked."""
+
+    @property
     def process(self) -> Process | None:
         """None while nobody listens."""
 
     def accept(self) -> asyncio.BufferedProtocol: ...
+
+
+class Hosts(Protocol):
+    def choose(self, rng: Random) -> Host:
+        """Whom a client connects to next."""
 
 
 class SimulatedTransport(asyncio.Transport):

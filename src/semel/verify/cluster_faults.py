@@ -1,0 +1,234 @@
+"""What goes wrong with nodes that share a store, and when: by seed, and several things at once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from semel.store.in_memory import BAD_DAY, Chances
+from semel.verify.history import CommitSent, History, WriteAcknowledged
+from semel.verify.workloads.population import Population
+from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
+from semel.verify.world.network import Network
+
+UNHEARD = Chances(unanswered=1.0, latency_s_mean=0.03)
+SLOW = replace(BAD_DAY, latency_s_mean=0.8)
+BUSY = replace(BAD_DAY, throttled=0.6)
+PATIENCE_S = 60.0
+MILD = Chances(0.004, 0.004, 0.004, 0.004, 0.004, latency_s_mean=0.02)
+REORDERING = Chances(late=0.03, doubled=0.06, latency_s_mean=0.03)
+MOODS = (MILD, MILD, MILD, REORDERING, BAD_DAY)
+"""What a run's store does by itself: on a bad day little is committed, as every tenth request of a
+node fails."""
+
+
+class ClusterFaults:
+    def __init__(
+        self,
+        seed: int,
+        cluster: Cluster,
+        network: Network,
+        population: Population,
+        history: History,
+        pause_s_mean: float = 0.7,
+    ) -> None:
+        self._rng = Random(f"faults {seed}")
+        self._cluster = cluster
+        self._network = network
+        self._population = population
+        self._history = history
+        self._pause_s_mean = pause_s_mean
+        self.counts: Counter[str] = Counter()
+        self._kinds: dict[str, tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = {
+            "kills": (6, self._kill),
+            "kills in a transaction": (4, self._kill_in_a_transaction),
+            "freezes": (3, self._freeze),
+            "freezes until another leads": (8, self._freeze_for_long),
+            "cuts from the store": (7, self._cut),
+            "unheard by a node": (3, self._unheard),
+            "slow ways to the store": (2, self._slow),
+            "expired credentials": (1, self._expire),
+            "stops": (14, self._stop),
+            "rolling restarts": (1, self._roll),
+            "outages": (2, self._outage),
+            "full or read-only stores": (1, self._refuse),
+            "throttling": (1, self._throttle),
+            "lost connections": (4, self._lose_connection),
+            "dead clients": (2, self._kill_client),
+            "rivals": (2, self._rival),
+        }
+        cluster.set_chances(self._rng.choice(MOODS))
+
+    async def run(self, until_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        names = list(self._kinds)
+        weights = [self._kinds[name][0] for name in names]
+        async with asyncio.TaskGroup() as under_way:
+            while loop.time() < until_s:
+                await asyncio.sleep(self._rng.expovariate(1 / self._pause_s_mean))
+                (name,) = self._rng.choices(names, weights)
+                self.counts[name] += 1
+                under_way.create_task(self._kinds[name][1]())
+        self._history.await_nothing()
+        self._cluster.heal()
+
+    async def _lasts(self, longest: float) -> None:
+        """For some part of so many detection times."""
+        await asyncio.sleep(self._rng.uniform(0.1, longest) * TIMING.detection_s)
+
+    def _victim(self) -> SimulatedNode | None:
+        """As a rule the leader; one whom nothing has befallen yet."""
+        leader = self._cluster.leader
+        node = leader
+        if leader is None or self._rng.random() < 0.2:
+            node = self._rng.choice(list(self._cluster.nodes.values()))
+        if node is None or not node.is_alive or node.is_in_trouble:
+            return None
+        node.is_in_trouble = True
+        return node
+
+    # Of one node
+
+    async def _kill(self) -> None:
+        node = self._victim()
+        if node is not None:
+            self._cluster.kill(node)
+            await self._lasts(2.5)
+            self._start(node)
+
+    async def _kill_in_a_transaction(self) -> None:
+        """With writes that were acknowledged and are not durable."""
+        node = self._victim()
+        if node is None:
+            return
+        delay_s = self._rng.choice((0.0, 0.005, 0.03))
+        step: type[WriteAcknowledged | CommitSent]
+        step = self._rng.choice((WriteAcknowledged, CommitSent))
+        met = asyncio.Event()
+        self._history.when_next(step, met.set)
+        try:
+            async with asyncio.timeout(2 * TIMING.detection_s):
+                await met.wait()
+        except TimeoutError:
+            pass
+        await asyncio.sleep(delay_s)
+        self._cluster.kill(node)
+        await self._lasts(2.5)
+        self._start(node)
+
+    def _start(self, node: SimulatedNode) -> None:
+        if self._cluster.nodes[node.node_id] is node:
+            self._cluster.start(node.node_id)
+
+    async def _freeze(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.freeze(PATIENCE_S)
+            await self._lasts(2)
+            node.thaw()
+            node.is_in_trouble = False
+
+    async def _freeze_for_long(self) -> None:
+        """It wakes up as a zombie, with what it was asked meanwhile, and may fall asleep again."""
+        node = self._victim()
+        if node is None:
+            return
+        for _ in range(self._rng.choice((1, 1, 2))):
+            epoch = self._cluster.bucket.slots_seen.epoch
+            node.freeze(PATIENCE_S)
+            try:
+                async with asyncio.timeout(4 * TIMING.detection_s):
+                    while self._cluster.bucket.slots_seen.epoch == epoch:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                    await self._lasts(1.5)
+            except TimeoutError:
+                pass
+            node.thaw()
+            await asyncio.sleep(self._rng.choice((0.001, 0.01, 0.1)))
+        node.is_in_trouble = False
+
+    async def _cut(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.store.is_cut = True
+            await self._lasts(3)
+            node.store.is_cut = False
+            node.is_in_trouble = False
+
+    async def _unheard(self) -> None:
+        """What it asks for is done, and it is not told."""
+        await self._with_chances(UNHEARD, 2)
+
+    async def _slow(self) -> None:
+        await self._with_chances(SLOW, 4)
+
+    async def _with_chances(self, chances: Chances, longest: float) -> None:
+        node = self._victim()
+        if node is not None:
+            node.store.chances = chances
+            await self._lasts(longest)
+            node.store.chances = self._cluster.chances
+            node.is_in_trouble = False
+
+    async def _expire(self) -> None:
+        node = self._victim()
+        if node is not None:
+            node.store.has_expired = True
+            await self._lasts(3)
+            node.store.has_expired = False
+            node.is_in_trouble = False
+
+    async def _stop(self) -> None:
+        node = self._victim()
+        if node is not None:
+            await self._cluster.stop_node(node)
+            await self._lasts(1)
+            self._start(node)
+
+    async def _roll(self) -> None:
+        """All of them, one after the other."""
+        for node_id in sorted(self._cluster.nodes):
+            node = self._cluster.nodes[node_id]
+            if node.is_in_trouble or not node.is_alive:
+                continue
+            node.is_in_trouble = True
+            await self._cluster.stop_node(node)
+            await asyncio.sleep(0.1 * TIMING.detection_s)
+            self._start(node)
+            await asyncio.sleep(0.4 * TIMING.detection_s)
+
+    # Of the store
+
+    async def _outage(self) -> None:
+        bucket = self._cluster.bucket
+        if not bucket.is_away:
+            bucket.is_away = True
+            await self._lasts(3)
+            bucket.is_away = False
+
+    async def _refuse(self) -> None:
+        bucket = self._cluster.bucket
+        what = self._rng.choice(("is_full", "is_read_only"))
+        setattr(bucket, what, True)
+        await self._lasts(2)
+        setattr(bucket, what, False)
+
+    async def _throttle(self) -> None:
+        before = self._cluster.chances
+        if before is not BUSY:
+            self._cluster.set_chances(BUSY)
+            await self._lasts(2)
+            self._cluster.set_chances(before)
+
+    # Of clients and their connections
+
+    async def _lose_connection(self) -> None:
+        self._network.lose_one()
+
+    async def _kill_client(self) -> None:
+        self._population.kill_one()
+
+    async def _rival(self) -> None:
+        self._population.rival_one()

@@ -1,0 +1,114 @@
+"""One simulated run of several nodes on one store."""
+
+import asyncio
+from collections import Counter
+from random import Random
+
+from semel.errors import MessageTooLarge
+from semel.verify.checks.checker import anomalies
+from semel.verify.cluster_faults import ClusterFaults
+from semel.verify.history import (
+    Acknowledged,
+    Began,
+    CommitSent,
+    Committed,
+    Ended,
+    EndSeen,
+    EpochSeen,
+    Fetched,
+    History,
+    NotServing,
+    OffsetSeen,
+    Refusal,
+    StableEndSeen,
+)
+from semel.verify.history import (
+    Outcome as TransactionOutcome,
+)
+from semel.verify.judging.judge import judge
+from semel.verify.noted import operations_of
+from semel.verify.run import PATIENCE_S, Finale, Outcome, finish, make_topics
+from semel.verify.workloads.client import Client, Surroundings
+from semel.verify.workloads.failover import Shift, failover
+from semel.verify.workloads.population import Population
+from semel.verify.world.branches import counted
+from semel.verify.world.cluster import Cluster
+from semel.verify.world.loop import SimulatedLoop, Trace, simulate
+from semel.verify.world.network import Network
+
+NODE_IDS = (1, 2, 3)
+CHAOS_S = (20.0, 40.0)
+BUDGET_S = 600.0
+
+
+def run_failover(seed: int) -> Outcome:
+    with counted() as branches:
+        outcome = simulate(seed, lambda: _run(seed), BUDGET_S)
+    outcome.counts.update(branches)
+    return outcome
+
+
+async def _run(seed: int) -> Outcome:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulatedLoop)
+    trace = Trace(loop)
+    history = History(trace)
+    network = Network(Random(f"network {seed}"), trace)
+    cluster = await Cluster.create(seed, network, history, NODE_IDS)
+    surroundings = Surroundings(network, cluster, history)
+    shift = Shift()
+    workload = failover(shift)
+    population = Population(seed, surroundings, workload.cast)
+    observer = Client("observer", surroundings, seed)
+    faults = ClusterFaults(seed, cluster, network, population, history)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.serving()
+            await observer.process.start(make_topics(observer, workload))
+            population.start()
+            await faults.run(loop.time() + Random(f"length {seed}").uniform(*CHAOS_S))
+            shift.end()
+            await finish(population, history)
+            population.end()
+            await Finale(observer, cluster, workload).run()
+    except TimeoutError:
+        history.note(NotServing(f"the run did not end within {PATIENCE_S} s"))
+    for failure in population.failures():
+        history.note(NotServing(failure))
+    counts = _counts(cluster, faults, history)
+    counts["callbacks"] = loop.callback_count
+    cluster.bury()
+    population.bury()
+    observer.process.bury()
+    found = anomalies(history) + cluster.bucket.slots_seen.violations
+    found += map(str, judge(operations_of(history)).anomalies)
+    return Outcome(seed, found, trace.fingerprint, counts)
+
+
+def _counts(cluster: Cluster, faults: ClusterFaults, history: History) -> Counter[str]:
+    counts = faults.counts + cluster.counts + cluster.bucket.slots_seen.counts
+    for name, count in cluster.bucket.counts.items():
+        counts[f"store: {name}"] = count
+    counts["requests"] = cluster.request_count
+    for acknowledged in history.all(Acknowledged):
+        counts["records acknowledged"] += len(acknowledged.labels)
+    for fetched in history.all(Fetched):
+        counts["records read"] += len(fetched.records)
+    counts["transactions"] = history.count(Began)
+    for ended in history.all(Ended):
+        if ended.outcome is TransactionOutcome.COMMITTED:
+            counts["transactions committed"] += 1
+        else:
+            counts["transactions aborted"] += 1
+    for refused in history.all(Refusal):
+        counts[f"refused with {refused.code}"] += 1
+    counts["37 batch refused as too large"] = counts[f"refused with {MessageTooLarge.code}"]
+    counts["commits of unknown outcome"] = len(
+        {sent.attempt for sent in history.all(CommitSent)}
+        - {ended.attempt for ended in history.all(Ended)}
+    )
+    counts["offsets committed"] = history.count(Committed)
+    counts["offsets read"] = history.count(OffsetSeen)
+    counts["ends read"] = history.count(EndSeen) + history.count(StableEndSeen)
+    counts["leader epochs read"] = history.count(EpochSeen)
+    return counts

@@ -1,0 +1,100 @@
+"""Those who ask what must be true when it is told, of anybody who may believe to lead."""
+
+from collections.abc import Sequence
+
+from semel.errors import MessageTooLarge
+from semel.records.records import Record, encode_batch
+from semel.types import TopicPartition
+from semel.verify.history import EpochSeen, Forbidden, Refusal
+from semel.verify.workloads.client import Client, Connection, Lost
+from semel.verify.workloads.groups import committed_offset
+from semel.verify.workloads.producers import ACKS_ALL, outcomes, request_of
+from semel.verify.workloads.readers import end_of, stable_end_of
+from semel.verify.world.loop import START_MS
+from semel.wire.messages import metadata, produce
+
+PATIENCES_S = (0.3, 1.0, 6.0)
+"""Who waits longer than a frozen leader sleeps hears what it says when it wakes up."""
+
+
+class Watcher:
+    """Asks each time over a new connection, so that a zombie is asked soon after it became one."""
+
+    def __init__(
+        self,
+        client: Client,
+        partitions: Sequence[TopicPartition],
+        group: str,
+        source: TopicPartition,
+    ) -> None:
+        self._client = client
+        self._partitions = partitions
+        self._group = group
+        self._source = source
+
+    async def run(self) -> None:
+        client = self._client
+        while True:
+            client.patience_s = client.rng.choice(PATIENCES_S)
+            connection = await client.connect()
+            try:
+                for _ in range(client.rng.choice((1, 3, 10))):
+                    await self._ask(connection)
+                    await client.think()
+            except Lost:
+                await client.back_off()
+            connection.drop()
+
+    async def _ask(self, connection: Connection) -> None:
+        client = self._client
+        partition = client.rng.choice(self._partitions)
+        what = client.rng.random()
+        if what < 0.5:
+            client.history.note(await committed_offset(connection, self._group, self._source))
+        elif what < 0.65:
+            client.history.note(await end_of(connection, partition))
+        elif what < 0.8:
+            client.history.note(await stable_end_of(connection, partition))
+        else:
+            await self._see_epoch(connection, partition)
+
+    async def _see_epoch(self, connection: Connection, partition: TopicPartition) -> None:
+        asked = [metadata.MetadataRequestTopic(name=partition.topic)]
+        request = metadata.MetadataRequest(asked, allow_auto_topic_creation=False)
+        reply = await connection.ask(metadata, request, version_min=7)
+        node_id = connection.host.node_id
+        assert node_id is not None
+        for topic in reply.message.topics:
+            for found in topic.partitions:
+                if found.leader_id == node_id and found.partition_index == partition.partition:
+                    self._client.history.note(
+                        EpochSeen(reply.span, partition, found.leader_epoch, node_id)
+                    )
+
+
+class Overreacher:
+    """Sends a batch that is larger than any that is allowed."""
+
+    def __init__(self, client: Client, partition: TopicPartition, size: int) -> None:
+        self._client = client
+        self._partition = partition
+        self._size = size
+
+    async def run(self) -> None:
+        content = encode_batch([Record(None, bytes(self._size), START_MS)])
+        request = request_of(ACKS_ALL, [(self._partition, content)])
+        while True:
+            connection = await self._client.connect()
+            try:
+                while True:
+                    reply = await connection.ask(produce, request)
+                    code, _ = outcomes(reply.message)[self._partition]
+                    if code == MessageTooLarge.code:
+                        self._client.history.note(Refusal("-", "Produce", code))
+                    else:
+                        what = f"a batch of {len(content)} bytes was answered with {code}"
+                        self._client.history.note(Forbidden(what))
+                    await self._client.think()
+            except Lost:
+                await self._client.back_off()
+            connection.drop()

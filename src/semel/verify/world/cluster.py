@@ -1,0 +1,331 @@
+"""Several nodes under test: real brokers on one simulated store, each killed and started again.
+
+A node has a process, a clock and a way to the store of its own. One that is frozen, or cut off from
+the store, goes on to be asked: clients are sent to it above all.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from contextvars import Context
+from dataclasses import replace
+from random import Random
+from typing import Any, Final
+
+from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.config import BrokerConfig
+from semel.cluster import format as cluster_format
+from semel.cluster.format import ClusterFormat
+from semel.cluster.node import Node, slot_settings
+from semel.cluster.silence import Timing
+from semel.errors import JournalFailed
+from semel.journal.slots.settings import SlotSettings
+from semel.lane.leader import Leader
+from semel.store.in_memory import BAD_DAY, CALM, Chances, MemoryStore
+from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed, SeveralNodes
+from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
+from semel.verify.world.machine import ProcessTasks, stop
+from semel.verify.world.network import Network
+from semel.verify.world.slots_seen import WatchedBucket
+
+TIMING: Final = Timing(1.0)
+CONFIG: Final = BrokerConfig(
+    message_max_bytes=60_000,
+    offsets_topic_num_partitions=3,
+    transaction_state_log_num_partitions=3,
+    group_min_session_timeout_ms=100,
+    num_partitions=2,
+)
+SLOTS: Final = replace(
+    slot_settings(TIMING),
+    slot_bytes=2**18,
+    unconfirmed_bytes=2**20,
+    stretch_bytes=2**17,
+    checkpoint_slots=40,
+    tail_bytes=2**17,
+    cache_bytes=2**17,
+)
+"""Small, so that there are checkpoints, full slots, and reads of what is in memory no more."""
+CLOCK_ERRORS_MS: Final = (0, 0, 400, -400, 60_000, -60_000, 3_600_000, -3_600_000)
+"""By how much the clocks of machines differ."""
+ZOMBIE_SHARE: Final = 0.5
+"""Of those who connect while somebody believes to lead who does so no more: asked is that one."""
+STRAY_SHARE: Final = 0.15
+"""Of those who connect elsewhere: any node is asked."""
+STOP_S_MAX: Final = 5.0
+
+
+class _Node(Node):
+    """With slots so small that much happens in seconds."""
+
+    def __init__(self, *arguments: Any, slots: SlotSettings) -> None:
+        super().__init__(*arguments)
+        self._slot_settings = slots
+
+
+class SimulatedNode:
+    """One life of a node."""
+
+    def __init__(self, cluster: "Cluster", node_id: int, life: int) -> None:
+        self.node_id = node_id
+        self.host = f"node-{node_id}.test"
+        seed = f"{cluster.seed} {node_id} {life}"
+        rng = Random(f"node {seed}")
+        self.store = MemoryStore(cluster.bucket, Random(f"store {seed}"), cluster.chances)
+        self.is_in_trouble = False
+        self._life = Process(f"{self.host} {life}")
+        self._cluster = cluster
+        self._randomness = SeededRandomness(seed)
+        self._stopping = asyncio.Event()
+        self.has_stopped = asyncio.Event()
+        self._is_up = False
+        self._config = replace(CONFIG, node_id=node_id)
+        self._clock = SimulatedClock(asyncio.get_running_loop())
+        self._clock.error_ms = rng.choice(CLOCK_ERRORS_MS)
+        cluster.history.note(ClockSet(cluster.now_s(), self._clock.error_ms))
+        self.broker = Broker(
+            self._config,
+            (),
+            Storage("store", lambda: (-1, -1)),
+            self._clock,
+            self._randomness,
+            Shared(cluster.format.cluster_id, SLOTS.limits, TIMING.detection_s),
+        )
+        self._life.start(self._live())
+
+    async def _live(self) -> None:
+        format_ = self._cluster.format
+        node = _Node(
+            self.store,
+            format_,
+            Leader(format_.cluster_id, self.node_id, self.host, 9092),
+            TIMING,
+            lane_settings(self._config),
+            self._randomness,
+            self.broker,
+            slots=SLOTS,
+        )
+        tasks = ProcessTasks(self, self._life)
+        try:
+            await self.broker.start(tasks)
+            self._is_up = True
+            tasks.create_task(node.run())
+            await self._stopping.wait()
+            self._is_up = False
+            await stop(self.broker, tasks)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the node has ended.
+            self.broken(self._life, error)
+        self.has_stopped.set()
+
+    def broken(self, process: Process, error: BaseException) -> None:
+        """An exception has ended the process, or should have."""
+        self._cluster.crashed(self, error)
+
+    # A host that clients connect to.
+
+    @property
+    def process(self) -> Process | None:
+        return self._life if self._is_up and self._life.is_alive else None
+
+    def accept(self) -> asyncio.BufferedProtocol:
+        return self.broker.connection()
+
+    # Life
+
+    @property
+    def is_alive(self) -> bool:
+        return self._life.is_alive
+
+    @property
+    def epoch(self) -> int:
+        """In which it leads, as it believes; -1: it leads nothing."""
+        lanes = self.broker.led_lanes
+        epoch = lanes[0].view.epoch if self.is_alive and lanes else None
+        return -1 if epoch is None else epoch
+
+    def stop(self) -> None:
+        """As SIGTERM does."""
+        self._stopping.set()
+
+    def freeze(self, duration_s: float) -> None:
+        self._cluster.loop.freeze(self._life, duration_s)
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._life.is_frozen
+
+    def thaw(self) -> None:
+        if self._life.is_frozen:
+            self._cluster.loop.thaw(self._life)
+
+    def die(self) -> None:
+        self._life.die()
+        self._cluster.network.broker_died(self._life, silently=False)
+        self._cluster.request_count += sum(self.broker.metrics.requests.values())
+
+    def end(self) -> None:
+        self._life.die()
+
+
+class Cluster:
+    def __init__(
+        self,
+        seed: int,
+        network: Network,
+        history: History,
+        format_: ClusterFormat,
+        bucket: WatchedBucket,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        self.loop = loop
+        self.seed = seed
+        self.network = network
+        self.history = history
+        self.format = format_
+        self.bucket = bucket
+        self.chances: Chances = BAD_DAY
+        self.nodes: dict[int, SimulatedNode] = {}
+        self.counts: Counter[str] = Counter()
+        self.request_count = 0
+        self._lives: list[SimulatedNode] = []
+        self._tasks: list[asyncio.Task[Any]] = []
+        loop.set_task_factory(self._hold)  # type: ignore[arg-type]
+        loop.set_exception_handler(self._on_exception)
+
+    @classmethod
+    async def create(
+        cls, seed: int, network: Network, history: History, node_ids: Sequence[int]
+    ) -> "Cluster":
+        bucket = WatchedBucket()
+        format_ = await cluster_format.create(
+            MemoryStore(bucket),
+            SeededRandomness(seed),
+            CONFIG.offsets_topic_num_partitions,
+            CONFIG.transaction_state_log_num_partitions,
+        )
+        cluster = cls(seed, network, history, format_, bucket)
+        history.note(SeveralNodes(tuple(node_ids)))
+        for node_id in node_ids:
+            cluster.start(node_id)
+        return cluster
+
+    def now_s(self) -> float:
+        return self.loop.time()
+
+    def _hold(
+        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **how: Any
+    ) -> "asyncio.Task[Any]":
+        # Tasks of the dead are never woken again. Were they collected while the run goes on, what
+        # they have open would be closed by the collector, on tasks that are half gone by then.
+        task = asyncio.Task(work, loop=loop, **how)
+        self._tasks.append(task)
+        return task
+
+    # Whom clients ask
+
+    @property
+    def leader(self) -> SimulatedNode | None:
+        """The newest of those who believe to lead."""
+        leading = [node for node in self.nodes.values() if node.epoch >= 0]
+        return max(leading, key=lambda node: node.epoch, default=None)
+
+    @property
+    def zombies(self) -> list[SimulatedNode]:
+        """Those who have been fenced, and do not know."""
+        newest = self.bucket.slots_seen.epoch
+        return [node for node in self.nodes.values() if 0 <= node.epoch < newest]
+
+    def choose(self, rng: Random) -> SimulatedNode:
+        zombies, leader = self.zombies, self.leader
+        if zombies and rng.random() < ZOMBIE_SHARE:
+            self.counts["connections to zombies"] += 1
+            return rng.choice(zombies)
+        if leader is None or rng.random() < STRAY_SHARE:
+            return rng.choice(list(self.nodes.values()))
+        return leader
+
+    async def serving(self) -> None:
+        """Return when somebody leads."""
+        # Nothing tells when a node leads; simulated time takes none.
+        while self.leader is None or self.leader in self.zombies:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    # Life and death
+
+    def start(self, node_id: int) -> SimulatedNode:
+        node = self.nodes[node_id] = SimulatedNode(self, node_id, len(self._lives))
+        self._lives.append(node)
+        return node
+
+    def start_in(self, node_id: int, delay_s: float) -> None:
+        """As nobody's callback, since whoever plans it may die before."""
+        self.loop.call_later(delay_s, self._start_again, node_id, context=Context())
+
+    def _start_again(self, node_id: int) -> None:
+        if not self.nodes[node_id].is_alive:
+            self.start(node_id)
+
+    def kill(self, node: SimulatedNode, cause: Cause = Cause.KILLED, reason: str = "") -> None:
+        if node.is_alive:
+            node.die()
+            self.history.note(Died(self.now_s(), cause, reason or node.host))
+
+    async def stop_node(self, node: SimulatedNode) -> None:
+        """As SIGTERM does it; who does not end is killed."""
+        node.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S_MAX):
+                await node.has_stopped.wait()
+        self.kill(node, Cause.STOPPED)
+
+    def lose_power(self) -> None:
+        """All at once; and all come back."""
+        for node_id, node in list(self.nodes.items()):
+            self.kill(node, Cause.KILLED, "all")
+            self.start(node_id)
+
+    async def stop(self) -> None:
+        """The leader goes, in order."""
+        leader = self.leader
+        if leader is not None:
+            await self.stop_node(leader)
+            self.start(leader.node_id)
+
+    def heal(self) -> None:
+        """From here on nothing goes wrong any more."""
+        bucket = self.bucket
+        bucket.is_away = bucket.is_full = bucket.is_read_only = False
+        self.set_chances(replace(CALM, latency_s_mean=0.01))
+        for node_id, node in list(self.nodes.items()):
+            node.store.is_cut = node.store.has_expired = False
+            node.thaw()
+            if not node.is_alive:
+                self.start(node_id)
+
+    def set_chances(self, chances: Chances) -> None:
+        self.chances = chances
+        for node in self.nodes.values():
+            node.store.chances = chances
+
+    def crashed(self, node: SimulatedNode, error: BaseException) -> None:
+        self.history.note(OpenFailed(f"{node.host}: {error!r}"))
+        self.kill(node, Cause.CRASHED, repr(error))
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, details: dict[str, Any]) -> None:
+        error = details.get("exception")
+        if not isinstance(error, JournalFailed):
+            self.history.note(Complaint(f"{details['message']}: {error!r}"))
+
+    def bury(self) -> None:
+        """Close what was left suspended, after the run, when it can do no harm."""
+        for node in self._lives:
+            node.end()
+        for task in self._tasks:
+            if not task.done():
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+                suspended = task.get_coro()
+                assert isinstance(suspended, Coroutine)
+                with contextlib.suppress(RuntimeError, asyncio.CancelledError):
+                    suspended.close()
