@@ -28,6 +28,11 @@ from semel.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from semel.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -226,6 +231,58 @@ def test_the_room_of_a_deleted_topic_comes_back_and_does_not_come_again() -> Non
         async with started(opened(device, Random(2), RETAINING, clock)) as broker:
             assert broker.controller.view.partition("kept", 0).high_watermark == 1
             assert len(journal_of(broker).segments.bases) <= bases + 1
+
+    run(Random(1), scenario())
+
+
+@pytest.mark.parametrize("how", ["the topic", "its records", "before a start", "by its age"])
+def test_what_was_deleted_by_hand_gives_its_room_back_though_more_lives_beside_it(
+    how: str,
+) -> None:
+    """What has grown old waits until less lives beside it, or there is more of it."""
+    segment_bytes = RETAINING.journal_segment_bytes
+    config = replace(RETAINING, journal_settle_bytes=64 * segment_bytes)
+    device = MemoryDevice(Random(1))
+
+    def sealed_bytes(broker: Broker) -> int:
+        return sum(each.end - each.base for each in journal_of(broker).sealed())
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(opened(device, Random(1), config, clock)) as broker:
+            await create(broker, "kept", {})
+            await create(broker, "gone", {"retention.ms": str(HOUR_MS)})
+            while sealed_bytes(broker) < 5 * segment_bytes:
+                for _ in range(3):
+                    await produce(broker, "kept", clock.wall_ms(), size=15_000)
+                for _ in range(2):
+                    await produce(broker, "gone", clock.wall_ms(), size=15_000)
+            before = sealed_bytes(broker)
+            await pass_check()
+            assert sealed_bytes(broker) == before
+            if how == "its records":
+                partition = DeleteRecordsPartition(0, -1)
+                request = DeleteRecordsRequest([DeleteRecordsTopic("gone", [partition])])
+                await call(broker, "delete_records", 2, request)
+            elif how == "by its age":
+                await asyncio.sleep(2 * HOUR_MS / 1000)
+                assert log_start(broker, "gone") > 0
+            else:
+                await call(
+                    broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("gone")])
+                )
+            if how != "before a start":
+                await pass_check()
+                left = sealed_bytes(broker) + broker.controller.settling.volume_bytes
+        if how == "before a start":
+            device.kill()
+            async with started(opened(device, Random(1), config, clock)) as broker:
+                await pass_check()
+                left = sealed_bytes(broker) + broker.controller.settling.volume_bytes
+        if how == "by its age":
+            assert left == before
+        else:
+            assert left < 0.65 * before
 
     run(Random(1), scenario())
 

@@ -579,6 +579,7 @@ class Broker:
         controller = self.controller
         name = topic.name
         controller.submit(DeleteTopic(name))
+        controller.settling.deleted_by_hand()
         if self._lane_count > 1:
             self._deleting.add(name)
             controller.when_all_durable(partial(self._drop, controller, name))
@@ -590,6 +591,7 @@ class Broker:
             for lane in self.led_lanes:
                 if lane.number != CONTROLLER:
                     lane.submit(DeleteTopic(name))
+                    lane.settling.deleted_by_hand()
         except JournalFull:
             self._behind.add(name)
         else:

@@ -7,7 +7,7 @@ needed: it is deleted there, or lies in a volume that is there to stay.
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -52,7 +52,12 @@ LITTLE: Final = 0.4
 more it is, the sooner room comes back, and the more is written for that."""
 
 MOST: Final = 0.75
-"""The part of old segments that lives, from which on they are left if they will go as a whole."""
+"""The part of old segments that lives, from which on they are left if they will go as a whole, or
+if somebody waits for the room of what was deleted by hand: below it no more than three bytes are
+written for each that is given back."""
+
+HALF: Final = 0.5
+"""The part of a volume that lives, below which the rest is copied."""
 
 SMALL_MAX: Final = 16
 """Small volumes side by side; as many become one however small that is."""
@@ -135,6 +140,10 @@ class Settling:
         self._measured: dict[int, int] = {}
         """Rounds, by the volume that was looked at in them."""
         self._round = 0
+        self._is_waited_for = False
+        """Something was deleted by hand, and the segments it may lie in are still there."""
+        self._waited_for: set[int] = set()
+        """Volumes that were not looked at since something was deleted by hand."""
         self._looked_ms = lane.view.now_ms()
         self._looked_byte_count = journal.bytes_appended
         self._there: dict[int, int] = {}
@@ -160,6 +169,7 @@ class Settling:
         named = self._state.named_volumes()
         names = self._state.volume_names
         self._there = self._store.open({number: names.get(number, "") for number in named})
+        self._waited_for = set(self._state.volumes)
         await self._delete(self._there.keys() - named)
 
     @property
@@ -185,6 +195,12 @@ class Settling:
             await self._store.delete(volumes)
             for number in volumes:
                 self.bytes_removed += self._there.pop(number)
+
+    def deleted_by_hand(self) -> None:
+        """Who deletes by hand looks for the room, so that more may be written for it than for that
+        of what has grown old: of that more will go soon."""
+        self._is_waited_for = True
+        self._waited_for = set(self._state.volumes)
 
     async def round(self, warn: Warn) -> None:
         """All that there is to be done now. A failure loses nothing: it is tried again."""
@@ -295,8 +311,15 @@ class Settling:
         while len(oldest) > 1 and _size(oldest) > self._settings.volume_bytes:
             oldest.pop()
         some = oldest
+        largest = max((each.end - each.base for each in oldest), default=0)
         while some:
-            if await self._live_bytes(some[-1].end) < LITTLE * _size(some):
+            live_bytes = await self._live_bytes(some[-1].end)
+            if live_bytes < LITTLE * _size(some):
+                return some
+            gives_much = _size(some) - live_bytes >= largest and live_bytes < MOST * _size(some)
+            # Who deletes and starts anew waits for the room as well.
+            if gives_much and (self._is_waited_for or self._round == 1):
+                self._is_waited_for = False
                 return some
             some = some[: len(some) // 2]
         is_much = _size(sealed) >= self._settings.journal_bytes_min or len(sealed) >= SOURCES_MAX
@@ -338,6 +361,8 @@ class Settling:
         numbers, starts = await self._kept()
         plan = MeasuringPlan(tuple(map(volume_base, chosen)), numbers, starts)
         extents = dict(zip(chosen, await self._maker.measure(plan), strict=True))
+        waited_for = self._waited_for & extents.keys()
+        self._waited_for -= waited_for
         self._measured = {
             number: self._round if number in extents else self._measured.get(number, 0)
             for number in volumes
@@ -345,7 +370,7 @@ class Settling:
         for extent in extents.values():
             if extent.damage is not None:
                 self._tell(CorruptJournal(extent.damage), warn)
-        for replaced, live_bytes in self._renewable(volumes.copy(), extents):
+        for replaced, live_bytes in self._renewable(volumes.copy(), extents, waited_for):
             if not self._lane.is_leading:
                 return
             try:
@@ -362,10 +387,15 @@ class Settling:
             await self._adopt((), replaced, self._state.settled_end)
 
     def _renewable(
-        self, volumes: Sequence[int], extents: dict[int, SourceSize]
+        self, volumes: Sequence[int], extents: dict[int, SourceSize], waited_for: Set[int]
     ) -> list[tuple[tuple[int, ...], int]]:
         """Neighbours that are to become one volume, or none, and the bytes that live in them."""
         small = self._settings.volume_bytes // self._settings.small_share
+
+        def limit(number: int) -> float:
+            dead_bytes = extents[number].all_bytes - extents[number].live_bytes
+            is_much = dead_bytes >= small
+            return MOST if is_much and number in waited_for else HALF
 
         def kind(number: int) -> str:
             extent = extents.get(number)
@@ -373,7 +403,7 @@ class Settling:
                 return "left"
             if not extent.live_bytes:
                 return "dead"
-            is_little = 2 * extent.live_bytes < extent.all_bytes
+            is_little = extent.live_bytes < limit(number) * extent.all_bytes
             return "little" if is_little or extent.live_bytes < small else "left"
 
         found: list[tuple[tuple[int, ...], int]] = []
@@ -381,11 +411,14 @@ class Settling:
             if what == "dead":
                 found.append((tuple(group), 0))
             elif what == "little":
-                found += self._gathered(list(group), extents)
+                found += self._gathered(list(group), extents, limit)
         return found
 
     def _gathered(
-        self, neighbours: Sequence[int], extents: dict[int, SourceSize]
+        self,
+        neighbours: Sequence[int],
+        extents: dict[int, SourceSize],
+        limit: Callable[[int], float],
     ) -> list[tuple[tuple[int, ...], int]]:
         found = []
         some: list[int] = []
@@ -402,7 +435,7 @@ class Settling:
         return [
             (each, size)
             for each, size in found
-            if 2 * size < sum(extents[number].all_bytes for number in each)
+            if size < sum(limit(number) * extents[number].all_bytes for number in each)
             or (len(each) > 1 and size >= joined)
             or len(each) >= SMALL_MAX
         ]

@@ -47,6 +47,7 @@ def _delete(
         if keeping.is_compacted and not keeping.is_deleted:
             raise PolicyViolation(f"topic {topic!r} keeps the newest record of each key")
         log_start_offset = lane.submit(DeleteRecords(partition, wanted.offset))
+        lane.settling.deleted_by_hand()
     except RequestError as error:
         return DeleteRecordsPartitionResult(wanted.partition_index, -1, error.code)
     except JournalFull:
