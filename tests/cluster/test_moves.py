@@ -1,12 +1,9 @@
 """A leader that is asked to go: another leads at once, nothing is aborted, nobody is cut off."""
 
 import asyncio
-from typing import Any
 
 from semel.cluster.channel import Channel
 from semel.cluster.messages import (
-    AnyAnswer,
-    AnyRequest,
     Describe,
     Described,
     Drain,
@@ -16,12 +13,10 @@ from semel.cluster.messages import (
     Refused,
 )
 from semel.errors import NONE, NotCoordinator, NotLeaderOrFollower
-from semel.records.records import Record, encode_batch
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.init_producer_id import InitProducerIdRequest
@@ -32,54 +27,15 @@ from semel.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from semel.wire.messages.metadata import MetadataRequest
-from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.cluster_calls import call, produce, ready
 from support.raw_client import fetch_request
 from support.simulated_cluster import (
     TIMING,
     SimulatedCluster,
-    SimulatedNode,
     on_nodes,
 )
 
 LATEST = -1
-
-
-async def call(cluster: SimulatedCluster, node: SimulatedNode, request: AnyRequest) -> AnyAnswer:
-    """As the command line does."""
-    channel = await Channel.open(
-        node.connect, node.host, 9092, cluster.format.rpc_key, cluster.randomness, patience_s=5.0
-    )
-    try:
-        return await channel.ask(request, patience_s=30.0)
-    finally:
-        channel.close()
-
-
-async def ready(cluster: SimulatedCluster) -> tuple[SimulatedNode, list[SimulatedNode]]:
-    """The leader, and those that stand by and know it; there is a topic."""
-    leader = await cluster.leader()
-    request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
-    (created,) = (await leader.ask("create_topics", 7, request)).topics
-    assert created.error_code == NONE
-    others = [node for node in cluster.nodes.values() if node is not leader]
-    view = leader.broker.lanes[0].view
-    # Nothing tells when a node has looked; simulated time takes none.
-    while len(view.standing_by) < len(others) or not all(  # noqa: ASYNC110
-        node.broker.led_by is not None and "t" in node.broker.catalogue for node in others
-    ):
-        await asyncio.sleep(0.01)
-    return leader, others
-
-
-def batch_of(value: bytes) -> bytes:
-    return encode_batch([Record(b"k", value, 1_000)])
-
-
-async def produce(node: SimulatedNode, value: bytes) -> tuple[Any, Any]:
-    """What is said of the partition, and the whole answer."""
-    data = [TopicProduceData("t", [PartitionProduceData(0, batch_of(value))])]
-    reply = await node.ask("produce", 10, ProduceRequest(None, -1, 30_000, data))
-    return reply.responses[0].partition_responses[0], reply
 
 
 def now_s() -> float:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from semel.cluster.channel import Channel, NodeAway
-from semel.cluster.format import ClusterRefused
 from semel.cluster.messages import Beat
 from semel.errors import NONE, NotLeaderOrFollower
 from semel.records.records import Record, encode_batch
@@ -15,6 +14,7 @@ from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.metadata import MetadataRequest
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.cluster_calls import error_of
 from support.raw_client import fetch_request
 from support.simulated_cluster import TIMING, SimulatedCluster, SimulatedNode, on_nodes
 
@@ -108,15 +108,6 @@ async def test_nodes_that_cannot_reach_each_other_take_over_all_the_same(
     leader.kill()
     successor = await cluster.leader()
     assert successor is not leader
-
-
-async def error_of(node: SimulatedNode) -> str:
-    await until(lambda: node.error is not None)
-    error: BaseException | None = node.error
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, ClusterRefused)
-    return str(error)
 
 
 @on_nodes(1, 2)

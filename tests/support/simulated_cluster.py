@@ -14,6 +14,7 @@ from semel.broker.connection import Connection
 from semel.cluster import format as cluster_format
 from semel.cluster.channel import Reader, Writer
 from semel.cluster.format import ClusterFormat
+from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
 from semel.lane.leader import Leader
@@ -127,7 +128,12 @@ class SimulatedNode:
     """One life of a node: a process of its own, and its own way to the store."""
 
     def __init__(
-        self, cluster: "SimulatedCluster", node_id: int, life: int, host: str | None = None
+        self,
+        cluster: "SimulatedCluster",
+        node_id: int,
+        life: int,
+        host: str | None = None,
+        levels: Levels = LEVELS,
     ) -> None:
         self.node_id = node_id
         self.host = host or f"node-{node_id}"
@@ -136,8 +142,10 @@ class SimulatedNode:
         self.process = Process(f"{self.host} {life}")
         self.error: BaseException | None = None
         self._cluster = cluster
+        self.levels = levels
         self._randomness = SeededRandomness(seed)
         self._stopping = asyncio.Event()
+        self._over = asyncio.Event()
         self._transports: list[_Transport] = []
         self._is_up = False
         self.is_reachable = True
@@ -165,6 +173,7 @@ class SimulatedNode:
             self._randomness,
             self.broker,
             self.connect,
+            levels=self.levels,
         )
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -178,6 +187,7 @@ class SimulatedNode:
                 _end_tasks()
         except* _Stopped:
             await self.broker.stop()
+            self._over.set()
         except* Exception as group:  # noqa: BLE001 - whoever waits for a leader hears of it.
             self.error = group
 
@@ -189,6 +199,11 @@ class SimulatedNode:
                 return line.reader, _Writer(line)
         await asyncio.sleep(WAY_S)
         raise ConnectionRefusedError(host)
+
+    async def until_over(self) -> None:
+        """Return when it has stopped."""
+        await self._over.wait()
+        self.process.die()
 
     @property
     def leads(self) -> bool:
@@ -255,8 +270,9 @@ class SimulatedCluster:
         self.nodes: dict[int, SimulatedNode] = {}
         self.all_nodes: list[SimulatedNode] = []
 
-    def start(self, node_id: int) -> SimulatedNode:
-        node = self.nodes[node_id] = SimulatedNode(self, node_id, len(self.all_nodes))
+    def start(self, node_id: int, levels: Levels = LEVELS) -> SimulatedNode:
+        life = len(self.all_nodes)
+        node = self.nodes[node_id] = SimulatedNode(self, node_id, life, levels=levels)
         self.all_nodes.append(node)
         return node
 

@@ -26,6 +26,7 @@ app.command(cluster.app)
 cluster.app.command(cluster_status.status)
 cluster.app.command(steering.move)
 cluster.app.command(steering.drain)
+cluster.app.command(steering.upgrade)
 
 
 @app.command

@@ -74,6 +74,7 @@ def _say(cluster: "Outside", described: "Described") -> None:
             f"{described.epoch}, term {described.term}",
             "since": f"{since} UTC, for {lasted}",
             "detection": duration_in_words(round(described.detection_s * 1000)),
+            "level": _level(described),
             "next slot": described.slot,
             "store": f"{rates.puts:.2f} PUT/s, {rates.gets:.2f} GET/s, {rates.lists:.2f} LIST/s; "
             f"{_bytes(rates.bytes_written)}/s written, {_bytes(rates.bytes_read)}/s read",
@@ -85,6 +86,14 @@ def _say(cluster: "Outside", described: "Described") -> None:
     say_table(
         ("NODE", "ADDRESS", "STATE", "HEARD", "SLOTS-BEHIND", "PUT/S", "GET/S", "VERSION"), rows
     )
+
+
+def _level(described: "Described") -> str:
+    """What is written, and what could be."""
+    known = min(node.levels[1] for node in described.nodes)
+    if known <= described.level:
+        return str(described.level)
+    return f"{described.level}; all nodes know {known}, which `semel cluster upgrade` makes final"
 
 
 def _row(node: "NodeStatus", described: "Described") -> tuple[Cell, ...]:
@@ -142,6 +151,7 @@ def _in_json(described: "Described") -> dict[str, Any]:
         "term": described.term,
         "led_since_ms": _led_since_ms(described),
         "detection_ms": round(described.detection_s * 1000),
+        "level": described.level,
         "next_slot": described.slot,
         "store": _rates_in_json(_sum(described)),
         "nodes": [
@@ -153,6 +163,7 @@ def _in_json(described: "Described") -> dict[str, Any]:
                 "heard_ms_ago": None if node.heard_s is None else round(node.heard_s * 1000),
                 "slots_behind": node.slots_behind,
                 "version": node.about.version,
+                "levels": list(node.levels),
                 "store": _rates_in_json(node.about.rates),
             }
             for node in described.nodes

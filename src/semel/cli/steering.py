@@ -1,4 +1,4 @@
-"""`semel cluster move` and `drain`: who leads a cluster, as its owner wants it.
+"""`semel cluster move`, `drain` and `upgrade`: a cluster as its owner wants it.
 
 The store is all that is needed: it says where the nodes are, and holds the key that they listen to.
 """
@@ -69,6 +69,30 @@ def drain(
         say_json({"node": node, "drained": not undo})
     else:
         say(f"node {node} {'may lead again' if undo else 'stands by, and is drained'}")
+
+
+def upgrade(
+    *,
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say that all nodes stay with the version that they have by now.
+
+    Until then they store only what the version before can read, so that one can go back to it.
+    """
+    from semel.cluster.messages import Upgrade, Upgraded
+    from semel.cluster.opening import ClusterSettings
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Upgrade(), PATIENCE_S))
+    assert isinstance(answer, Upgraded)
+    if as_json:
+        say_json({"level": answer.level})
+    else:
+        say(f"the cluster writes at level {answer.level}, which all of its nodes can read")
 
 
 def _say_who_leads(answer: "AnyAnswer", as_json: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from semel.cluster.handing_over import NotHandedOver
+from semel.cluster.levels import Levels
 from semel.cluster.membership import UNHEARD, NodeRefused
 from semel.cluster.messages import (
     AnyAnswer,
@@ -23,9 +24,12 @@ from semel.cluster.messages import (
     Ready,
     Refused,
     TakeOver,
+    Upgrade,
+    Upgraded,
 )
-from semel.errors import JournalFull
+from semel.errors import JournalFull, NotLeaderOrFollower
 from semel.lane.leader import LedBy
+from semel.lane.nodes import RaiseLevel
 
 if TYPE_CHECKING:
     from semel.cluster.node import Led, Node
@@ -42,6 +46,7 @@ class Answers:
             Move: self._move,
             Drain: self._drain,
             Describe: self._describe,
+            Upgrade: self._upgrade,
         }
 
     async def answer(self, request: AnyRequest) -> AnyAnswer:
@@ -51,6 +56,11 @@ class Answers:
         led = self._node.led
         if led is None:
             return self._does_not_lead()
+        level, levels = led.lane.view.level, Levels(*beat.levels)
+        if not levels.can_read(level):
+            return Refused(
+                f"the cluster writes at level {level}, and node {beat.node_id} reads {levels}"
+            )
         try:
             led.membership.heard(beat, now_s(), led.journal.slot)
         except NodeRefused as refused:
@@ -102,11 +112,19 @@ class Answers:
                 None if known.incarnation == UNHEARD else at_s - known.heard_s,
                 known.slots_behind,
                 known.is_drained,
+                known.levels,
             )
             for known in led.membership.all_live(at_s)
         ]
         nodes.append(
-            NodeStatus(*self._node.own, self._node.about(), None, 0, self._node.is_drained)
+            NodeStatus(
+                *self._node.own,
+                self._node.about(),
+                None,
+                0,
+                self._node.is_drained,
+                self._node.levels,
+            )
         )
         nodes.sort(key=lambda node: node.node_id)
         view = led.lane.view
@@ -118,7 +136,30 @@ class Answers:
             slot,
             self._node.timing.detection_s,
             nodes,
+            view.level,
         )
+
+    async def _upgrade(self, _: Upgrade) -> AnyAnswer:
+        led, newest = self._node.led, self._node.levels.newest
+        if led is None:
+            return self._does_not_lead()
+        for known in led.membership.all_live(now_s()):
+            node_id = known.address.node_id
+            if known.incarnation == UNHEARD:
+                return Refused(f"node {node_id} was not heard of yet: try again in a moment")
+            if not known.levels.can_read(newest):
+                return Refused(
+                    f"node {node_id} ({known.about.version}) reads {known.levels}, and not level "
+                    f"{newest} of the leader: start it anew with the leader's version first"
+                )
+        try:
+            led.lane.submit(RaiseLevel(newest))
+            await led.lane.while_leading(led.lane.until_durable())
+        except JournalFull as error:
+            return Refused(str(error), is_final=False)
+        except NotLeaderOrFollower:
+            return self._does_not_lead()
+        return Upgraded(led.lane.view.level) if led.lane.is_leading else self._does_not_lead()
 
     async def _move(self, move: Move) -> AnyAnswer:
         led, node_id = self._node.led, move.node_id

@@ -11,6 +11,7 @@ spoken, or has been silent for the detection time.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.messages import About, Beat
 from semel.errors import SemelError
 from semel.lane.leader import NodeAddress
@@ -38,6 +39,7 @@ class Known(NamedTuple):
     """What it had not read yet when it was heard of."""
     is_drained: bool = False
     about: About = About()
+    levels: Levels = LEVELS
 
 
 class _Newcomer(NamedTuple):
@@ -96,6 +98,7 @@ class Membership:
             max(0, slot - beat.slot),
             beat.is_drained,
             beat.about,
+            Levels(*beat.levels),
         )
 
     def gone(self, node_id: int, incarnation: bytes) -> None:

@@ -46,6 +46,8 @@ class Beat(Message, frozen=True):
     is_drained: bool = False
     """It is to lead only if nobody else does."""
     about: About = About()
+    levels: tuple[int, int] = (1, 1)
+    """The oldest and the newest that it can read."""
 
 
 class Goodbye(Message, frozen=True):
@@ -79,6 +81,10 @@ class Describe(Message, frozen=True):
     """How the cluster is, as the leader sees it."""
 
 
+class Upgrade(Message, frozen=True):
+    """Let the cluster write what the leader's version can and all that live can read."""
+
+
 class Heard(Message, frozen=True):
     """The leader counts this node among those that stand by."""
 
@@ -108,6 +114,7 @@ class NodeStatus(msgspec.Struct, frozen=True, array_like=True):
     """How long ago it was heard of; None: this is the leader, or it was not heard of yet."""
     slots_behind: int
     is_drained: bool
+    levels: tuple[int, int] = (1, 1)
 
 
 class Described(Message, frozen=True):
@@ -122,6 +129,12 @@ class Described(Message, frozen=True):
     detection_s: float
     nodes: list[NodeStatus]
     """Those that live, by their ids, the leader among them."""
+    level: int = 1
+    """What the cluster writes."""
+
+
+class Upgraded(Message, frozen=True):
+    level: int
 
 
 class Refused(Message, frozen=True):
@@ -132,8 +145,8 @@ class Refused(Message, frozen=True):
     """Nothing that time could change."""
 
 
-AnyRequest = Beat | Goodbye | Prepare | TakeOver | Move | Drain | Describe
-AnyAnswer = Heard | Ready | Leads | Described | Refused
+AnyRequest = Beat | Goodbye | Prepare | TakeOver | Move | Drain | Describe | Upgrade
+AnyAnswer = Heard | Ready | Leads | Described | Upgraded | Refused
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final[Callable[[bytes], AnyRequest]] = msgspec.msgpack.Decoder(AnyRequest).decode

@@ -18,6 +18,7 @@ from semel.cluster.channel import Channel, Connect
 from semel.cluster.desk import Desk
 from semel.cluster.format import ClusterFormat, check_same
 from semel.cluster.handing_over import NotHandedOver, prepared
+from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.membership import Membership
 from semel.cluster.messages import About, Beat, Goodbye
 from semel.cluster.silence import Seen, Timing
@@ -93,13 +94,15 @@ class Node:
         host: Host,
         connect: Connect | None = None,
         about: Callable[[], About] = About,
+        levels: Levels = LEVELS,
     ) -> None:
         """`leader` is what this node says of itself when it leads, `about` what it says to who
         looks at the cluster. Without a way to `connect` the nodes know nothing of each other but
         what they store."""
         self._store = store
         self._cluster = cluster
-        self._leader = leader
+        self._leader = leader._replace(level=levels.newest)
+        self.levels = levels
         self.timing = timing
         self._lane_settings = lane_settings
         self._slot_settings = slot_settings(timing)
@@ -198,7 +201,7 @@ class Node:
             self.look_now.clear()
 
     def _followed(self, follower: Follower) -> FollowedLane:
-        followed = FollowedLane(self._lane_settings, LANE, follower)
+        followed = FollowedLane(self._lane_settings, LANE, follower, self.levels.check)
         check_same(followed.cluster_id, self._cluster)
         return followed
 
@@ -235,6 +238,7 @@ class Node:
             self.slot,
             self.is_drained,
             self.about(),
+            self.levels,
         )
 
     @property
@@ -245,7 +249,8 @@ class Node:
     # Leading
 
     async def _lead(self, lane: Lane, journal: SlotJournal) -> None:
-        """Until the lane is lost."""
+        """Until the lane is lost. Raises ClusterRefused."""
+        self.levels.check(lane.view.level)
         self.follower = None
         self._beat_to(None)
         standing_by = lane.view.standing_by

@@ -9,6 +9,7 @@ from typing import Final, Self
 
 from semel.cluster.channel import Channel, Connect, NodeAway, connect
 from semel.cluster.format import ClusterFormat, ClusterRefused, check_same
+from semel.cluster.levels import LEVELS
 from semel.cluster.messages import AnyAnswer, AnyRequest, Refused
 from semel.groups.settings import GroupSettings
 from semel.journal.slots.following import Follower
@@ -52,11 +53,11 @@ class Outside:
     async def look(self) -> None:
         follower = Follower(self._store, LANE)
         await follower.begin()
-        self._followed = FollowedLane(LaneSettings(GroupSettings()), LANE, follower)
+        self._followed = _followed(follower)
         while True:
             slot = follower.slot
             if await follower.look():
-                self._followed = FollowedLane(LaneSettings(GroupSettings()), LANE, follower)
+                self._followed = _followed(follower)
             else:
                 self._followed.read_on(follower)
             if follower.slot == slot:
@@ -121,3 +122,7 @@ class Outside:
                 channel.close()
         except NodeAway as error:
             raise ClusterRefused(f"node {address.node_id}: {error}") from error
+
+
+def _followed(follower: Follower) -> FollowedLane:
+    return FollowedLane(LaneSettings(GroupSettings()), LANE, follower, LEVELS.check)

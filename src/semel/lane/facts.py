@@ -45,6 +45,13 @@ class StandingBy(Fact, frozen=True):
     nodes: tuple[tuple[int, str, int], ...]
 
 
+class LevelRaised(Fact, frozen=True):
+    """Nodes may write from here on what versions cannot read that do not know this level. Never
+    said of the first."""
+
+    level: int
+
+
 class TopicCreated(Fact, frozen=True):
     """Partition i lies in lane (first_lane + i) mod lane_count.
 
@@ -162,6 +169,7 @@ AnyFact = (
     | ClusterNamed
     | Led
     | StandingBy
+    | LevelRaised
     | TopicCreated
     | PartitionsAdded
     | PartitionsHosted

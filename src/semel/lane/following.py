@@ -1,7 +1,10 @@
 """The state of a lane that another leads, kept up by applying what is read of its journal."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
+from semel.errors import CorruptJournal
 from semel.lane.commands import LaneSettings
 from semel.lane.leader import LedBy, NodeAddress
 from semel.lane.nodes import standing_by
@@ -20,16 +23,40 @@ class Followed(Replayed, Protocol):
 class FollowedLane:
     """Everything here is durable, and may be old: who reads it learns where to ask."""
 
-    def __init__(self, settings: LaneSettings, number: int, source: Followed) -> None:
-        """Raises CorruptJournal."""
+    def __init__(
+        self,
+        settings: LaneSettings,
+        number: int,
+        source: Followed,
+        check_level: Callable[[int], None] = lambda level: None,
+    ) -> None:
+        """`check_level` raises what is to be raised for a level that is not known here. Raises
+        CorruptJournal."""
         self._source = source
+        self._check_level = check_level
         self.state: LaneState = new_state(settings, number)
         """For the lane that goes on from here, if this node takes it."""
-        rebuild(self.state, source)
+        with self._reading():
+            rebuild(self.state, source)
 
     def read_on(self, source: Replayed) -> None:
-        """Apply what was read since. Raises CorruptJournal."""
-        replay_on(self.state, source)
+        """Apply what was read since. Raises as `__init__`."""
+        with self._reading():
+            replay_on(self.state, source)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        state = self.state
+        try:
+            yield
+        except CorruptJournal:
+            # That it is not known here may be all that is wrong with it.
+            if state.cluster_id:
+                self._check_level(state.level)
+            raise
+        if state.cluster_id:
+            # Before, nothing was read that could say it.
+            self._check_level(state.level)
 
     @property
     def caught_up_s(self) -> float | None:
@@ -49,6 +76,11 @@ class FollowedLane:
         if led is None:
             return None
         return LedBy(self.state.epoch, led.node_id, led.host, led.port)
+
+    @property
+    def level(self) -> int:
+        """What versions the cluster writes for."""
+        return self.state.level
 
     @property
     def standing_by(self) -> list[NodeAddress]:

@@ -1,8 +1,10 @@
 """Who leads a lane that others can take: what it says of itself, and what is heard of it."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from semel.types import Term
+
+FIRST_LEVEL: Final = 1
 
 
 class Leader(NamedTuple):
@@ -12,6 +14,8 @@ class Leader(NamedTuple):
     node_id: int
     host: str
     port: int
+    level: int = FIRST_LEVEL
+    """What it can write. A cluster that begins with it begins there."""
 
 
 class NodeAddress(NamedTuple):

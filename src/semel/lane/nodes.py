@@ -1,4 +1,4 @@
-"""What lane 0 knows of the nodes besides its leader: who stands by."""
+"""What lane 0 knows of the nodes besides its leader: who stands by, and what all can read."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -31,3 +31,15 @@ class NoteStandbys(NamedTuple):
         if self.nodes != tuple(standing_by(state)):
             frame.add_fact(facts.StandingBy(tuple((*node,) for node in self.nodes)))
         return Decided(None, frame, Claim.ENDING)
+
+
+class RaiseLevel(NamedTuple):
+    """Nothing if it is there already."""
+
+    level: int
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        if self.level > state.level:
+            frame.add_fact(facts.LevelRaised(self.level))
+        return Decided(None, frame)

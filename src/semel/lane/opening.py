@@ -144,6 +144,9 @@ class BeginTerm(NamedTuple):
             named = self.leader.cluster_id if self.leader is not None else b""
             named = named or environment.randomness.token_bytes(CLUSTER_ID_SIZE)
             frame.add_fact(facts.ClusterNamed(named))
+            if self.leader is not None and self.leader.level > state.level:
+                # There is nobody yet whom it could shut out.
+                frame.add_fact(facts.LevelRaised(self.leader.level))
             # Whoever begins a journal expects it; one that is there may hold what its owner does
             # not want to lose.
             frame.add_fact(facts.RetentionEnforced())

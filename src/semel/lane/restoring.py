@@ -148,6 +148,7 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.is_retention_enforced = lane.is_retention_enforced
     state.led = None if lane.led is None else facts.Led(*lane.led)
     state.standing_by = lane.standing_by
+    state.level = lane.level
 
 
 def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:

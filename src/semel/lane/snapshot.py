@@ -100,6 +100,7 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     led: tuple[int, int, str, int] | None = None
     """Epoch, node, host and port of the leader, where there may be others."""
     standing_by: tuple[tuple[int, str, int], ...] = ()
+    level: int = 1
     volume_names: dict[int, str] = {}
 
 
@@ -281,6 +282,7 @@ class Capture:
             state.is_retention_enforced,
             None if led is None else (led.epoch, led.node_id, led.host, led.port),
             state.standing_by,
+            state.level,
             state.volume_names.copy(),
         )
         self._topics = Things({name: name for name in state.partition_counts}, self._topic)

@@ -15,6 +15,7 @@ from semel.lane import facts
 from semel.lane.catalogue import Catalogue
 from semel.lane.frame import BatchEntry, Frame, Learned
 from semel.lane.hosting import Hosting
+from semel.lane.leader import FIRST_LEVEL
 from semel.log.partition import Partition
 from semel.log.transactions import Aborted
 from semel.records.batch import CONTROL
@@ -77,6 +78,8 @@ class LaneState:
         self.standing_by: tuple[tuple[int, str, int], ...] = ()
         """Id, host and port of each node that the leader has heard of lately. Empty but in lane 0
         of a cluster."""
+        self.level = FIRST_LEVEL
+        """What versions a cluster writes for: those that know this level. Law: it never falls."""
         self.last_moment: Moment | None = None
         """When the last frame was made; None if nothing says so."""
         self.wall_ahead_ms = 0
@@ -243,6 +246,8 @@ class LaneState:
                 self.led = fact
             case facts.StandingBy():
                 self.standing_by = fact.nodes
+            case facts.LevelRaised():
+                self.level = max(self.level, fact.level)
             case facts.ClusterNamed():
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():

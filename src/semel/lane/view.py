@@ -151,6 +151,11 @@ class LaneView:
     # Partitions
 
     @property
+    def level(self) -> int:
+        """What versions the cluster writes for: what others could not read is not to be written."""
+        return self._state.level
+
+    @property
     def standing_by(self) -> list[NodeAddress]:
         """Other nodes than the leader that it hears of."""
         return standing_by(self._state)
