@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any
 
+from semel.cluster.channel import NodeAway
+from semel.cluster.messages import Move
 from semel.errors import NONE
 from semel.records.batch import split
 from semel.records.records import Record, decode_batch, encode_batch
@@ -19,6 +22,7 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from support.cluster_calls import call
 from support.raw_client import fetch_request
 from support.simulated_cluster import (
     TIMING,
@@ -160,9 +164,55 @@ async def disturb(cluster: SimulatedCluster, rng: Random) -> None:
     await asyncio.sleep(rng.uniform(0, 3 * detection_s))
 
 
+async def move(cluster: SimulatedCluster, rng: Random) -> None:
+    """The leader hands over, and something may happen to one of the two meanwhile."""
+    leader = await cluster.leader()
+    chosen = rng.choice([node for node in cluster.nodes.values() if node is not leader])
+    detection_s = TIMING.detection_s
+
+    async def ask() -> None:
+        with contextlib.suppress(NodeAway):
+            await call(cluster, leader, Move(chosen.node_id))
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ask())
+        await asyncio.sleep(rng.uniform(0, 0.3))
+        struck = rng.choice((leader, chosen))
+        match rng.choice(("nothing", "nothing", "kill", "freeze", "cut", "alone")):
+            case "kill":
+                struck.kill()
+                await asyncio.sleep(rng.uniform(0, 2 * detection_s))
+                cluster.start(struck.node_id)
+            case "freeze":
+                struck.freeze(rng.uniform(0.1, 3) * detection_s)
+            case "cut":
+                struck.store.is_cut = True
+                await asyncio.sleep(rng.uniform(0.2, 2) * detection_s)
+                struck.store.is_cut = False
+            case "alone":
+                struck.is_reachable = False
+                await asyncio.sleep(rng.uniform(0.2, 2) * detection_s)
+                struck.is_reachable = True
+    await asyncio.sleep(rng.uniform(0, 2 * detection_s))
+
+
 @on_nodes(*NODE_IDS, seeds=range(8), chances=BAD_DAY)
 async def test_acknowledged_records_are_there_once_and_no_offset_goes_back(
     cluster: SimulatedCluster,
+) -> None:
+    await live_through(cluster, disturb)
+
+
+@on_nodes(*NODE_IDS, seeds=range(8), chances=BAD_DAY)
+async def test_so_it_is_where_leaders_are_moved_and_something_happens_meanwhile(
+    cluster: SimulatedCluster,
+) -> None:
+    await live_through(cluster, move)
+
+
+async def live_through(
+    cluster: SimulatedCluster,
+    disturb: Callable[[SimulatedCluster, Random], Coroutine[Any, Any, None]],
 ) -> None:
     rng = Random(f"events {cluster.seed}")
     work = Workload(cluster)
