@@ -12,16 +12,22 @@ from typing import Final, NamedTuple
 from semel.journal.index import BatchIndex
 from semel.journal.slots import keys
 from semel.journal.slots.calls import Calls
-from semel.journal.slots.checkpoints import KEPT_COUNT, Checkpoint, encode
+from semel.journal.slots.checkpoints import KEPT_COUNT, Checkpoint, encode, parts_of
 from semel.journal.slots.collecting import Collecting
 from semel.journal.slots.history import Standing
 from semel.journal.slots.table import SlotTable
 from semel.journal.slots.writer import Writer
 from semel.records.checksum import crc32c
+from semel.store.seam import PART_BYTES
 from semel.types import Buffer, Position
 
 PIECE_REST_S: Final = 0.001
 """Between two pieces of a snapshot, each of which takes about as long."""
+
+TABLE_ROW_SIZE: Final = 24
+"""Bytes of a slot in a checkpoint."""
+
+INDEX_PART_SIZE: Final = PART_BYTES
 
 ATTEMPTS: Final = 5
 """After which a checkpoint is left to the next."""
@@ -65,6 +71,9 @@ class Checkpointing:
         self._ended_position = self.position
         """Of the last that was taken, whether it came to be or not."""
         self._is_urgent = False
+        self._attempts = 0
+        """To store one in parts."""
+        self._has_listed = False
         self._ended = asyncio.Condition()
 
     def start(self, begin: Callable[[], Taking]) -> None:
@@ -127,24 +136,44 @@ class Checkpointing:
         slot = await confirmed
         await self._publish_indexes(taking.standing.end)
         whole = Checkpoint(slot, taking.standing, taking.bases, self._table, opened, state)
+        name = ""
+        if TABLE_ROW_SIZE * len(self._table) + len(opened) + sum(map(len, state)) > PART_BYTES:
+            name = await self._create_parts(whole)
         key = keys.checkpoint(self._lane, slot)
-        await self._calls.create_once(key, encode(whole, checksum), ATTEMPTS)
+        await self._calls.create_once(key, encode(whole, checksum, name), ATTEMPTS)
         self.slot, self.position = slot, taking.standing.end
         self._forget_older(slot)
+
+    async def _create_parts(self, checkpoint: Checkpoint) -> str:
+        """Under a name that nobody else uses: of one slot, one epoch, and one attempt in it."""
+        self._attempts += 1
+        name = f"{checkpoint.slot:012d}-{checkpoint.standing.epoch}-{self._attempts}"
+        for number, part in enumerate(parts_of(checkpoint)):
+            key = keys.checkpoint_part(self._lane, name, number)
+            await self._calls.create_once(key, [part], ATTEMPTS)
+        return name
 
     async def _publish_indexes(self, position: Position) -> None:
         for each in self._index.unpublished():
             if each.end <= position:
                 content = await _in_steps(each.encode())
                 key = keys.index(self._lane, each.base, each.end)
-                await self._calls.create_once(key, [content], ATTEMPTS)
+                for number, at in enumerate(range(0, len(content), INDEX_PART_SIZE)):
+                    part = memoryview(content)[at : at + INDEX_PART_SIZE]
+                    await self._calls.create_once(keys.index_part(key, number), [part], ATTEMPTS)
                 self._index.published(each.base)
 
     def _forget_older(self, slot: int) -> None:
         if slot not in self._slots:
             self._slots.append(slot)
         count = max(0, len(self._slots) - KEPT_COUNT)
-        self._collecting.checkpoints(self._slots[:count])
+        if not self._has_listed or (self._attempts and count):
+            # Those of others who have led, some of which came no further than to store parts. Who
+            # stores one yet harms nobody: nobody begins with a checkpoint before the newest.
+            self._collecting.checkpoints_before(self._slots[count])
+            self._has_listed = True
+        else:
+            self._collecting.checkpoints(self._slots[:count])
         del self._slots[:count]
 
 

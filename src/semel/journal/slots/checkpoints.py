@@ -6,13 +6,18 @@ It is one object, created once. Whoever creates it says the same of the same slo
 not matter whose it is. The header has a checksum of its own and those of what follows: its first
 bytes alone tell how things stood.
 
-Bound: the object is one PUT. A state of more than 8 MiB has to be stored in several parts.
+What is too large for one request lies in parts of its own, which are created before, under names
+that nobody else uses; the object has their name instead of the last two:
+
+    header | stretch bases | slots | first positions | ends | name
+
+Parts are removed when a checkpoint behind theirs is there, since nobody begins with theirs then.
 """
 
 import asyncio
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal, NewerFormat
@@ -21,13 +26,19 @@ from semel.journal.slots.calls import Calls
 from semel.journal.slots.history import Standing
 from semel.journal.slots.table import SlotTable
 from semel.records.checksum import crc32c
+from semel.store.seam import PART_BYTES
 from semel.types import Buffer, Position
 
 _HEADER: Final = struct.Struct("<8sQiiBQIIIQQIII")
 _CHECKSUM: Final = struct.Struct("<I")
 _FAMILY: Final = b"SEMELCK"
-_FORMAT: Final = 1
-_MAGIC: Final = b"%s%d" % (_FAMILY, _FORMAT)
+_WHOLE: Final = b"1"
+_IN_PARTS: Final = b"2"
+_FORMATS: Final = (_WHOLE, _IN_PARTS)
+NAME_SIZE: Final = 48
+PART_SIZE: Final = PART_BYTES
+"""Bytes of a part, but for the last."""
+READS_AT_ONCE: Final = 4
 HEADER_SIZE: Final = _HEADER.size + _CHECKSUM.size
 OUTLINE_SIZE: Final = 64 * 1024
 """Read at first, which mostly holds all but the indexes and the state."""
@@ -48,14 +59,17 @@ class Checkpoint(NamedTuple):
     """The lane's, in pieces."""
 
 
-def encode(checkpoint: Checkpoint, state_checksum: int) -> list[Buffer]:
-    """`state_checksum` is that of all pieces, which were checked one by one as they came."""
+def encode(checkpoint: Checkpoint, state_checksum: int, name: str = "") -> list[Buffer]:
+    """`state_checksum` is that of all pieces, which were checked one by one as they came. With the
+    `name` of parts, what lies in these is left out."""
     standing = checkpoint.standing
     bases = array("q", checkpoint.bases)
     columns = [bases, *checkpoint.table.columns_before(checkpoint.slot)]
     tables = b"".join(column.tobytes() for column in columns)
+    if name:
+        tables += name.encode().ljust(NAME_SIZE, b"\0")
     packed = _HEADER.pack(
-        _MAGIC,
+        _FAMILY + (_IN_PARTS if name else _WHOLE),
         checkpoint.slot,
         standing.epoch,
         standing.term,
@@ -71,7 +85,23 @@ def encode(checkpoint: Checkpoint, state_checksum: int) -> list[Buffer]:
         state_checksum,
     )
     header = packed + _CHECKSUM.pack(crc32c(packed))
-    return [header, tables, checkpoint.opened, *checkpoint.state]
+    return [header, tables] if name else [header, tables, checkpoint.opened, *checkpoint.state]
+
+
+def parts_of(checkpoint: Checkpoint) -> Iterator[Buffer]:
+    """What lies in parts, in their order."""
+    part = bytearray()
+    for piece in (checkpoint.opened, *checkpoint.state):
+        view = memoryview(piece)
+        while view:
+            fits = PART_SIZE - len(part)
+            part += view[:fits]
+            view = view[fits:]
+            if len(part) == PART_SIZE:
+                yield part
+                part = bytearray()
+    if part:
+        yield part
 
 
 class _Head(NamedTuple):
@@ -82,19 +112,29 @@ class _Head(NamedTuple):
     opened_size: int
     state_size: int
     checksums: tuple[int, int, int]
+    is_in_parts: bool
+
+    @property
+    def columns_size(self) -> int:
+        return 8 * (self.base_count + 3 * self.slot_count)
 
     @property
     def tables_size(self) -> int:
-        return 8 * (self.base_count + 3 * self.slot_count)
+        return self.columns_size + (NAME_SIZE if self.is_in_parts else 0)
+
+    @property
+    def part_count(self) -> int:
+        return -(-(self.opened_size + self.state_size) // PART_SIZE)
 
 
 def _decode_head(stored: Buffer, key: str) -> _Head:
     view = memoryview(stored)[:HEADER_SIZE]
     if len(view) < HEADER_SIZE or bytes(view[: len(_FAMILY)]) != _FAMILY:
         raise CorruptJournal(f"{key}: this is no checkpoint")
-    if bytes(view[: len(_MAGIC)]) != _MAGIC:
-        shown = bytes(view[len(_FAMILY) : len(_MAGIC)]).decode("latin-1")
-        raise NewerFormat(f"{key} has format {shown}, this Semel reads up to {_FORMAT}")
+    format_ = bytes(view[len(_FAMILY) : len(_FAMILY) + 1])
+    if format_ not in _FORMATS:
+        shown = format_.decode("latin-1")
+        raise NewerFormat(f"{key} has format {shown}, this Semel reads up to {len(_FORMATS)}")
     if _CHECKSUM.unpack_from(view, _HEADER.size) != (crc32c(view[: _HEADER.size]),):
         raise CorruptJournal(f"{key}: wrong checksum of the header")
     _, slot, epoch, term, is_sealed, end, checksum, *sizes = _HEADER.unpack_from(view)
@@ -102,7 +142,14 @@ def _decode_head(stored: Buffer, key: str) -> _Head:
     base_count, slot_count, opened_size, state_size, *checksums = sizes
     tables, opened, state = checksums
     return _Head(
-        slot, standing, base_count, slot_count, opened_size, state_size, (tables, opened, state)
+        slot,
+        standing,
+        base_count,
+        slot_count,
+        opened_size,
+        state_size,
+        (tables, opened, state),
+        format_ == _IN_PARTS,
     )
 
 
@@ -118,27 +165,39 @@ class Outline(NamedTuple):
 def _tables(head: _Head, tables: Buffer, key: str) -> Outline:
     if crc32c(tables) != head.checksums[0]:
         raise CorruptJournal(f"{key}: wrong checksum")
-    words = array("q", bytes(tables))
+    words = array("q", bytes(tables[: head.columns_size]))
     bases, words = words[: head.base_count], words[head.base_count :]
     count = head.slot_count
     table = SlotTable.of(words[:count], words[count : 2 * count], words[2 * count :])
     return Outline(head.slot, head.standing, bases, table)
 
 
-def decode(stored: Buffer, key: str) -> Checkpoint:
+def name_of_parts(stored: Buffer, key: str) -> tuple[str, int] | None:
+    """And how many there are; None if all of it is here. Raises CorruptJournal, NewerFormat."""
+    head = _decode_head(stored, key)
+    if not head.is_in_parts:
+        return None
+    tables = memoryview(stored)[HEADER_SIZE:]
+    if len(tables) != head.tables_size or crc32c(tables) != head.checksums[0]:
+        raise CorruptJournal(f"{key}: wrong checksum")
+    name = bytes(tables[head.columns_size :]).rstrip(b"\0").decode()
+    return name, head.part_count
+
+
+def decode(stored: Buffer, key: str, parts: Sequence[Buffer] = ()) -> Checkpoint:
     """Raises CorruptJournal, NewerFormat."""
     head = _decode_head(stored, key)
-    view = memoryview(stored)[HEADER_SIZE:]
+    view = memoryview(b"".join((stored, *parts)) if parts else stored)[HEADER_SIZE:]
     sizes = (head.tables_size, head.opened_size, head.state_size)
     if len(view) != sum(sizes):
         raise CorruptJournal(f"{key}: {len(view)} of {sum(sizes)} bytes are there")
-    parts: list[memoryview] = []
+    sections: list[memoryview] = []
     for size, checksum in zip(sizes, head.checksums, strict=True):
-        parts.append(view[:size])
+        sections.append(view[:size])
         view = view[size:]
-        if crc32c(parts[-1]) != checksum:
+        if crc32c(sections[-1]) != checksum:
             raise CorruptJournal(f"{key}: wrong checksum")
-    tables, opened, state = parts
+    tables, opened, state = sections
     outline = _tables(head, tables, key)
     return Checkpoint(*outline, bytes(opened), [bytes(state)])
 
@@ -172,11 +231,31 @@ async def newest(calls: Calls, lane: int) -> Checkpoint | None:
     while slot := await boundary(calls, lane):
         key = keys.checkpoint(lane, slot)
         stored = await calls.until_got(key)
-        if stored is not None:
-            checkpoint = decode(stored, key)
+        parts = None if stored is None else await _read_parts(calls, lane, stored, key)
+        if stored is not None and parts is not None:
+            checkpoint = decode(stored, key, parts)
             if checkpoint.slot != slot:
                 raise CorruptJournal(f"{key}: this is the checkpoint at {checkpoint.slot}")
             return checkpoint
+        if stored is not None and await boundary(calls, lane) == slot:
+            raise CorruptJournal(f"{key}: parts of it are missing")
         # It was replaced meanwhile by a newer one.
         await asyncio.sleep(next(delays))
     return None
+
+
+async def _read_parts(calls: Calls, lane: int, stored: Buffer, key: str) -> Sequence[Buffer] | None:
+    """None if some are gone, as those of a checkpoint are that was replaced."""
+    named = name_of_parts(stored, key)
+    if named is None:
+        return ()
+    name, count = named
+    wanted = [keys.checkpoint_part(lane, name, number) for number in range(count)]
+    found: list[bytes] = []
+    for first in range(0, count, READS_AT_ONCE):
+        some = await asyncio.gather(*map(calls.until_got, wanted[first : first + READS_AT_ONCE]))
+        present = [part for part in some if part is not None]
+        if len(present) < len(some):
+            return None
+        found += present
+    return found

@@ -17,7 +17,7 @@ from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.seam import JournalAbandoned, Sealed
 from semel.journal.slots import keys
 from semel.journal.slots.calls import Calls
-from semel.journal.slots.checkpointing import Checkpointing, Taking
+from semel.journal.slots.checkpointing import INDEX_PART_SIZE, Checkpointing, Taking
 from semel.journal.slots.collecting import Collecting
 from semel.journal.slots.history import Standing
 from semel.journal.slots.opening import Taken, take
@@ -345,7 +345,13 @@ class SlotJournal:
     async def read_index(self, name: str, offset: int, size: int) -> Buffer:
         base = int(name.removesuffix(names.INDEX))
         key = keys.index(self._lane, base, self._stretches.end_of(base))
-        return await self.blocks.read(key, offset, size)
+        found: list[Buffer] = []
+        while size:
+            number, skip = divmod(offset, INDEX_PART_SIZE)
+            its_size = min(size, INDEX_PART_SIZE - skip)
+            found.append(await self.blocks.read(keys.index_part(key, number), skip, its_size))
+            offset, size = offset + its_size, size - its_size
+        return found[0] if len(found) == 1 else b"".join(found)
 
     async def read_past(self, position: int, size: int) -> list[Buffer]:
         """Whatever lies there in sealed stretches, for who settles them. Raises OSError."""
@@ -414,7 +420,8 @@ class SlotJournal:
         wanted = bisect_right(bases, position) - 1
         count = min(wanted, bisect_right(bases, self._indexed) - 1)
         if count > 0:
-            self._collecting.indexes(self._stretches.release(count))
+            self._stretches.release(count)
+            self._collecting.indexes_before(bases[0])
         slots = self._table.collectable(min(position, covered), boundary)
         self._table.forget(len(slots))
         self._collecting.slots(slots)

@@ -6,7 +6,6 @@ it. So whoever replays divides the journal as its leader did, and finds the inde
 
 from array import array
 from bisect import bisect_left
-from itertools import pairwise
 
 from semel.journal.index import BatchIndex
 from semel.journal.index_files import read_index
@@ -51,12 +50,10 @@ class Stretches:
             raise FileNotFoundError(f"the stretch at byte {base} was given up")
         return self.bases[number + 1]
 
-    def release(self, count: int) -> list[tuple[int, int]]:
-        """Gives up the oldest, whose indexes are stored; returns where each begins and ends."""
-        released = list(pairwise(self.bases[: count + 1]))
+    def release(self, count: int) -> None:
+        """Gives up the oldest, whose indexes are stored."""
         del self.bases[:count]
         self.index.release_before(self.bases[0])
-        return released
 
 
 def _not_now(name: str, offset: int, size: int) -> Buffer | None:
