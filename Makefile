@@ -52,7 +52,7 @@ chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about 
 	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal \
 	    tests/spark/test_kills.py tests/spark/test_narrowest_window.py
 
-peers: $(READY)  ## Clients and tools from Maven, Go and Debian on Semel, and ours on Apache Kafka
+peers: $(READY)  ## Clients, tools and stores from Maven, Go, PyPI and Debian with Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers
 	$(BIN)/python -m pytest -q -o timeout=900 -p no:semel -p peers.kafka_in_place \
 	    tests/cli tests/client/test_with_broker.py tests/client/test_remade_topics.py \

@@ -125,7 +125,7 @@ def import_(
     else:
         say(
             f"cluster {cluster_id} is in {shown(store)}: {batch_count:,} batches, "
-            f"{byte_count:,} bytes. {data} is as it was, and no longer needed"
+            f"{byte_count:,} bytes. {data} is as it was: do not serve both"
         )
 
 
