@@ -10,6 +10,7 @@ from semel.journal.frames import HEADER_SIZE
 from semel.journal.seam import JournalAbandoned
 from semel.journal.slots import keys
 from semel.journal.slots.entries import Kind, decode, successor_of
+from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.opening import NotTaken
 from semel.journal.slots.settings import SlotSettings
@@ -589,3 +590,27 @@ def test_who_takes_a_silent_lane_only_leaves_it_to_whoever_was_faster() -> None:
         assert not new.failures
 
     run(main())
+
+
+# A store that is in trouble.
+
+
+def test_who_stands_by_says_once_that_the_store_does_not_answer() -> None:
+    async def scenario() -> None:
+        store = SlotStore()
+        await lead(store, 1)
+        follower = Follower(store, 0, SETTINGS)
+        said: list[str] = []
+        follower.on_warning = said.append
+        await follower.begin()
+        for _ in range(2):
+            store.is_away = True
+            for _ in range(3):
+                await follower.look()
+                list(follower.replay())
+            store.is_away = False
+            await follower.look()
+            list(follower.replay())
+        assert said == ["the store does not answer, which is tried again: get"] * 2
+
+    run(scenario())

@@ -452,3 +452,42 @@ for _ in range(10):
 """
     for _ in range(5):
         subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("has_expired", "403 ExpiredToken The provided token has expired: renew the credentials"),
+        ("is_read_only", "403 AccessDenied Access Denied: who runs a node must be allowed to"),
+        ("is_full", "507 XMinioStorageFull .*: the store is full, and nothing is acknowledged"),
+    ],
+)
+def test_what_its_owner_has_to_do_is_said(trouble: str, said: str) -> None:
+    async def scenario() -> None:
+        async with faulty() as (server, store):
+            setattr(server.weather, trouble, True)
+            with pytest.raises(StoreRefused, match=f"creating a/new: {said}"):
+                await create(store)
+
+    asyncio.run(scenario())
+
+
+def test_a_bucket_that_is_missing_is_to_be_made() -> None:
+    async def scenario() -> None:
+        async with faulty() as (server, store):
+            server.bucket.is_there = False
+            with pytest.raises(StoreRefused, match=r"NoSuchBucket .*: make the bucket, or name"):
+                await create(store)
+
+    asyncio.run(scenario())
+
+
+def test_where_nobody_answers_is_said_without_the_librarys_words() -> None:
+    async def scenario() -> None:
+        async with FaultServer() as server:
+            settings = settings_of(server, connect_timeout_s=0.5)
+        with pytest.raises(StoreAway) as raised:
+            await create(bare_store(settings))
+        assert str(raised.value) == f"creating a/new: nobody answers at {server.endpoint}"
+
+    asyncio.run(scenario())

@@ -725,7 +725,10 @@ class Broker:
     def warn(self, warning: str) -> None:
         """Tell what the journal has to say, which is mostly about the disk."""
         _, usable = self.disk_bytes()
-        log.warning(warning, free_bytes=usable)
+        if usable < 0:
+            log.warning(warning)
+        else:
+            log.warning(warning, free_bytes=usable)
 
     def _on_failure(self, error: BaseException) -> None:
         assert self._failed is not None

@@ -59,6 +59,8 @@ class Host(Protocol):
 
     async def hand_over(self, lane: Lane, successor: int) -> None: ...
 
+    def warn(self, warning: str) -> None: ...
+
 
 class Led(NamedTuple):
     """What a node has while it leads."""
@@ -174,6 +176,7 @@ class Node:
     async def _stand_by(self) -> tuple[SlotJournal, FollowedLane | None]:
         """Returns once the lane is fenced by this node."""
         follower = self.follower = Follower(self._store, LANE, self._slot_settings)
+        follower.on_warning = self._host.warn
         await follower.begin()
         followed = self._followed(follower)
         while True:

@@ -22,6 +22,7 @@ STATUS: Final = re.compile(r"status code: (\d{3})")
 CODE: Final = re.compile(r"<Code>(\w+)</Code>")
 MESSAGE: Final = re.compile(r"<Message>(.*?)</Message>", re.DOTALL)
 OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+ADDRESS: Final = re.compile(r"Error performing \w+ (\w+://[^/\s]+)")
 KIND: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 
 NO_SUCH_OBJECT: Final = frozenset({"NoSuchKey", "BlobNotFound"})
@@ -36,6 +37,23 @@ LASTING_STATUSES: Final = frozenset({501, 505, 507})
 LASTING_ERRNOS: Final = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}
 )
+CREDENTIALS: Final = (
+    "the store does not know these credentials: look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+)
+REGION: Final = "the bucket is in another region: name that with --store-option region=NAME"
+FULL: Final = "the store is full, and nothing is acknowledged until there is room"
+ADVICE: Final = {
+    "AccessDenied": "who runs a node must be allowed to create, read, list and delete there",
+    "AuthorizationHeaderMalformed": REGION,
+    "ExpiredToken": "renew the credentials",
+    "InvalidAccessKeyId": CREDENTIALS,
+    "NoSuchBucket": "make the bucket, or name another",
+    "PermanentRedirect": REGION,
+    "QuotaExceeded": FULL,
+    "SignatureDoesNotMatch": CREDENTIALS,
+    "XMinioStorageFull": FULL,
+}
+"""What to do about it, where the store's own words do not say it."""
 
 
 class BehindTheEnd(StoreRefused):
@@ -81,9 +99,12 @@ def reason(error: Exception) -> str:
     status = _number(STATUS, text)
     if status is not None:
         code, message = _first(CODE, text) or "", _first(MESSAGE, text) or ""
-        return " ".join(f"{status} {code} {message}".split())
+        said = " ".join(f"{status} {code} {message}".split())
+        return f"{said.rstrip('.')}: {ADVICE[code]}" if code in ADVICE else said
     summary = text.partition("\n")[0]
     kind = _first(KIND, text)
+    if kind == "Connect" and (address := _first(ADDRESS, text)):
+        return f"nobody answers at {address}"
     return f"{summary} ({kind})" if kind else summary
 
 

@@ -18,6 +18,12 @@ from semel.types import Buffer
 T = TypeVar("T")
 
 
+def trouble_in_words(error: Exception) -> str:
+    """For who looks after the store. Neither ends anything by itself: it may be mended."""
+    deed = "refuses" if isinstance(error, StoreRefused) else "does not answer"
+    return f"the store {deed}, which is tried again: {error}"
+
+
 class Calls:
     """Law: an answer that is late counts as none; what was asked for may be done yet."""
 

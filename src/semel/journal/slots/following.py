@@ -8,13 +8,13 @@ does not write (rule 33).
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.index import BatchIndex
 from semel.journal.slots import checkpoints, keys
-from semel.journal.slots.calls import Calls
+from semel.journal.slots.calls import Calls, trouble_in_words
 from semel.journal.slots.checkpoints import Outline
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.opening import NotTaken, add, begun, read_on, take
@@ -68,12 +68,21 @@ class Follower:
         self._store = store
         self._settings = settings or SlotSettings()
         self._calls = Calls(store, self._settings)
+        self._calls.on_trouble = self._note_trouble
+        self.on_warning: Callable[[str], None] = lambda warning: None
+        """Told once of a store that does not answer, until it has."""
+        self._is_store_in_trouble = False
         self._lane = lane
         self._replay: Replay
         self._stretches: Stretches
         self._free_since_s: float | None = None
         self._asked_slot = 0
         """Where it was when it last asked for a checkpoint."""
+
+    def _note_trouble(self, error: Exception) -> None:
+        if not self._is_store_in_trouble:
+            self._is_store_in_trouble = True
+            self.on_warning(trouble_in_words(error))
 
     @property
     def index(self) -> BatchIndex:
@@ -128,6 +137,7 @@ class Follower:
             self.silence.broken()
             self._free_since_s = None
             return False
+        self._is_store_in_trouble = False
         if stored is None:
             self.caught_up_s = begun_s
             self.silence.free(begun_s)
@@ -210,6 +220,7 @@ class Follower:
         it begins with the journal's checkpoint.
         """
         calls = Calls(self._store, self._settings)
+        calls.on_trouble = self._note_trouble
         try:
             taken = await take(
                 calls,

@@ -16,7 +16,7 @@ from semel.journal import names
 from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.seam import JournalAbandoned, Sealed
 from semel.journal.slots import keys
-from semel.journal.slots.calls import Calls
+from semel.journal.slots.calls import Calls, trouble_in_words
 from semel.journal.slots.checkpointing import INDEX_PART_SIZE, Checkpointing, Taking
 from semel.journal.slots.collecting import Collecting
 from semel.journal.slots.history import Standing
@@ -189,7 +189,7 @@ class SlotJournal:
     def _note_trouble(self, error: Exception) -> None:
         if not self._is_store_in_trouble:
             self._is_store_in_trouble = True
-            self._on_warning(f"the store does not answer, which is tried again: {error}")
+            self._on_warning(trouble_in_words(error))
 
     # Running.
 
