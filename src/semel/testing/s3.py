@@ -218,4 +218,4 @@ def texts(document: bytes, name: str) -> list[str]:
 
 def etag(content: bytes) -> str:
     """Any mark will do, and a checksum of all would be most of what a large request costs."""
-    return f'"{len(content):x}-{crc32(content[:64] + content[-64:]):08x}"'
+    return f'"{len(content):x}-{crc32(content[-64:], crc32(content[:64])):08x}"'
