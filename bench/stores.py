@@ -24,7 +24,7 @@ from semel.wire.messages import metadata
 BUCKET = "bucket"
 URL = f"s3://{BUCKET}/cluster"
 PACKED_BYTES_MIN = 2**16
-BUFFER_BYTES = 2**24
+BUFFER_BYTES = 2**25
 HEAD_BYTES_MAX = 2**14
 PATIENCE_S = 30.0
 _READY = re.compile(r"The fault server is ready on (\S+)\n")

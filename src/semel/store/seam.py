@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from semel.errors import SemelError
 from semel.types import Buffer
 
-CREATE_BYTES_MAX: Final = 9 * 2**20
+CREATE_BYTES_MAX: Final = 17 * 2**20
 """What `create` takes: a slot with all that is around it, in one request."""
 
 PART_BYTES: Final = 8 * 2**20

@@ -72,5 +72,12 @@ def reused(lane: int) -> tuple[str, ...]:
 
 def numbers(found: Iterable[StoredObject]) -> list[int]:
     """The slots in the keys of entries or checkpoints, rising; other keys are nobody's here."""
-    tails = (each.key.rpartition("/")[2] for each in found)
-    return sorted(int(tail) for tail in tails if len(tail) == SLOT_DIGITS and tail.isdecimal())
+    return sorted(sizes(found))
+
+
+def sizes(found: Iterable[StoredObject]) -> dict[int, int]:
+    """As `numbers`, with how large each is."""
+    tails = ((each.key.rpartition("/")[2], each.size) for each in found)
+    return {
+        int(tail): size for tail, size in tails if len(tail) == SLOT_DIGITS and tail.isdecimal()
+    }

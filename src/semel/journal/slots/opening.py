@@ -7,6 +7,7 @@ checkpoint again.
 """
 
 import asyncio
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -88,10 +89,10 @@ async def read_on(
     """
     lane = replay.lane
     behind = keys.slot(lane, replay.slot - 1) if replay.slot else ""
-    listed = keys.numbers(await calls.until_listed(keys.slots(lane), behind))
-    last = listed[-1] if listed else -1
+    sizes = keys.sizes(await calls.until_listed(keys.slots(lane), behind))
+    last = max(sizes, default=-1)
     while stop is None or replay.slot < stop:
-        count = max(1, min(last + 1 - replay.slot, settings.reads_at_once))
+        count = _count_at_once(sizes, replay.slot, settings)
         count = count if stop is None else min(count, stop - replay.slot)
         for key, stored in await _read(calls, lane, replay.slot, count):
             if stored is None:
@@ -99,6 +100,17 @@ async def read_on(
             if not await add(calls, replay, key, stored):
                 return False
     return True
+
+
+def _count_at_once(sizes: Mapping[int, int], first: int, settings: SlotSettings) -> int:
+    """Of the slots that were listed; one more than none, to see whether it is free."""
+    count = byte_count = 0
+    while count < settings.reads_at_once and first + count in sizes:
+        byte_count += sizes[first + count]
+        if count and byte_count > settings.read_bytes_at_once:
+            break
+        count += 1
+    return max(1, count)
 
 
 async def add(calls: Calls, replay: Replay, key: str, stored: bytes) -> bool:

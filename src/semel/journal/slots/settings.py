@@ -9,6 +9,7 @@ from semel.journal.seam import Limits
 from semel.journal.slots.entries import ENTRY_HEADER_SIZE
 
 MIB: Final = 1 << 20
+FRAME_BYTES_MAX: Final = 8 * MIB
 SLOT_BYTES_MIN: Final = 1024
 HEADROOM_SHARE: Final = 16
 """Of the bytes that may be unconfirmed: kept for the ends of what is open."""
@@ -16,8 +17,9 @@ HEADROOM_SHARE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class SlotSettings:
-    slot_bytes: int = 8 * MIB
-    """The largest slot: what a store takes in one PUT."""
+    slot_bytes: int = 16 * MIB
+    """The largest slot, which is one PUT. What piles up while one is under way should fit into the
+    next, or the time of a PUT bounds the bytes per second."""
 
     stretch_bytes: int = 64 * MIB
     """What is settled at once: so much of the journal has one index."""
@@ -53,7 +55,10 @@ class SlotSettings:
     """Who has waited so long for a barrier steps down: the detection time. None: never."""
 
     reads_at_once: int = 32
-    """GETs under way when a lane is taken."""
+    """GETs under way when a lane is taken…"""
+
+    read_bytes_at_once: int = 64 * MIB
+    """…and what they bring together, unless one alone brings more."""
 
     def __post_init__(self) -> None:
         if self.slot_bytes < SLOT_BYTES_MIN:
@@ -67,14 +72,14 @@ class SlotSettings:
     @property
     def payload_bytes_max(self) -> int:
         """Of a frame that has a slot to itself (rule 37)."""
-        return self.slot_bytes - ENTRY_HEADER_SIZE - HEADER_SIZE
+        return min(self.slot_bytes, FRAME_BYTES_MAX) - ENTRY_HEADER_SIZE - HEADER_SIZE
 
     @property
     def limits(self) -> Limits:
         headroom = self.unconfirmed_bytes // HEADROOM_SHARE
         return Limits(
             self.payload_bytes_max,
-            f"a slot of {self.slot_bytes} bytes",
+            f"a frame of {min(self.slot_bytes, FRAME_BYTES_MAX)} bytes",
             headroom,
             headroom // 5,
             self.unconfirmed_bytes // 2,
