@@ -34,6 +34,7 @@ from semel.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.incremental_alter_configs import (
@@ -318,15 +319,24 @@ def test_a_folder_of_a_version_that_kept_all_waits_to_be_told(
         async with started(opened(device, Random(3), RETAINING, clock)) as broker:
             await pass_check()
             assert log_start(broker, "t") == int(is_told)
+            assert await is_shown_enforced(broker) == is_told
 
     run(Random(1), scenario())
     assert any("retention is not enforced" in warning for warning in warnings) != is_told
+
+
+async def is_shown_enforced(broker: Broker) -> bool:
+    resource = DescribeConfigsResource(4, "1", ["retention.enforce"])
+    request = DescribeConfigsRequest([resource])
+    (result,) = (await call(broker, "describe_configs", 4, request)).results
+    return bool(result.configs[0].value == "true")
 
 
 def test_a_new_folder_enforces_it() -> None:
     async def scenario() -> None:
         async with started(live()) as broker:
             assert broker.controller.view.is_retention_enforced
+            assert await is_shown_enforced(broker)
 
     run(Random(1), scenario())
 

@@ -1,13 +1,16 @@
 """Damage in old data: it is told of, it stays what it is, and all else is settled and compacted."""
 
+import asyncio
 import errno
 from bisect import bisect_right
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from lane import test_compacting, test_settling
 from lane.test_settling import SEGMENT_BYTES, TOPICS
+from semel.errors import CorruptJournal
 from semel.journal import names
 from semel.journal.file.check import Folder, check
 from semel.journal.file.memory import MemoryDevice
@@ -17,6 +20,8 @@ from semel.lane.lane import Lane
 from semel.lane.topics import CreateTopic, DeleteRecords
 from semel.records import batch as record_batch
 from semel.types import TopicPartition
+from semel.volumes.making import MakesApart, VolumeMaker
+from semel.volumes.writing import CompactionPlan, Made, MeasuringPlan, SettlingPlan, SourceSize
 from support.seeded_loop import run
 
 PLACES = {"base offset": 7, "length": 11, "magic": 16, "checksum": 17, "records": 70}
@@ -172,6 +177,70 @@ def test_what_cannot_be_read_stays_where_it_is_and_is_told_of_once(is_mended: bo
         ]
 
     run(Random(2), live())
+
+
+class FullDisk:
+    """Makes no volume while the disk is full."""
+
+    has_far_sources = False
+    bytes_per_s = 1
+    is_full = True
+
+    def __init__(self, maker: VolumeMaker) -> None:
+        self._maker = maker
+
+    async def make(self, plan: SettlingPlan) -> Made:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return await self._maker.make(plan)
+
+    async def compact(self, plan: CompactionPlan) -> Made:
+        return await self._maker.compact(plan)
+
+    async def measure(self, plan: MeasuringPlan) -> list[SourceSize]:
+        return await self._maker.measure(plan)
+
+
+def test_a_disk_without_room_for_a_volume_is_told_of_once_until_there_was_some() -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(4))
+        world = await filled(device, 4)
+        reports = Reports(world.lane)
+        disk = FullDisk(world.lane.settling._maker)
+        world.lane.settling._maker = disk
+        for _ in range(3):
+            await reports.settle()
+        assert len(reports.warnings) == 1
+        assert "No space left on device" in reports.warnings[0]
+        disk.is_full = False
+        settled_end = world.lane._state.settled_end
+        await reports.settle()
+        assert world.lane._state.settled_end > settled_end
+        disk.is_full = True
+        await world.some_changes(1_000)
+        for _ in range(3):
+            await reports.settle()
+        assert len(reports.warnings) == 2
+        disk.is_full = False
+        await world.lane.close()
+
+    run(Random(4), live())
+
+
+def test_a_process_that_refuses_an_order_is_not_reaped_twice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refused() -> None:
+        plan = SettlingPlan((0,), b"", b"", 1, ".tmp")
+        with pytest.raises((CorruptJournal, OSError)):
+            await MakesApart(str(tmp_path)).make(plan)
+
+    async def live() -> None:
+        for _ in range(3):
+            await refused()
+
+    asyncio.run(live())
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def compacting_world(device: MemoryDevice) -> test_compacting.World:

@@ -27,7 +27,11 @@ IN_USE = 3
 NOT_CHECKED = 4
 """Exit codes of a check, beside 0 and that of wrong usage, which a folder that is not there is."""
 
-_ONE_OF: Mapping[str, str] = {"indexes": "index", "batches": "batch"}
+_ONE_OF: Mapping[str, str] = {
+    "indexes": "index",
+    "batches": "batch",
+    "batches in volumes": "batch in volumes",
+}
 """Where it takes more than the s away to name one."""
 
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]

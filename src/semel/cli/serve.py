@@ -104,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         action=_Collect,
         default=(),
         help="a setting by Kafka's name, over those in the file; repeatable "
-        "(`kafka-configs --describe --all` and other admin tools list them)",
+        "(`semel config describe broker 1` and other admin tools list them)",
     )
     add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here, at /metrics")
     add("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)

@@ -161,6 +161,8 @@ class Settling:
         """Whether all that lives in the journal before a position will go at about one time."""
         self.on_damage: OnDamage = lambda partition, damage: None
         """Hears of each partition of which something cannot be read, again and again."""
+        self._has_failed = False
+        """Since something was settled the last time."""
         self._damage_told: set[str] = set()
         """What concerns more than one partition, and was said."""
 
@@ -225,7 +227,10 @@ class Settling:
             self._tell(damage, warn)
         except OSError as error:
             self._sources_max = max(1, self._sources_max // 2)
-            warn(f"old data is not settled, which is tried again: {error}")
+            # Once: a full disk is tried again every few seconds.
+            if not self._has_failed:
+                self._has_failed = True
+                warn(f"old data is not settled, which is tried again: {error}")
 
     def _tell(self, damage: CorruptJournal, warn: Warn) -> None:
         """Once: it will be met in each round."""
@@ -301,6 +306,7 @@ class Settling:
             return False
         await self._replace([each.base for each in chosen], (), Position(chosen[-1].end))
         self._sources_max = min(SOURCES_MAX, 2 * self._sources_max)
+        self._has_failed = False
         return True
 
     async def _chosen(self) -> Sequence[Sealed]:

@@ -184,7 +184,7 @@ class MakesApart:
             start_new_session=True,
         )
         try:
-            return await self._converse(worker, order)
+            answer = await self._converse(worker, order)
         except BaseException:
             # Whoever is cancelled here leaves nobody behind.
             with contextlib.suppress(ProcessLookupError):
@@ -192,6 +192,11 @@ class MakesApart:
             raise
         finally:
             await worker.wait()
+        if isinstance(answer, Refusal):
+            if answer.unreadable is not None:
+                raise UnreadableBatch(answer.reason, answer.unreadable)
+            raise CorruptJournal(answer.reason) if answer.is_damage else OSError(answer.reason)
+        return answer
 
     async def _converse(self, worker: asyncio.subprocess.Process, order: Order) -> Answer:
         assert worker.stdin is not None
@@ -204,10 +209,6 @@ class MakesApart:
         if not said:
             raise OSError("the process that makes volumes has ended")
         answer: Answer = msgspec.msgpack.decode(said, type=Answer)
-        if isinstance(answer, Refusal):
-            if answer.unreadable is not None:
-                raise UnreadableBatch(answer.reason, answer.unreadable)
-            raise CorruptJournal(answer.reason) if answer.is_damage else OSError(answer.reason)
         return answer
 
 

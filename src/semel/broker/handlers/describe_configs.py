@@ -93,12 +93,20 @@ def _broker(
     broker: "Broker", request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
     return [
-        _result(
-            name, broker.layers.synonyms(name), request, about.kind, about.about, about.is_fixed
-        )
+        _result(name, _synonyms(broker, name), request, about.kind, about.about, about.is_fixed)
         for name, about in about_settings().items()
         if name != "advertised.listeners"
     ]
+
+
+def _synonyms(broker: "Broker", name: str) -> list[ConfigSynonym]:
+    found = broker.layers.synonyms(name)
+    if name == "retention.enforce" and all(
+        lane.view.is_retention_enforced for lane in broker.led_lanes
+    ):
+        # It is given once. What is remembered counts, not what this start was told.
+        found.insert(0, ConfigSynonym(name, "true", ConfigSource.STATIC_BROKER))
+    return found
 
 
 def _all_brokers(

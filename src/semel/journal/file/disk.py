@@ -423,7 +423,9 @@ def _write_all(descriptor: int, offset: int, parts: Sequence[Buffer]) -> None:
         size = sum(map(len, group))
         count = os.pwritev(descriptor, group, offset)
         if count != size:
-            raise OSError(errno.ENOSPC, f"{count} of {size} bytes were written at {offset}")
+            raise OSError(
+                errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {count} of {size} bytes were written"
+            )
         offset += size
 
 
