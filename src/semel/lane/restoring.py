@@ -44,7 +44,9 @@ _ONE_PIECE_MIN: Final = 0x80
 def restore(stored: bytes, state: LaneState) -> None:
     """Give a state that nothing was applied to yet what the snapshot holds."""
     if not stored:
-        raise CorruptJournal("what was copied here is not whole: it has to be copied anew")
+        raise CorruptJournal(
+            "the checkpoint is empty, as that of a copy that is not whole: it has to be copied anew"
+        )
     try:
         is_one = stored[0] >= _ONE_PIECE_MIN
         _restore(_pieces_of_one(stored) if is_one else _pieces(stored), state)
