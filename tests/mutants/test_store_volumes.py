@@ -42,7 +42,7 @@ def test_a_volume_that_is_named_before_it_is_stored_is_noticed(
 ) -> None:
     async def create(self: ObjectVolumes, number: int, temporary: str) -> str:
         """Only its index is waited for."""
-        name = f"{self._epoch:010d}-{number:024x}"
+        name = f"{self.epoch:010d}-{number:024x}"
         await self._upload(f"{number:020d}.volume-index{temporary}", name + ".idx")
         self._names[number] = name
         return name

@@ -66,6 +66,7 @@ from semel.world import Clock, Randomness
 
 if TYPE_CHECKING:
     from semel.cluster.desk import Desk
+    from semel.volumes.tiering import Tiering
 
 FRAME_SIZE_MAX = 2 * 2**20
 """Bytes. Batches of one request share a frame up to this size."""
@@ -113,11 +114,13 @@ class Broker:
         clock: Clock,
         randomness: Randomness,
         shared: Shared | None = None,
+        tiering: "Tiering | None" = None,
     ) -> None:
         """Opens a lane on each device and replays it. Raises NewerFormat, CorruptJournal or
         FolderInUse, and ConfigError.
 
-        Of lanes that are `shared` it leads none yet: it is told when to take them.
+        Of lanes that are `shared` it leads none yet: it is told when to take them. With `tiering`
+        the volumes of the others lie in a store, which has to be claimed before the start.
         """
         self._static_config = config
         self.layers = LayeredConfig(config)
@@ -134,9 +137,9 @@ class Broker:
             group_commit=config.journal_group_commit,
             tail_bytes=config.journal_tail_bytes,
         )
-        self._lane_settings = lane_settings(config, on_store=shared is not None)
-        self.is_shared = shared is not None
-        """Others can lead its lanes at any time."""
+        self._shared = shared
+        self._tiering = tiering
+        self._lane_settings = self._settings_of_lanes(config)
         self._lane_count = len(devices) if shared is None else shared.lane_count
         self.elsewhere = Elsewhere(config.node_id)
         self.node: Desk | None = None
@@ -167,12 +170,16 @@ class Broker:
         self._behind: set[str] = set()
         """Topics that a lane could not be told of, as it had no room."""
         self._cluster_id = b"" if shared is None else shared.cluster_id
-        self._shared = shared
         self.late_requests = LateRequests()
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
         self._check_sizes(config)
+
+    @property
+    def is_shared(self) -> bool:
+        """Others can lead its lanes at any time."""
+        return self._shared is not None
 
     def _check_sizes(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a batch that is allowed would not fit into the journal."""
@@ -185,13 +192,27 @@ class Broker:
     def _open(self, number: int, device: Device) -> Lane:
         journal = FileJournal.open(device, self._journal_settings, CONTENTS)
         try:
-            lane = self._lane(number, journal, volumes_on(device))
+            lane = self._lane(number, journal, self._volumes_beside(number, device))
         except BaseException:
             # What cannot be replayed here may be replayed elsewhere, or mended.
             device.stop()
             raise
         self.journals[number] = journal
         return lane
+
+    def _volumes_beside(self, number: int, device: Device) -> Volumes:
+        if self._tiering is None:
+            return volumes_on(device)
+        assert isinstance(device, FileDevice)
+        return Volumes(*self._tiering.volumes(number, device))
+
+    def _settings_of_lanes(self, config: BrokerConfig) -> LaneSettings:
+        settings = lane_settings(config, on_store=self.is_shared)
+        if self._tiering is None:
+            return settings
+        # What will go by itself would fill the disk until it does.
+        settling = settings.settling._replace(leaves_what_dies=False)
+        return settings._replace(settling=settling)
 
     def _lane(
         self,
@@ -655,7 +676,7 @@ class Broker:
     def _adopt(self, layers: LayeredConfig) -> None:
         self.layers = layers
         self.config = layers.effective
-        self._lane_settings = lane_settings(self.config, on_store=self.is_shared)
+        self._lane_settings = self._settings_of_lanes(self.config)
         for lane in self.led_lanes:
             lane.configure(self._lane_settings)
 

@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
 
 from semel.broker import log
 from semel.broker.broker import Broker, Storage
@@ -19,6 +21,7 @@ from semel.broker.config import BrokerConfig, address, listener
 from semel.errors import CannotListen, ConfigError
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.segments import FULL
+from semel.volumes.binding import bind, check_named
 from semel.world import SystemClock, SystemRandomness
 
 if TYPE_CHECKING:
@@ -44,6 +47,7 @@ class ServeOptions:
     journal: str | None = None
     node_id: int | None = None
     cache: Path | None = None
+    volumes: str | None = None
     config: Path | None = None
     settings: tuple[str, ...] = ()
     metrics: str | None = None
@@ -64,15 +68,17 @@ def serve(options: ServeOptions) -> None:
     if options.store is not None:
         _run(_serve_on_store(config, options.store, options))
         return
-    if options.journal is not None or options.store_options:
+    if options.journal is not None or (options.store_options and options.volumes is None):
         raise ConfigError("--journal and --store-option are about a store: name it with --store")
+    if options.volumes is not None:
+        _run(_serve_tiered(config, options.volumes, options))
+        return
     with _data_folder(options) as folder:
+        check_named(folder, None)
         broker = Broker(
             config,
             [FileDevice(folder, synced=not options.ephemeral)],
-            Storage(
-                str(folder.resolve()), lambda: _disk_bytes(folder), lambda: _folder_bytes(folder)
-            ),
+            _storage(folder),
             SystemClock(),
             SystemRandomness(),
         )
@@ -116,6 +122,48 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
         async with joined(settings, config, clock, randomness, folder, cache) as member:
             _settle_in()
             await _serve(member.broker, options, shown(url), member)
+
+
+async def _serve_tiered(config: BrokerConfig, url: str, options: ServeOptions) -> None:
+    if options.ephemeral:
+        raise ConfigError("--volumes keeps data for good, and --ephemeral nothing: choose one")
+    from semel.broker.lane_volumes import disk_cache, work_folder
+    from semel.store.blocks import NO_CACHE, BlockCache
+    from semel.store.opening import open_store
+    from semel.store.settings import BUCKETS, StoreSettings, shown
+    from semel.volumes.tiering import Tiering
+
+    folder = options.data
+    if urlsplit(url).scheme not in BUCKETS:
+        known = ", ".join(f"{scheme}://" for scheme in sorted(BUCKETS))
+        raise ConfigError(f"{shown(url)}: volumes lie in a store at one of {known}")
+    store = open_store(StoreSettings.of(url, options.store_options), Random())
+    randomness = SystemRandomness()
+    with work_folder(options.cache) as cache_folder:
+        cache: BlockCache = NO_CACHE
+        if options.cache is not None and config.store_cache_bytes:
+            cache = disk_cache(cache_folder, config.store_cache_bytes).of_leader(0, ())
+        tiering = Tiering(store, url, randomness, cache)
+        try:
+            broker = Broker(
+                config,
+                [FileDevice(folder)],
+                _storage(folder),
+                SystemClock(),
+                randomness,
+                tiering=tiering,
+            )
+            try:
+                # Who has the folder may say so.
+                tiering.claimed(await bind(folder, url, store, randomness))
+            except BaseException:
+                await broker.stop()
+                raise
+            _settle_in()
+            log.info("old data lies in a store", volumes=shown(url))
+            await _serve(broker, options, str(folder))
+        finally:
+            await store.close()
 
 
 async def _serve(
@@ -226,6 +274,12 @@ def _data_folder(options: ServeOptions) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _storage(folder: Path) -> Storage:
+    return Storage(
+        str(folder.resolve()), lambda: _disk_bytes(folder), lambda: _folder_bytes(folder)
+    )
 
 
 def _disk_bytes(folder: Path) -> tuple[int, int]:

@@ -145,7 +145,9 @@ def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
     """
     from semel.journal.file.backup import back_up
     from semel.lane.named_volumes import NamedVolumes
+    from semel.volumes.binding import check_whole
 
+    check_whole(folder)
     made = back_up(folder, target, NamedVolumes, partial(progress, "copied"))
     if as_json:
         say_json({"target": str(target), "end": made.end, "bytes": made.byte_count})

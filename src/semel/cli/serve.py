@@ -13,6 +13,7 @@ examples:
   semel serve --ephemeral --listen 127.0.0.1:0   for a test: a free port, nothing is kept
   semel serve --store s3://bucket/path --node-id 2 --listen 10.0.0.2:9092
   semel serve --store s3://bucket/path --journal postgresql://db/semel --node-id 2
+  semel serve --data DIR --volumes s3://bucket/path   old data in a store
   semel serve --set num.partitions=8 --set log.retention.hours=48
 """
 
@@ -93,8 +94,14 @@ def _parser() -> argparse.ArgumentParser:
         "--cache",
         metavar="DIR",
         type=Path,
-        help="with --store, a folder of this node alone for what it has read and works on; it may "
-        "be lost at any time (default: a temporary one)",
+        help="a folder for what was read of a store, and with --store for what the node works on; "
+        "of one process alone, and may be lost at any time",
+    )
+    add(
+        "--volumes",
+        metavar="URL",
+        help="with --data, keep old data in this store, and what is new in the folder: "
+        "s3://BUCKET/PATH, gs://, az://",
     )
     add("--config", metavar="FILE", type=Path, help="settings in a TOML file")
     add(

@@ -21,6 +21,7 @@ from semel.journal.rows import Location, Rows
 from semel.journal.sealed import NO_ENTRY, SegmentIndex
 from semel.journal.stretch import Stretch
 from semel.log.transactions import AbortedIndex, AbortedTransaction
+from semel.types import Buffer
 
 INDEXES_MAX: Final = 128
 """Sealed indexes whose checksums are kept at hand."""
@@ -40,11 +41,19 @@ class Containers:
         them. All are older than those unpublished."""
         self._not_held_to = sys.maxsize
         """No frame that begins at this position or before it is held."""
-        self._pages = Pages(read_now)
+        self.are_volumes_far = False
+        """Their indexes are waited for, whatever lies beside the segments under their names."""
+        self._read_given = read_now
+        self._pages = Pages(self._read_now)
         self._files: OrderedDict[int, AnySealedIndex] = OrderedDict()
         self._last_found = 0
         """The number of the container that was found last: who reads many partitions is often in
         one."""
+
+    def _read_now(self, name: str, offset: int, size: int) -> Buffer | None:
+        if self.are_volumes_far and name.endswith(names.VOLUME_INDEX):
+            return None
+        return self._read_given(name, offset, size)
 
     # Which there are.
 

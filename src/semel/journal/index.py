@@ -76,6 +76,10 @@ class BatchIndex:
 
     # For who builds it.
 
+    def volumes_are_far(self) -> None:
+        """They do not lie where the journal does."""
+        self._containers.are_volumes_far = True
+
     @property
     def containers(self) -> list[int]:
         """Where the volumes and sealed segments begin, in the journal's order."""

@@ -62,4 +62,5 @@ class NamedVolumes:
         state.apply(short)
 
     def numbers(self) -> set[int]:
-        return self._state.named_volumes()
+        """Of those that lie in the folder."""
+        return self._state.named_volumes() - self._state.volume_names.keys()

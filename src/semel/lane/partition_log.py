@@ -121,6 +121,8 @@ class PartitionLog:
         self, journal: Journal, volumes: VolumeStore, partitions: Mapping[int, Partition]
     ) -> None:
         self._stored = StoredBytes(journal, volumes)
+        if volumes.is_far:
+            journal.index.volumes_are_far()
         self._journal = journal
         self._backfill = Backfill(journal)
         self._partitions = partitions

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 class Sources(Protocol):
     """Where sources lie, by the position at which each begins."""
 
-    def is_far(self, base: int) -> bool:
+    def is_source_far(self, base: int) -> bool:
         """Not on the device."""
 
     async def read_past(self, position: int, size: int) -> Sequence[Buffer]:
@@ -72,7 +72,7 @@ class MakesOfFar:
         return await self._with(self._far(plan.sources), None, lambda: self._maker.measure(plan))
 
     def _far(self, bases: Iterable[int]) -> list[int]:
-        return [base for base in bases if self._sources.is_far(base)]
+        return [base for base in bases if self._sources.is_source_far(base)]
 
     async def _with(
         self,

@@ -10,7 +10,7 @@ fenced the lane knows every frame of older epochs, so that what those have not n
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 from semel.errors import CorruptJournal
@@ -43,6 +43,8 @@ def epoch_of(key: str) -> int | None:
 
 
 class ObjectVolumes:
+    is_far = True
+
     def __init__(
         self,
         store: Store,
@@ -53,10 +55,11 @@ class ObjectVolumes:
         blocks: Blocks,
     ) -> None:
         """They are made on `device`, which need not last, under the epoch of this leader."""
-        self.warn: Callable[[str], None] = lambda warning: None
+        self.epoch = epoch
+        self.check: Callable[[], Awaitable[None]] = _let
+        """Asked before anything is stored or removed: raises OSError if that is another's now."""
         self._store = store
         self._folder = folder(lane)
-        self._epoch = epoch
         self._randomness = randomness
         self._device = device
         self._blocks = blocks
@@ -77,6 +80,7 @@ class ObjectVolumes:
         return number in self._names
 
     async def tidy(self) -> dict[int, int]:
+        await self.check()
         try:
             found = await self._store.list(self._folder)
             named = set(self._names.values())
@@ -97,7 +101,7 @@ class ObjectVolumes:
 
     def _is_old(self, key: str) -> bool:
         epoch = epoch_of(key)
-        return epoch is not None and epoch < self._epoch
+        return epoch is not None and epoch < self.epoch
 
     def _name(self, key: str) -> str:
         return key.removeprefix(self._folder).removesuffix(INDEX)
@@ -105,10 +109,11 @@ class ObjectVolumes:
     # What comes and goes.
 
     async def create(self, number: int, temporary: str) -> str:
+        await self.check()
         for left in range(ATTEMPTS - 1, -1, -1):
             # After an error another name: what was sent under the old one may land at any time.
             drawn = self._randomness.token_bytes(DRAWN_SIZE).hex()
-            name = f"{self._epoch:0{EPOCH_DIGITS}d}-{drawn}"
+            name = f"{self.epoch:0{EPOCH_DIGITS}d}-{drawn}"
             try:
                 await self._upload(names.volume_index(number) + temporary, name + INDEX)
                 await self._upload(names.volume(number) + temporary, name)
@@ -150,6 +155,7 @@ class ObjectVolumes:
         keys = [*(key + INDEX for key in keys), *keys]
         if not keys:
             return
+        await self.check()
         try:
             await self._store.delete(keys)
         except StoreError as error:
@@ -192,6 +198,10 @@ class ObjectVolumes:
         if name is None:
             raise FileNotFoundError(f"volume {number} was given up")
         return self._folder + name
+
+
+async def _let() -> None:
+    """Where a fence says who leads."""
 
 
 def _runs(extents: list[tuple[int, int]]) -> list[Run]:

@@ -19,7 +19,7 @@ class SlotSources:
         self._journal = journal
         self._volumes = volumes
 
-    def is_far(self, base: int) -> bool:
+    def is_source_far(self, base: int) -> bool:
         return True
 
     async def read_past(self, position: int, size: int) -> Sequence[Buffer]:

@@ -16,6 +16,9 @@ from semel.types import Buffer
 
 
 class VolumeStore(Protocol):
+    is_far: bool
+    """They lie elsewhere than the journal, at least some."""
+
     def open(self, named: Mapping[int, str]) -> dict[int, int]:
         """Bytes by number of what is there, before anything else is asked for. Blocking.
 
@@ -51,11 +54,19 @@ class VolumeStore(Protocol):
 class DeviceVolumes:
     """On the device that has the journal, in the same folder."""
 
+    is_far = False
+
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def open(self, named: Mapping[int, str]) -> dict[int, int]:
         sizes = self._sizes()
+        for number, name in named.items():
+            if name:
+                raise CorruptJournal(
+                    f"volume {number} lies in a store: the file `volumes` of the folder, which "
+                    f"says in which, is missing: {RESTORE}"
+                )
         self._check_there(named)
         return sizes
 
@@ -152,6 +163,8 @@ def _delete(device: Device, numbers: list[int]) -> Job:
 
 class NoVolumes:
     """Nothing is ever settled: for journals that have no folder."""
+
+    is_far = False
 
     def open(self, named: Mapping[int, str]) -> dict[int, int]:
         for number in named:
