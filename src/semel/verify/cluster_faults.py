@@ -1,6 +1,7 @@
 """What goes wrong with nodes that share a store, and when: by seed, and several things at once."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
@@ -17,6 +18,8 @@ UNHEARD = Chances(unanswered=1.0, latency_s_mean=0.03)
 SLOW = replace(BAD_DAY, latency_s_mean=0.8)
 BUSY = replace(BAD_DAY, throttled=0.6)
 PATIENCE_S = 60.0
+STRAY_SHARE = 0.15
+"""Of what befalls a node: it need not be the leader."""
 MILD = Chances(0.004, 0.004, 0.004, 0.004, 0.004, latency_s_mean=0.02)
 REORDERING = Chances(late=0.03, doubled=0.06, latency_s_mean=0.03)
 MOODS = (MILD, MILD, MILD, REORDERING, BAD_DAY)
@@ -78,12 +81,17 @@ class ClusterFaults:
         """For some part of so many detection times."""
         await asyncio.sleep(self._rng.uniform(0.1, longest) * TIMING.detection_s)
 
-    def _victim(self) -> SimulatedNode | None:
-        """As a rule the leader; one whom nothing has befallen yet."""
-        leader = self._cluster.leader
-        node = leader
-        if leader is None or self._rng.random() < 0.2:
-            node = self._rng.choice(list(self._cluster.nodes.values()))
+    async def _victim(self) -> SimulatedNode | None:
+        """As a rule the leader, once there is one; whom nothing has befallen yet."""
+        cluster = self._cluster
+        node: SimulatedNode | None = None
+        if self._rng.random() < STRAY_SHARE:
+            node = self._rng.choice(list(cluster.nodes.values()))
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(3 * TIMING.detection_s):
+                    await cluster.serving()
+                    node = cluster.leader
         if node is None or not node.is_alive or node.is_in_trouble:
             return None
         node.is_in_trouble = True
@@ -92,7 +100,7 @@ class ClusterFaults:
     # Of one node
 
     async def _kill(self) -> None:
-        node = self._victim()
+        node = await self._victim()
         if node is not None:
             self._cluster.kill(node)
             await self._lasts(2.5)
@@ -100,7 +108,7 @@ class ClusterFaults:
 
     async def _kill_in_a_transaction(self) -> None:
         """With writes that were acknowledged and are not durable."""
-        node = self._victim()
+        node = await self._victim()
         if node is None:
             return
         delay_s = self._rng.choice((0.0, 0.005, 0.03))
@@ -108,11 +116,9 @@ class ClusterFaults:
         step = self._rng.choice((WriteAcknowledged, CommitSent))
         met = asyncio.Event()
         self._history.when_next(step, met.set)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2 * TIMING.detection_s):
                 await met.wait()
-        except TimeoutError:
-            pass
         await asyncio.sleep(delay_s)
         self._cluster.kill(node)
         await self._lasts(2.5)
@@ -123,7 +129,7 @@ class ClusterFaults:
             self._cluster.start(node.node_id)
 
     async def _freeze(self) -> None:
-        node = self._victim()
+        node = await self._victim()
         if node is not None:
             node.freeze(PATIENCE_S)
             await self._lasts(2)
@@ -132,25 +138,24 @@ class ClusterFaults:
 
     async def _freeze_for_long(self) -> None:
         """It wakes up as a zombie, with what it was asked meanwhile, and may fall asleep again."""
-        node = self._victim()
+        node = await self._victim()
         if node is None:
             return
         for _ in range(self._rng.choice((1, 1, 2))):
             epoch = self._cluster.bucket.slots_seen.epoch
             node.freeze(PATIENCE_S)
-            try:
-                async with asyncio.timeout(4 * TIMING.detection_s):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5 * TIMING.detection_s):
                     while self._cluster.bucket.slots_seen.epoch == epoch:  # noqa: ASYNC110
                         await asyncio.sleep(0.05)
-                    await self._lasts(1.5)
-            except TimeoutError:
-                pass
+                    await self._cluster.serving()
+                    await self._lasts(2.5)
             node.thaw()
             await asyncio.sleep(self._rng.choice((0.001, 0.01, 0.1)))
         node.is_in_trouble = False
 
     async def _cut(self) -> None:
-        node = self._victim()
+        node = await self._victim()
         if node is not None:
             node.store.is_cut = True
             await self._lasts(3)
@@ -165,7 +170,7 @@ class ClusterFaults:
         await self._with_chances(SLOW, 4)
 
     async def _with_chances(self, chances: Chances, longest: float) -> None:
-        node = self._victim()
+        node = await self._victim()
         if node is not None:
             node.store.chances = chances
             await self._lasts(longest)
@@ -173,7 +178,7 @@ class ClusterFaults:
             node.is_in_trouble = False
 
     async def _expire(self) -> None:
-        node = self._victim()
+        node = await self._victim()
         if node is not None:
             node.store.has_expired = True
             await self._lasts(3)
@@ -181,7 +186,7 @@ class ClusterFaults:
             node.is_in_trouble = False
 
     async def _stop(self) -> None:
-        node = self._victim()
+        node = await self._victim()
         if node is not None:
             await self._cluster.stop_node(node)
             await self._lasts(1)

@@ -24,6 +24,7 @@ from semel.verify.history import (
     Fetched,
     History,
     NotServing,
+    OffsetsWritten,
     Refusal,
     SpaceSeen,
     Stored,
@@ -306,6 +307,9 @@ class Finale:
         history = self._client.history
         for topic in dict.fromkeys(made.topic for made in history.all(TopicMade)):
             history.note(await topic_seen(connection, topic))
+        copied = ((each.group, each.partition) for each in history.all(OffsetsWritten))
+        for group, partition in dict.fromkeys(copied):
+            history.note(await committed_offset(connection, group, partition))
         for partition in self._workload.partitions:
             if partition in self._workload.shared:
                 history.note(await committed_offset(connection, self._workload.group, partition))

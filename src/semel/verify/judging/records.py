@@ -131,7 +131,7 @@ def _check_fenced(facts: Facts) -> Iterator[Anomaly]:
         own_id = id_of.get(send.process)
         if own_id is None or send.known is Known.FAILED:
             continue
-        own_s = max(each.span.began_s for each in owners[own_id] if each.process == send.process)
+        own_s = max(each.span.ended_s for each in owners[own_id] if each.process == send.process)
         fences = [
             each
             for each in owners[own_id]

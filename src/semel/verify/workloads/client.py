@@ -30,6 +30,8 @@ VERSION_MAX = 2**15 - 1
 NAMES_UNTIL = {0: 12, 1: 12, 8: 9, 9: 9}
 """Newer versions of these know topics by their ids alone, and workloads by their names."""
 BACKOFF_S_MAX = 0.1
+ZOMBIE_SHARE = 0.15
+"""Of those who do not seek them."""
 ELSEWHERE = frozenset(
     error.code
     for error in (
@@ -80,9 +82,10 @@ class Connection:
         client: Process,
         rng: Random,
         patience_s: float = PATIENCE_S,
+        zombie_share: float = ZOMBIE_SHARE,
     ) -> None:
         self._patience_s = patience_s
-        self.host: Host = surroundings.hosts.choose(rng)
+        self.host: Host = surroundings.hosts.choose(rng, zombie_share)
         self._surroundings = surroundings
         self._client = client
         self._rng = rng
@@ -253,12 +256,15 @@ class Client:
         self.pace = 1.0
         """How many times as long as others it thinks."""
         self.patience_s = PATIENCE_S
+        self.zombie_share = ZOMBIE_SHARE
 
     async def connect(self, *, awaits_versions: bool = False) -> Connection:
         """An open connection, however long that takes; who does not insist on ApiVersions may
         send its first request at once, as clients do that were told the versions before."""
         while True:
-            connection = Connection(self.surroundings, self.process, self.rng, self.patience_s)
+            connection = Connection(
+                self.surroundings, self.process, self.rng, self.patience_s, self.zombie_share
+            )
             try:
                 await connection.open(awaits_versions=awaits_versions)
             except Lost:

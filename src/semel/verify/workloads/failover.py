@@ -90,10 +90,11 @@ def failover(shift: Shift) -> Workload:
             works[f"member-{number}"] = _taking_part(instance_id)
         works["auditor"] = lambda client: Auditor(client, CREW, OUTPUTS).run()
         works["bookkeeper"] = lambda client: Bookkeeper(client, INPUT).run()
-        for number in range(3):
-            works[f"watcher-{number}"] = lambda client: Watcher(
-                client, [INPUT, *OUTPUTS], COPIERS, INPUT
-            ).run()
+        committed = [(COPIERS, INPUT), *((CREW, each) for each in OUTPUTS)]
+        for number in range(4):
+            works[f"watcher-{number}"] = _slowly(
+                lambda client: Watcher(client, [INPUT, *OUTPUTS], committed).run()
+            )
         works["overreacher"] = _slowly(
             lambda client: Overreacher(client, INPUT, CONFIG.message_max_bytes + 1).run(), 100.0
         )

@@ -24,13 +24,13 @@ class Watcher:
         self,
         client: Client,
         partitions: Sequence[TopicPartition],
-        group: str,
-        source: TopicPartition,
+        committed: Sequence[tuple[str, TopicPartition]],
     ) -> None:
         self._client = client
         self._partitions = partitions
-        self._group = group
-        self._source = source
+        self._committed = committed
+        """Groups, each with what it commits offsets of."""
+        client.zombie_share = 0.8
 
     async def run(self) -> None:
         client = self._client
@@ -50,7 +50,8 @@ class Watcher:
         partition = client.rng.choice(self._partitions)
         what = client.rng.random()
         if what < 0.5:
-            client.history.note(await committed_offset(connection, self._group, self._source))
+            group, source = client.rng.choice(self._committed)
+            client.history.note(await committed_offset(connection, group, source))
         elif what < 0.65:
             client.history.note(await end_of(connection, partition))
         elif what < 0.8:

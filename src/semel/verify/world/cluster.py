@@ -49,8 +49,6 @@ SLOTS: Final = replace(
 """Small, so that there are checkpoints, full slots, and reads of what is in memory no more."""
 CLOCK_ERRORS_MS: Final = (0, 0, 400, -400, 60_000, -60_000, 3_600_000, -3_600_000)
 """By how much the clocks of machines differ."""
-ZOMBIE_SHARE: Final = 0.5
-"""Of those who connect while somebody believes to lead who does so no more: asked is that one."""
 STRAY_SHARE: Final = 0.15
 """Of those who connect elsewhere: any node is asked."""
 STOP_S_MAX: Final = 5.0
@@ -237,9 +235,9 @@ class Cluster:
         newest = self.bucket.slots_seen.epoch
         return [node for node in self.nodes.values() if 0 <= node.epoch < newest]
 
-    def choose(self, rng: Random) -> SimulatedNode:
+    def choose(self, rng: Random, zombie_share: float) -> SimulatedNode:
         zombies, leader = self.zombies, self.leader
-        if zombies and rng.random() < ZOMBIE_SHARE:
+        if zombies and rng.random() < zombie_share:
             self.counts["connections to zombies"] += 1
             return rng.choice(zombies)
         if leader is None or rng.random() < STRAY_SHARE:

@@ -207,7 +207,7 @@ class Machine:
 
     node_id = None
 
-    def choose(self, rng: Random) -> "Machine":
+    def choose(self, rng: Random, zombie_share: float) -> "Machine":
         return self
 
     @property

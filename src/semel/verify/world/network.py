@@ -141,8 +141,9 @@ class Host(Protocol):
 
 
 class Hosts(Protocol):
-    def choose(self, rng: Random) -> Host:
-        """Whom a client connects to next."""
+    def choose(self, rng: Random, zombie_share: float) -> Host:
+        """Whom a client connects to next. `zombie_share` is how likely it asks one who believes to
+        lead and does so no more, if there is any."""
 
 
 class SimulatedTransport(asyncio.Transport):
