@@ -24,7 +24,6 @@ from semel.wire.messages import metadata
 BUCKET = "bucket"
 URL = f"s3://{BUCKET}/cluster"
 PACKED_BYTES_MIN = 2**16
-BUFFER_BYTES = 2**25
 HEAD_BYTES_MAX = 2**14
 PATIENCE_S = 30.0
 _READY = re.compile(r"The fault server is ready on (\S+)\n")
@@ -37,7 +36,7 @@ class Reader:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._loop = asyncio.get_running_loop()
-        self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(HEAD_BYTES_MAX))
         self._start = self._end = 0
 
     async def readuntil(self, separator: bytes) -> bytes:
@@ -60,7 +59,11 @@ class Reader:
     async def _receive(self, size: int) -> None:
         if self._start == self._end:
             self._start = self._end = 0
-        assert self._end + size <= len(self._buffer), "a request that is too large"
+        if self._end + size > len(self._buffer):
+            kept = self._buffer[self._start : self._end]
+            self._buffer = memoryview(bytearray(max(2 * HEAD_BYTES_MAX, len(kept) + size)))
+            self._buffer[: len(kept)] = kept
+            self._start, self._end = 0, len(kept)
         into = self._buffer[self._end : self._end + size]
         count = await self._loop.sock_recv_into(self._link, into)
         if not count:
@@ -88,7 +91,7 @@ class LeanServer(FaultServer):
     """A fault server of which large requests take little."""
 
     async def __aenter__(self) -> Self:
-        listening = socket.create_server(("127.0.0.1", self.port))
+        listening = socket.create_server(("127.0.0.1", self.port), backlog=1024)
         listening.setblocking(False)
         self.port = listening.getsockname()[1]
         self.bucket.objects = PackedObjects()
