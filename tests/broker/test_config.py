@@ -8,7 +8,7 @@ from semel.broker.config import BrokerConfig, about_settings, address
 from semel.broker.config_resources import ConfigSource
 from semel.broker.layered_config import LayeredConfig
 from semel.broker.topic_config import TOPIC_SETTINGS, check, shown
-from semel.errors import ConfigError, InvalidConfig
+from semel.errors import ConfigError, InvalidConfig, InvalidRequest
 
 
 def test_defaults_are_kafkas_where_kafka_has_them() -> None:
@@ -130,3 +130,12 @@ def test_addresses_are_read() -> None:
     for text in ("", "host", "host:", "host:port", "host:70000", "host:-1"):
         with pytest.raises(ConfigError):
             address(text)
+
+
+@pytest.mark.parametrize("name", ["log.retention.hours", "log.retention.minutes"])
+def test_a_setting_that_stands_for_another_at_a_start_names_it_while_the_broker_runs(
+    name: str,
+) -> None:
+    assert BrokerConfig.from_sources(None, [f"{name}=1"]).log_retention_ms > 0
+    with pytest.raises(InvalidRequest, match=r"set log\.retention\.ms"):
+        LayeredConfig(BrokerConfig()).with_layer("", {name: "1"})

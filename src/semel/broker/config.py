@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from semel.errors import ConfigError
 from semel.spelling import SHOWN_MAX, unknown_name
@@ -420,10 +420,14 @@ def _parse_policy(name: str, value: object) -> str:
     return ",".join(policies)
 
 
+COARSER_RETENTION_MS: Final = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
+"""Settings that stand for log.retention.ms at a start, with their units."""
+
+
 def _in_ms(values: Mapping[str, object]) -> dict[str, object]:
     """Kafka has a setting in hours and one in minutes besides; the finest counts."""
     rest = dict(values)
-    for name, unit_ms in (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)):
+    for name, unit_ms in COARSER_RETENTION_MS.items():
         if name in rest:
             count = parse_int(name, rest.pop(name), -1, INT64_MAX // unit_ms)
             rest.setdefault("log.retention.ms", -1 if count == -1 else count * unit_ms)

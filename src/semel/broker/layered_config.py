@@ -7,7 +7,7 @@ comes before what the broker was started with; the first layer that has a value 
 from collections.abc import Mapping
 from typing import Final
 
-from semel.broker.config import BrokerConfig, about_settings, changed
+from semel.broker.config import COARSER_RETENTION_MS, BrokerConfig, about_settings, changed
 from semel.broker.config_resources import ConfigSource, ConfigSynonym
 from semel.errors import ConfigError, InvalidConfig, InvalidRequest
 from semel.spelling import unknown_name
@@ -38,6 +38,10 @@ class LayeredConfig:
     def with_layer(self, name: str, config: Mapping[str, str]) -> "LayeredConfig":
         """As it would be. Raises InvalidConfig, or InvalidRequest for what cannot be changed."""
         for each in config:
+            if each in COARSER_RETENTION_MS:
+                raise InvalidRequest(
+                    f"{each} is for a start: while the broker runs, set log.retention.ms"
+                )
             if each not in _ABOUT:
                 raise InvalidConfig(unknown_name("setting", each, _ABOUT))
             if _ABOUT[each].is_fixed:

@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 from semel.client.cluster.calls import refusal
 from semel.client.cluster.cluster import Cluster
-from semel.errors import NONE, NotController, RequestError
+from semel.errors import (
+    NONE,
+    NotController,
+    OffsetOutOfRange,
+    PolicyViolation,
+    RequestError,
+)
 from semel.types import TopicPartition
 from semel.wire.messages import (
     create_partitions,
@@ -130,9 +136,7 @@ async def delete_records_before(
             for topic in reply.topics:
                 for result in topic.partitions:
                     partition = TopicPartition(topic.name, result.partition_index)
-                    error = _outcome(
-                        result.error_code, f"{topic.name}-{result.partition_index}", None
-                    )
+                    error = _outcome(result.error_code, str(partition), _reason(result.error_code))
                     if error is not None and error.retriable:
                         passing[partition] = error
                     else:
@@ -147,6 +151,15 @@ async def delete_records_before(
         if not outcomes:
             raise
     return outcomes | passing
+
+
+def _reason(code: int) -> str | None:
+    """Replies to DeleteRecords have no words of their own."""
+    if code == PolicyViolation.code:
+        return "its topic is compacted, and keeps the newest record of each key"
+    if code == OffsetOutOfRange.code:
+        return "the offset is not between 0 and the end of the log"
+    return None
 
 
 async def sizes_of(
