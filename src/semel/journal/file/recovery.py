@@ -202,7 +202,9 @@ def _segments(
 
 def _require(base: int, bases: Collection[int]) -> None:
     if base not in bases:
-        raise CorruptJournal(f"{names.segment(base)} is missing")
+        raise CorruptJournal(
+            f"{names.segment(base)} is missing: restore the file, or the folder, from a backup"
+        )
 
 
 def _make(device: Device, base: int, settings: JournalSettings) -> None:
