@@ -295,3 +295,17 @@ async def test_the_leader_describes_the_cluster(cluster: SimulatedCluster) -> No
     refused = await call(cluster, third, Describe())
     assert isinstance(refused, Refused)
     assert not refused.is_final
+
+
+@on_nodes(1, 2)
+async def test_a_node_that_has_read_nothing_yet_is_not_handed_over_to(
+    cluster: SimulatedCluster,
+) -> None:
+    leader, (other,) = await ready(cluster)
+    other.kill()
+    back = cluster.start(other.node_id)
+    back.store.is_cut = True
+    await asyncio.sleep(TIMING.detection_s / 2)
+    moved = await call(cluster, leader, Move(other.node_id))
+    assert moved == Refused(f"node {other.node_id}: node {other.node_id} has not begun to read")
+    assert leader.leads

@@ -574,6 +574,30 @@ def test_a_stretch_can_be_ended_before_it_is_full() -> None:
     run(main())
 
 
+def test_a_standby_asks_little_of_the_store_and_a_successor_still_less() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        first = await lead(store)
+        standby = StandBy(store)
+        await standby.begin()
+        await standby.look()
+        store.calls.clear()
+        for payload in (b"a", b"b", b"c"):
+            await say(first, payload)
+            await standby.look()
+        asked = [verb for verb, _ in store.calls if verb != "create"]
+        assert asked == ["get"] * 6, "what is there, and that nothing is behind it"
+        await first.journal.hand_over(2)
+        store.calls.clear()
+        await standby.look()
+        await standby.follower.take(2, randomness(2), only_silent=True)
+        assert [verb for verb, _ in store.calls] == ["get", "create", "list"], (
+            "the seal, the fence, and that no checkpoint is beyond it"
+        )
+
+    run(main())
+
+
 def test_who_takes_a_silent_lane_only_leaves_it_to_whoever_was_faster() -> None:
     async def main() -> None:
         store = SlotStore()
@@ -584,7 +608,7 @@ def test_who_takes_a_silent_lane_only_leaves_it_to_whoever_was_faster() -> None:
             await standby.begin()
             await standby.look()
         new = await early.take(2)
-        with pytest.raises(NotTaken, match="others have gone on"):
+        with pytest.raises(NotTaken, match=r"others have gone on|went to node 2"):
             await late.follower.take(3, randomness(3), only_silent=True)
         await say(new, b"a")
         assert not new.failures

@@ -85,9 +85,14 @@ class Answers:
         return Refused(f"node {self._node.own.node_id} does not lead", is_final=False)
 
     async def _prepare(self, _: Prepare) -> AnyAnswer:
-        if self._node.is_leaving or self._node.is_drained or self._node.follower is None:
-            why = "leads" if self._node.led is not None else "is not to lead"
-            return Refused(f"node {self._node.own.node_id} {why}")
+        node = self._node
+        if node.is_leaving or node.is_drained:
+            return Refused(f"node {node.own.node_id} is not to lead")
+        if node.follower is None:
+            why = "has not begun to read" if node.led is None else "leads"
+            return Refused(f"node {node.own.node_id} {why}")
+        # What is left to be read is not to be waited for behind the seal.
+        self._node.look_now.set()
         return Ready(self._node.slot)
 
     async def _take_over(self, _: TakeOver) -> AnyAnswer:

@@ -175,9 +175,11 @@ class Node:
 
     async def _stand_by(self) -> tuple[SlotJournal, FollowedLane | None]:
         """Returns once the lane is fenced by this node."""
-        follower = self.follower = Follower(self._store, LANE, self._slot_settings)
+        self.follower = None
+        follower = Follower(self._store, LANE, self._slot_settings)
         follower.on_warning = self._host.warn
         await follower.begin()
+        self.follower = follower
         followed = self._followed(follower)
         while True:
             if await follower.look():

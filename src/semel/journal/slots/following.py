@@ -143,15 +143,29 @@ class Follower:
             self.silence.free(begun_s)
             return await self._found_free(begun_s)
         self._free_since_s = None
-        is_whole = await add(self._calls, self._replay, key, stored) and await read_on(
-            self._calls, self._replay, self._settings
-        )
+        is_whole = await add(self._calls, self._replay, key, stored) and await self._read_on()
         self.silence.broken()
         if is_whole:
             self.caught_up_s = begun_s
         else:
             await self.begin()
         return not is_whole
+
+    async def _read_on(self) -> bool:
+        """What is there behind a slot that was read; False if some of it was collected meanwhile.
+
+        Mostly that is nothing, which a GET tells for less than a list costs; and behind a seal
+        nothing counts but the fence of who takes the lane, which is this node if it has its turn.
+        """
+        if self.is_sealed:
+            return True
+        key = keys.slot(self._lane, self._replay.slot)
+        stored = await self._calls.until_got(key)
+        if stored is None:
+            return True
+        return await add(self._calls, self._replay, key, stored) and await read_on(
+            self._calls, self._replay, self._settings
+        )
 
     async def _found_free(self, begun_s: float) -> bool:
         if self._free_since_s is None:

@@ -149,7 +149,9 @@ async def take(
     is_continued = followed is not None
     replay = followed
     seen = None if followed is None else followed.slot
-    if replay is None or not await read_on(calls, replay, settings):
+    # Behind a seal nothing counts but a fence, and that stands in the way of ours.
+    is_sealed = only_silent and followed is not None and followed.standing.is_sealed
+    if replay is None or not (is_sealed or await read_on(calls, replay, settings)):
         checkpoint, replay = await load(calls, lane, settings)
         is_continued = False
     if only_silent and replay.slot != seen:
