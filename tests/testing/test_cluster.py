@@ -63,6 +63,12 @@ DEEDS: list[Deed] = [
 ]
 
 
+def test_whoever_is_named_leads(semel_cluster: Cluster) -> None:
+    for node_id in (2, 3, 1):
+        semel_cluster.move(node_id)
+        assert semel_cluster.leader == node_id
+
+
 @pytest.mark.parametrize("deed", DEEDS, ids=lambda deed: deed.__name__)
 def test_another_leads_when_one_is_gone_and_that_one_is_welcome_again(
     proxied: Cluster, deed: Deed

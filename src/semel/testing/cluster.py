@@ -16,7 +16,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from semel.cluster import format as cluster_format
-from semel.cluster.opening import ClusterSettings, stores
+from semel.cluster.format import ClusterRefused
+from semel.cluster.messages import Move
+from semel.cluster.opening import ClusterSettings, opened, stores
+from semel.cluster.outside import Outside
 from semel.errors import SemelError
 from semel.store.settings import StoreSettings
 from semel.testing.broker import Broker
@@ -28,6 +31,7 @@ from semel.world import SystemClock, SystemRandomness
 
 DETECTION_MS: Final = 1_000
 AGREEMENT_S_MAX: Final = 60.0
+MOVING_S_MAX: Final = 15.0
 BUCKET: Final = "bucket"
 OFFSETS_PARTITIONS: Final = 50
 TRANSACTIONS_PARTITIONS: Final = 50
@@ -145,6 +149,7 @@ class Cluster:
         self.store = store
         """The URL of the store."""
         self._journal = journal
+        self._settings_of_stores: ClusterSettings | None = None
         self._server_port = 0
         self._stack = ExitStack()
 
@@ -201,6 +206,32 @@ class Cluster:
 
     def resume(self, node_id: int) -> None:
         self.nodes[node_id].resume()
+
+    def move(self, node_id: int) -> None:
+        """As `semel cluster move`: when it returns, this node leads, and nothing was aborted.
+
+        One that was just started is waited for. Raises ClusterRefused if it cannot lead.
+        """
+        assert self._settings_of_stores is not None, "the cluster has not begun"
+        assert self.nodes[node_id].is_heard, f"node {node_id} does not run"
+        settings = self._settings_of_stores
+
+        async def move() -> None:
+            clock = SystemClock()
+            until_ms = clock.monotonic_ms() + MOVING_S_MAX * 1000
+            async with opened(settings) as (store, made):
+                while True:
+                    outside = await Outside.of(store, made)
+                    try:
+                        await outside.ask_leader(Move(node_id), AGREEMENT_S_MAX)
+                    except ClusterRefused:
+                        if clock.monotonic_ms() >= until_ms:
+                            raise
+                        await asyncio.sleep(_PAUSE_S)
+                    else:
+                        return
+
+        _run_beside(move)
 
     def cut_off(self, node_id: int) -> None:
         """From everybody: clients, other nodes and the store."""
@@ -273,12 +304,16 @@ class Cluster:
             folder = Path(tempfile.mkdtemp(prefix="semel-cluster-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             self.store = f"file://{folder}"
-        _create(ClusterSettings.of(self.store, journal=self._journal, is_ephemeral=True))
+        self._create(ClusterSettings.of(self.store, journal=self._journal, is_ephemeral=True))
         places = ["--store", self.store]
         if self._journal is not None:
             places += ["--journal", self._journal]
         for node_id in range(1, self._count + 1):
             self.nodes[node_id] = Node(node_id, places, self._settings, {})
+
+    def _create(self, settings: ClusterSettings) -> None:
+        self._settings_of_stores = settings
+        _create(settings)
 
     def _begin_with_proxies(self, stack: ExitStack) -> None:
         server = Child(
@@ -292,7 +327,7 @@ class Cluster:
         self.store = f"s3://{BUCKET}/cluster"
         key = {"access_key_id": "test", "secret_access_key": "test", "region": "us-east-1"}
         endpoint = f"http://{HOST}:{self._server_port}"
-        _create(ClusterSettings(StoreSettings(self.store, endpoint=endpoint, options=key)))
+        self._create(ClusterSettings(StoreSettings(self.store, endpoint=endpoint, options=key)))
         for node_id in range(1, self._count + 1):
             link = proxies.open(self._server_port)
             environment = {
