@@ -6,10 +6,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import confluent_kafka
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from semel.testing import Cluster
+from semel.cli.main import main
+from semel.testing import Broker, Cluster
+from semel.testing.broker import BrokerDidNotStart
 
 PATIENCE_S = 60.0
 VALUE_SIZE = 200_000
@@ -41,6 +44,11 @@ def until(is_so: Callable[[], bool], what: str) -> None:
 
 def value(topic: str, number: int) -> bytes:
     return (b"%s %d " % (topic.encode(), number)).ljust(VALUE_SIZE, b"%d" % (number % 10))
+
+
+def leads(broker: Broker, node_id: int) -> bool:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    return bool(admin.list_topics(timeout=PATIENCE_S).controller_id == node_id)
 
 
 def create(servers: str, *topics: str) -> None:
@@ -109,3 +117,29 @@ def test_a_cluster_settles_takes_over_and_forgets() -> None:
         delete(servers, "kept")
         until(lambda: bytes_in(volumes) == 0, "volumes of deleted topics are still there")
         until(lambda: bytes_in(folder) < 1_000_000, "objects of deleted topics are still there")
+
+
+def test_a_node_keeps_what_it_stores_in_its_cache_and_shares_that_with_nobody(
+    tmp_path: Path,
+) -> None:
+    store, cache = f"file://{tmp_path}/store", tmp_path / "cache"
+    assert main(["cluster", "create", "--store", store, "--ephemeral"]) == 0
+
+    def node(node_id: int) -> Broker:
+        return Broker(
+            arguments=("--store", store, "--node-id", str(node_id), "--cache", str(cache)),
+            settings={"cluster.detection.ms": 1_000},
+        )
+
+    with node(1) as first:
+        until(lambda: leads(first, 1), "nobody leads")
+        create(first.bootstrap_servers, "t")
+        produce(first.bootstrap_servers, ("t",), 20)
+        expected = [value("t", number) for number in range(20)]
+        assert read_all(first.bootstrap_servers, "t", 20) == expected
+        until(lambda: any((cache / "cache").iterdir()), "nothing is cached")
+        with pytest.raises(BrokerDidNotStart, match="another broker is using"):
+            node(2).start()
+    with node(2) as second:
+        until(lambda: leads(second, 2), "nobody leads")
+        assert read_all(second.bootstrap_servers, "t", 20) == expected
