@@ -64,8 +64,9 @@ class DeviceVolumes:
         for number, name in named.items():
             if name:
                 raise CorruptJournal(
-                    f"volume {number} lies in a store: the file `volumes` of the folder, which "
-                    f"says in which, is missing: {RESTORE}"
+                    f"volume {number} lies in a store and not in the folder: "
+                    "`semel serve --volumes` reads it, and the file `volumes` of the folder says "
+                    "where it is"
                 )
         self._check_there(named)
         return sizes
