@@ -175,6 +175,7 @@ class Node:
 
     async def _stand_by(self) -> tuple[SlotJournal, FollowedLane | None]:
         """Returns once the lane is fenced by this node."""
+        # Until it has begun, it has read nothing that others could ask for.
         self.follower = None
         follower = Follower(self._store, LANE, self._slot_settings)
         follower.on_warning = self._host.warn

@@ -35,7 +35,7 @@ class ClusterFaults:
         network: Network,
         population: Population,
         history: History,
-        pause_s_mean: float = 0.7,
+        pause_s_mean: float = 1.0,
     ) -> None:
         self._rng = Random(f"faults {seed}")
         self._cluster = cluster

@@ -33,7 +33,7 @@ from semel.verify.workloads.failover import Shift, failover
 from semel.verify.workloads.population import Population
 from semel.verify.world.branches import counted
 from semel.verify.world.cluster import Cluster
-from semel.verify.world.loop import SimulatedLoop, Trace, simulate
+from semel.verify.world.loop import SimulatedLoop, Trace, simulate, task_groups_in_order
 from semel.verify.world.network import Network
 
 NODE_IDS = (1, 2, 3)
@@ -42,7 +42,7 @@ BUDGET_S = 600.0
 
 
 def run_failover(seed: int) -> Outcome:
-    with counted() as branches:
+    with counted() as branches, task_groups_in_order():
         outcome = simulate(seed, lambda: _run(seed), BUDGET_S)
     outcome.counts.update(branches)
     return outcome
@@ -77,11 +77,11 @@ async def _run(seed: int) -> Outcome:
         history.note(NotServing(failure))
     counts = _counts(cluster, faults, history)
     counts["callbacks"] = loop.callback_count
+    found = anomalies(history) + cluster.bucket.slots_seen.violations
+    found += map(str, judge(operations_of(history)).anomalies)
     cluster.bury()
     population.bury()
     observer.process.bury()
-    found = anomalies(history) + cluster.bucket.slots_seen.violations
-    found += map(str, judge(operations_of(history)).anomalies)
     return Outcome(seed, found, trace.fingerprint, counts)
 
 

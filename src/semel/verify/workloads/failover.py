@@ -73,7 +73,7 @@ def failover(shift: Shift) -> Workload:
         works[f"{PRODUCING}-input"] = _producing(shift, [INPUT])
         works[f"{PRODUCING}-plain"] = _producing(shift, [INPUT, *OUTPUTS])
         brief: list[TopicPartition] = []
-        for name in ("a", "b"):
+        for name in ("a", "b", "c"):
             works[RIVALLED + name] = _in_transactions(rng, name, brief, shift)
         works[RIVALLED + "copies"] = _copying(rng, shift)
         if rng.random() < 0.3:

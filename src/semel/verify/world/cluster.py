@@ -16,22 +16,32 @@ from typing import Any, Final
 from semel.broker.broker import Broker, Shared, Storage, lane_settings
 from semel.broker.config import BrokerConfig
 from semel.cluster import format as cluster_format
+from semel.cluster.channel import Reader, Writer
 from semel.cluster.format import ClusterFormat
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
 from semel.errors import JournalFailed
+from semel.journal.file.memory import MemoryDevice
+from semel.journal.seam import Journal
+from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
 from semel.lane.leader import Leader
+from semel.lane.settling import Volumes
 from semel.store.in_memory import BAD_DAY, CALM, Chances, MemoryStore
 from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed, SeveralNodes
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.machine import ProcessTasks, stop
-from semel.verify.world.network import Network
+from semel.verify.world.network import Network, Wire
 from semel.verify.world.slots_seen import WatchedBucket
+from semel.volumes.making import MakesHere
+from semel.volumes.on_store import volumes_in
 
 TIMING: Final = Timing(1.0)
 CONFIG: Final = BrokerConfig(
     message_max_bytes=60_000,
+    journal_settle_bytes=150_000,
+    journal_volume_bytes=400_000,
+    log_retention_check_interval_ms=200,
     offsets_topic_num_partitions=3,
     transaction_state_log_num_partitions=3,
     group_min_session_timeout_ms=100,
@@ -62,6 +72,22 @@ class _Node(Node):
         self._slot_settings = slots
 
 
+class Line:
+    """A connection from one node to another, as who has called sees it."""
+
+    def __init__(self) -> None:
+        self.reader = asyncio.StreamReader()
+        self.wire: Wire | None = None
+
+    def write(self, data: bytes, /) -> None:
+        assert self.wire is not None
+        self.wire.to_broker.write(data)
+
+    def close(self) -> None:
+        assert self.wire is not None
+        self.wire.to_broker.end()
+
+
 class SimulatedNode:
     """One life of a node."""
 
@@ -88,9 +114,34 @@ class SimulatedNode:
             Storage("store", lambda: (-1, -1)),
             self._clock,
             self._randomness,
-            Shared(cluster.format.cluster_id, SLOTS.limits, TIMING.detection_s),
+            Shared(
+                cluster.format.cluster_id,
+                SLOTS.limits,
+                TIMING.detection_s,
+                volumes=self._volumes,
+            ),
         )
+        self._device_seed = f"device {seed}"
         self._life.start(self._live())
+
+    def _volumes(self, number: int, journal: Journal) -> Volumes:
+        """Of a lane that was taken: what is made for them is made in memory."""
+        assert isinstance(journal, SlotJournal)
+        device = MemoryDevice(Random(self._device_seed))
+        device.start(self._cluster.loop)
+        maker = MakesHere(device)
+        return Volumes(*volumes_in(self.store, number, journal, self._randomness, device, maker))
+
+    async def connect(self, host: str, port: int) -> tuple[Reader, Writer]:
+        """To another node."""
+        called = next((node for node in self._cluster.nodes.values() if node.host == host), None)
+        if called is None:
+            raise ConnectionRefusedError(host)
+        line = Line()
+        line.wire = self._cluster.network.connect(
+            self._life, called, line.reader.feed_data, line.reader.feed_eof
+        )
+        return line.reader, line
 
     async def _live(self) -> None:
         format_ = self._cluster.format
@@ -102,6 +153,7 @@ class SimulatedNode:
             lane_settings(self._config),
             self._randomness,
             self.broker,
+            self.connect,
             slots=SLOTS,
         )
         tasks = ProcessTasks(self, self._life)
@@ -110,6 +162,7 @@ class SimulatedNode:
             self._is_up = True
             tasks.create_task(node.run())
             await self._stopping.wait()
+            await node.leave()
             self._is_up = False
             await stop(self.broker, tasks)
         except Exception as error:  # noqa: BLE001 - whatever it is, the node has ended.

@@ -8,9 +8,10 @@ Time, randomness and the fingerprint of a run, by which two runs of a seed are c
 """
 
 import asyncio
+import contextlib
 import hashlib
 import heapq
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, TypeVar
@@ -175,6 +176,34 @@ def simulate(
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+class _InOrder(dict[Any, None]):
+    """As much of a set as a task group needs."""
+
+    def add(self, element: Any) -> None:
+        self[element] = None
+
+    def discard(self, element: Any) -> None:
+        self.pop(element, None)
+
+
+class _TaskGroup(asyncio.TaskGroup):
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks = _InOrder()  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def task_groups_in_order() -> Iterator[None]:
+    """A task group cancels its tasks in the order of their addresses; here, in that in which they
+    were started, so that a seed gives the same run each time."""
+    original = asyncio.TaskGroup
+    asyncio.TaskGroup = _TaskGroup  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        asyncio.TaskGroup = original  # type: ignore[misc]
 
 
 class SimulatedClock:
