@@ -1,6 +1,7 @@
 """A folder becomes a cluster and a folder again, and whoever used it goes on as after a restart."""
 
 import asyncio
+import shutil
 import subprocess
 import sys
 import time
@@ -128,6 +129,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clients(folder: Path) -> Iterator[Clients]:
+    raise_term(folder)
     with Broker(data=folder, settings=SETTINGS, arguments=METRICS) as broker:
         with RawClient(broker) as client:
             fill(client)
@@ -141,6 +143,16 @@ def clients(folder: Path) -> Iterator[Clients]:
         leave_open(left)
     yield left
     left.close()
+
+
+def raise_term(folder: Path) -> None:
+    """On another disk every start is one after which something may be missing."""
+    for number in range(3):
+        with Broker(data=folder, settings=SETTINGS):
+            """It has said that it was here."""
+        shutil.copytree(folder, folder.with_name(f"copy-{number}"))
+        shutil.rmtree(folder)
+        folder.with_name(f"copy-{number}").rename(folder)
 
 
 def fill(client: RawClient) -> None:
@@ -168,11 +180,7 @@ def begin_compacting(broker: Broker, client: RawClient) -> None:
     with WireProducer(broker, "newest") as producer:
         assert producer.init() == NONE
         number = 0
-        while not (
-            metric(broker, "semel_compaction_passes")
-            and metric(broker, "semel_settling_volumes")
-            and gaps_in(read(client, "newest", 0, 0, READ_UNCOMMITTED).raw)
-        ):
+        while not (metric(broker, "semel_settling_volumes") and has_gap(client)):
             assert time.monotonic() < deadline_s, "nothing is compacted"
             for _ in range(20):
                 records = [Record(b"%d" % (number % 7), bytes(20_000), 2_000 + number)]
@@ -182,10 +190,10 @@ def begin_compacting(broker: Broker, client: RawClient) -> None:
             assert producer.end(commit=bool(number % 40)) == NONE
 
 
-def gaps_in(batches: bytes) -> list[tuple[int, int]]:
-    headers = [header for header, _ in split(batches)]
-    ends = [(one.last_offset + 1, other.base_offset) for one, other in pairwise(headers)]
-    return [(end, start) for end, start in ends if end < start]
+def has_gap(client: RawClient) -> bool:
+    """Whether compaction has left any in the topic, and something behind that."""
+    headers = [header for header, _ in split(read(client, "newest", 0, 0, READ_UNCOMMITTED).raw)]
+    return any(one.last_offset + 1 < other.base_offset for one, other in pairwise(headers))
 
 
 def write_with_key(producer: WireProducer, key: bytes) -> None:
@@ -362,7 +370,7 @@ def test_there_and_back(folder: Path, clients: Clients, tmp_path: Path) -> None:
     with Broker(data=folder, settings=QUIET) as broker:
         before = everything(broker)
     assert len(before["newest-0"]["aborted"]) > 0
-    assert gaps_in(before["newest-0"]["batches"]), "there is no gap that compaction has left"
+    assert min(before["epochs"]) > 1
     store = f"file://{tmp_path}/store"
     done("cluster", "import", "--data", folder, "--store", store, "--ephemeral")
     with node(store) as first:
