@@ -351,3 +351,23 @@ async def test_who_waits_to_be_let_in_hears_when_the_lane_is_lost(
     # What was appended may yet count; the others are told where to go.
     assert {type(each) for each in told} == {NotAnswered, int}
     assert {each for each in told if isinstance(each, int)} == {NotLeaderOrFollower.code}
+
+
+@on_nodes(1, 2)
+async def test_who_stands_by_names_no_leader_that_was_not_heard_of(
+    cluster: SimulatedCluster,
+) -> None:
+    leader = await cluster.leader()
+    await create(leader)
+    standby = await standby_that_knows(cluster, leader)
+    leader.kill()
+    killed_s = now_s()
+    told: list[int] = []
+    while not standby.leads:
+        reply = await metadata(standby)
+        told.append(reply.topics[0].partitions[0].error_code)
+        if now_s() - killed_s > TIMING.detection_s:
+            assert reply.controller_id == -1
+        await asyncio.sleep(0.01)
+    assert told[0] == NONE
+    assert told[-1] == LeaderNotAvailable.code

@@ -43,6 +43,13 @@ class Timing(NamedTuple):
         return self.detection_s / 3
 
     @property
+    def doubt_s(self) -> float:
+        """Behind so much silence clients are no longer sent to the leader. Told of none they ask
+        again soon; told of one that is gone they knock there, ever more seldom, and hear late of
+        the next."""
+        return self.detection_s / 2
+
+    @property
     def look_s(self) -> float:
         """A standby looks so often, so that silence is noticed soon behind the detection time."""
         return self.detection_s / 16
