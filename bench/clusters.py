@@ -268,7 +268,7 @@ def _fill_and_start(store: stores.Store, size: int) -> tuple[int, float]:
         stores.wait_for_leader(node.port)
         load.wait_for_topic(node.port, TOPIC)
         while store.stored_bytes < size:
-            load.run(node.port, lambda: frame, connections=4, in_flight=4, seconds=1.0)
+            load.run(node.port, lambda: frame, connections=4, in_flight=4, seconds=0.1)
     store.set_put_ms(PUT_MS)
     times = []
     frame = load.produce_request(TOPIC, 0, 1024, acks=-1)
