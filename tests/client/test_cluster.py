@@ -69,6 +69,25 @@ def test_a_server_that_is_no_use_is_left_for_the_next_one(
     asyncio.run(scenario())
 
 
+def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_for(
+    semel_broker: Broker,
+) -> None:
+    """It would never answer, and neither time is ever over here."""
+    (good,) = parse_bootstrap_servers(semel_broker.bootstrap_servers)
+    never_ms = 10**9
+
+    async def scenario() -> None:
+        async with (
+            OddServer() as frozen,
+            Cluster(
+                [frozen.address, good], timeout_ms=never_ms, connect_timeout_ms=never_ms
+            ) as cluster,
+        ):
+            assert good in (await cluster.describe(())).brokers.values()
+
+    asyncio.run(scenario())
+
+
 def test_a_server_that_did_not_answer_is_not_asked_before_the_one_that_did(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         (good,) = parse_bootstrap_servers(broker.bootstrap_servers)

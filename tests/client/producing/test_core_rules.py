@@ -63,12 +63,25 @@ def test_after_a_failure_one_request_at_a_time_goes_until_back_in_sequence() -> 
         put(core)
     for request in drained(core):
         answer(core, request, NotLeaderOrFollower("moved"))
+    core.learn_leaders([(PLACE, 1)])
     put(core)
     for expected in (1, 2, 3):
         (request,) = drained(core, LATER_MS)
         assert positions([request]) == [expected]
         answer(core, request, at_ms=LATER_MS)
     assert positions(drained(core, LATER_MS)) == [4, 5]
+
+
+def test_what_goes_again_waits_until_it_is_known_who_leads() -> None:
+    """A frozen leader would be waited for once more, while another leads already."""
+    core = recognised()
+    put(core)
+    (request,) = drained(core)
+    core.lost(request, RequestTimedOut("no answer"), 0)
+    assert drained(core, LATER_MS) == []
+    core.learn_leaders([(PLACE, 2)])
+    (again,) = drained(core, LATER_MS)
+    assert again.node_id == 2
 
 
 def test_nothing_is_sent_while_one_before_it_has_no_answer_and_must_go_again() -> None:
@@ -129,6 +142,7 @@ def test_a_batch_that_may_be_stored_is_never_sent_under_another_epoch() -> None:
     drained_in_doubt = drained(core, 9_000)
     for request in drained_overdue + drained_in_doubt:
         core.lost(request, NetworkException("lost"), 9_500)
+    core.learn_leaders([(PLACE, 1)])
     (asked,) = drained(core, 10_000)
     assert isinstance(overdue.error, RequestTimedOut)
     assert asked.batches == [in_doubt]

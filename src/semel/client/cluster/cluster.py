@@ -38,6 +38,10 @@ _NEWS_MS_MAX = 1_000
 """When every broker has heard of a topic that another one has created."""
 
 
+_HEAD_START_S = 0.25
+"""Of one address over the next."""
+
+
 class CoordinatorOf(enum.IntEnum):
     """What a broker coordinates, numbered as FindCoordinator does."""
 
@@ -58,7 +62,8 @@ class Cluster:
         self._bootstrap_servers = tuple(bootstrap_servers)
         self._security = security
         self._client_id = client_id
-        self._connect_timeout_ms = connect_timeout_ms
+        # A node that is frozen takes connections, and says nothing.
+        self._connect_timeout_ms = min(connect_timeout_ms, timeout_ms)
         self.timeout_ms = timeout_ms
         """How long one request may take, and how long passing refusals are retried."""
         self._links: dict[Address, Link] = {}
@@ -271,19 +276,49 @@ class Cluster:
             return await self._first_link(dict.fromkeys(known))
 
     def _open_link(self) -> Link | None:
-        return next((link for link in self._links.values() if link.is_open), None)
+        """The one on which the fewest replies are awaited: none may ever come of a frozen node."""
+        links = [link for link in self._links.values() if link.is_open]
+        return min(links, key=lambda link: link.awaited_count, default=None)
 
     async def _first_link(self, addresses: Iterable[Address]) -> Link:
-        reasons = []
-        for address in addresses:
-            try:
-                link = await self._link_at(address)
-            except (NetworkException, RequestTimedOut) as error:
-                reasons.append(str(error))
-            else:
-                self._worked_last = address
-                return link
-        raise NetworkException("; ".join(reasons) + hint_at_variable(self._bootstrap_servers))
+        """One after the other, but none is waited for alone: another is tried beside it."""
+        left = list(addresses)
+        reasons = dict.fromkeys(left, "")
+        found: Link | None = None
+        unexpected: Exception | None = None
+        async with asyncio.TaskGroup() as tasks:
+            trying: set[asyncio.Task[tuple[Address, Link | Exception]]] = set()
+            while found is None and unexpected is None and (left or trying):
+                if left:
+                    trying.add(tasks.create_task(self._try_link_at(left.pop(0))))
+                done, trying = await asyncio.wait(
+                    trying,
+                    timeout=_HEAD_START_S if left else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for address, outcome in (task.result() for task in done):
+                    if isinstance(outcome, Link):
+                        found = outcome
+                    elif isinstance(outcome, NetworkException | RequestTimedOut):
+                        reasons[address] = str(outcome)
+                    else:
+                        unexpected = outcome
+            for task in trying:
+                task.cancel()
+        if found is not None:
+            self._worked_last = found.address
+            return found
+        if unexpected is not None:
+            raise unexpected
+        raise NetworkException(
+            "; ".join(reasons.values()) + hint_at_variable(self._bootstrap_servers)
+        )
+
+    async def _try_link_at(self, address: Address) -> tuple[Address, Link | Exception]:
+        try:
+            return address, await self._link_at(address)
+        except Exception as error:  # noqa: BLE001 - judged by whoever tries others as well.
+            return address, error
 
     async def _link_at(self, address: Address) -> Link:
         async with self._opening.setdefault(address, asyncio.Lock()):

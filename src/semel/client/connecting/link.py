@@ -48,6 +48,11 @@ class Link(asyncio.BufferedProtocol):
         return self._transport is not None and not self._transport.is_closing()
 
     @property
+    def awaited_count(self) -> int:
+        """Replies that have not come."""
+        return len(self._replies)
+
+    @property
     def transaction_version(self) -> int:
         return self._connection.transaction_version
 

@@ -178,6 +178,9 @@ class ProducerCore:
         if node_id is None:
             self.wants_leaders = True
             return False
+        if self.wants_leaders and batch.attempts:
+            # Whoever has not taken it may lead no more: it would be waited for in vain again.
+            return False
         if self._in_flight_counts.get(node_id, 0) >= self.settings.in_flight_max:
             return False
         batches, size = requests.get(node_id, ([], 0))
