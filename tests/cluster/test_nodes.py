@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from semel.broker.known_nodes import NAMED_MS, KnownNodes
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import Beat
 from semel.errors import NONE, NotLeaderOrFollower
+from semel.lane.leader import NodeAddress
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
@@ -22,12 +24,17 @@ SOON_S = TIMING.detection_s
 
 
 async def told(node: SimulatedNode) -> dict[int, str]:
-    """The nodes that this one tells clients of."""
-    reply = await node.ask("metadata", 12, MetadataRequest([]))
+    """The nodes that live, as this one says. Clients hear of them, too."""
     described = await node.ask("describe_cluster", 1, DescribeClusterRequest())
-    nodes = {each.node_id: each.host for each in reply.brokers}
-    assert nodes == {each.broker_id: each.host for each in described.brokers}
+    nodes = {each.broker_id: each.host for each in described.brokers}
+    assert nodes.items() <= (await named(node)).items()
     return nodes
+
+
+async def named(node: SimulatedNode) -> dict[int, str]:
+    """The nodes that clients are told of."""
+    reply = await node.ask("metadata", 12, MetadataRequest([]))
+    return {each.node_id: each.host for each in reply.brokers}
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -82,6 +89,33 @@ async def test_after_a_takeover_the_old_leader_is_told_of_no_more(
     cluster.start(leader.node_id)
     await all_stand_by(cluster, successor)
     assert set(await told(successor)) == {1, 2, 3}
+
+
+@on_nodes(1, 2, 3)
+async def test_clients_hear_for_a_while_of_a_leader_that_has_gone(
+    cluster: SimulatedCluster,
+) -> None:
+    """librdkafka waits for ever for a coordinator that is suddenly named no more."""
+    leader = await cluster.leader()
+    await all_stand_by(cluster, leader)
+    await asyncio.sleep(SOON_S)
+    leader.kill()
+    successor = await cluster.leader()
+    await asyncio.sleep(3 * TIMING.detection_s)
+    (other,) = (node for node in cluster.nodes.values() if node not in (leader, successor))
+    for node in (successor, other):
+        assert set(await named(node)) == {1, 2, 3}
+
+
+def test_a_node_is_named_at_its_newest_address_until_it_was_gone_for_long() -> None:
+    known = KnownNodes()
+    first, second = NodeAddress(1, "a", 1), NodeAddress(2, "b", 1)
+    known.see([second, first], 0)
+    moved = NodeAddress(2, "b", 2)
+    known.see([moved], 1)
+    assert known.named(NAMED_MS) == [first, moved]
+    assert known.named(NAMED_MS + 1) == [moved]
+    assert known.named(NAMED_MS + 2) == []
 
 
 @on_nodes(9, 5, 6, 13, seeds=range(10))

@@ -14,6 +14,7 @@ from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.housekeeping import Housekeeping
+from semel.broker.known_nodes import KnownNodes
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.metrics import Metrics
 from semel.broker.server import Server
@@ -142,6 +143,7 @@ class Broker:
         self._lane_settings = self._settings_of_lanes(config)
         self._lane_count = len(devices) if shared is None else shared.lane_count
         self.elsewhere = Elsewhere(config.node_id)
+        self._known_nodes = KnownNodes()
         self.node: Desk | None = None
         """Where other nodes are answered; None if there are none."""
         self.deadlines_changed = asyncio.Event()
@@ -380,6 +382,7 @@ class Broker:
         self.elsewhere.follow(followed, is_led=is_led)
         if not self.leads_catalogue:
             self.catalogue = followed.catalogue
+        self._known_nodes.see(self._others(), self._clock.monotonic_ms())
 
     def hear_of_leader(self, leader: LedBy) -> None:
         """Another says that it leads, sooner than lane 0 does here."""
@@ -415,18 +418,28 @@ class Broker:
         led_by = self.led_by
         return NO_CONTROLLER if led_by is None else led_by.node_id
 
-    def nodes_for(self, call: Call) -> list[NodeAddress]:
-        """Those that live, as far as is known, by their ids."""
-        nodes: dict[int, NodeAddress] = {}
-        led_by = self.led_by
-        if self.is_shared:
-            for node in self._standing_by:
-                nodes[node.node_id] = node
-            if led_by is not None:
-                nodes[led_by.node_id] = led_by.address
+    def live_nodes_for(self, call: Call) -> list[NodeAddress]:
+        """As far as is known, by their ids."""
+        nodes = {node.node_id: node for node in self._others()}
         own_id = self.config.node_id
         nodes[own_id] = NodeAddress(own_id, *self.address_for(call))
         return [nodes[node_id] for node_id in sorted(nodes)]
+
+    def nodes_for(self, call: Call) -> list[NodeAddress]:
+        """Those that live, and those that have gone a short while ago."""
+        live = self.live_nodes_for(call)
+        if not self.is_shared:
+            return live
+        now_ms = self._clock.monotonic_ms()
+        self._known_nodes.see(live, now_ms)
+        return self._known_nodes.named(now_ms)
+
+    def _others(self) -> list[NodeAddress]:
+        """Other nodes that live; perhaps this one, too."""
+        if not self.is_shared:
+            return []
+        led_by = self.led_by
+        return self._standing_by if led_by is None else [*self._standing_by, led_by.address]
 
     @property
     def _standing_by(self) -> list[NodeAddress]:

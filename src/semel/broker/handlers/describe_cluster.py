@@ -32,7 +32,7 @@ def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Ca
             endpoint_type=BROKERS,
             cluster_id=broker.cluster_id,
             controller_id=broker.controller_id,
-            brokers=[DescribeClusterBroker(*node) for node in broker.nodes_for(call)],
+            brokers=[DescribeClusterBroker(*node) for node in broker.live_nodes_for(call)],
             cluster_authorized_operations=(
                 ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
             ),
