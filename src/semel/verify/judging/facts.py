@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from semel.types import TopicPartition
-from semel.verify.judging.operations import Any, AtRest, End, Inputs, Known, Poll, Send
+from semel.verify.judging.operations import Any, AtRest, End, Known, Poll, Send
 
 Kind = TypeVar("Kind", bound=Any)
 
@@ -25,7 +25,6 @@ class Facts:
         for send in self.sends:
             if send.transaction is not None:
                 self.sends_of[send.transaction].append(send)
-        self.inputs = {inputs.transaction: inputs for inputs in self.all(Inputs)}
         self.visible: dict[TopicPartition, dict[str, int]] = {
             partition: {record.value: record.offset for record in rest.records}
             for partition, rest in self.at_rest.items()

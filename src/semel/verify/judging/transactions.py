@@ -47,7 +47,7 @@ def _is_left(facts: Facts, send: Send) -> bool:
 
 def _check_inputs(facts: Facts) -> Iterator[Anomaly]:
     by_source: dict[tuple[str, TopicPartition], list[Inputs]] = defaultdict(list)
-    for inputs in facts.inputs.values():
+    for inputs in facts.all(Inputs):
         by_source[inputs.group, inputs.partition].append(inputs)
     for (group, partition), attempts in by_source.items():
         reads = [
