@@ -44,7 +44,7 @@ def test_a_state_of_many_megabytes_is_there_for_whoever_takes_the_lane() -> None
         first = await lead(bucket, 1)
         rng = Random(1)
         for _ in range(20):
-            await first.durable(first.append(rng.randbytes(500_000).hex().encode()))
+            await first.durable(first.append(rng.randbytes(1_000_000).hex().encode()))
         await first.journal.checkpoint_now()
         assert first.warnings == []
         assert sum(map(len, first.payloads)) > 2 * CREATE_BYTES_MAX

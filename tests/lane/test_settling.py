@@ -340,7 +340,10 @@ def test_segments_stay_until_it_is_durable_that_nobody_needs_them() -> None:
 class RunsOutOfRoom(MakesHere):
     """When nearly all is written."""
 
+    attempts = 0
+
     async def make(self, plan: SettlingPlan) -> Made:
+        self.attempts += 1
         await super().make(plan)
         raise OSError("no space left on device")
 
@@ -349,13 +352,14 @@ def test_a_volume_that_could_not_be_made_takes_no_room() -> None:
     async def live() -> None:
         device = MemoryDevice(Random(1))
         world = World(device, 1)
-        volumes = Volumes(DeviceVolumes(device), RunsOutOfRoom(device))
+        maker = RunsOutOfRoom(device)
+        volumes = Volumes(DeviceVolumes(device), maker)
         world.lane = await start(device, world.rng, volumes)
         await world.some_changes(900)
         warnings: list[str] = []
         for _ in range(3):
             await world.lane.settling.round(warnings.append)
-        assert len(warnings) == 3
+        assert (maker.attempts, len(warnings)) == (3, 1)
         assert [name for name in device.names() if "volume" in name] == []
         await world.check()
         await world.lane.close()

@@ -188,7 +188,7 @@ class Node:
             else:
                 followed.read_on(follower)
             is_led = self._is_led(follower, followed)
-            is_heard = follower.silence.lasted_s < self._timing.doubt_s
+            is_heard = follower.silence.lasted_s < self.timing.doubt_s
             self._host.follow(followed, is_led=is_led and is_heard)
             self._beat_to(followed.led_by if is_led else None)
             left_s = self._left_s(follower, followed)
