@@ -48,7 +48,7 @@ class ClusterFaults:
             "kills": (6, self._kill),
             "kills in a transaction": (4, self._kill_in_a_transaction),
             "freezes": (3, self._freeze),
-            "freezes until another leads": (8, self._freeze_for_long),
+            "freezes until another leads": (16, self._freeze_for_long),
             "cuts from the store": (7, self._cut),
             "unheard by a node": (3, self._unheard),
             "slow ways to the store": (2, self._slow),

@@ -61,7 +61,7 @@ def _sends(history: History) -> Iterator[ops.Any]:
             answer = told.get(label)
             span = since.setdefault(sent.producer, NEVER)
             if answer is not None:
-                span = since[sent.producer] = Span(*answer[0])
+                span = since[sent.producer] = _later(span, answer[0])
             yield ops.Send(
                 Times(*span),
                 sent.producer,
@@ -70,6 +70,11 @@ def _sends(history: History) -> Iterator[ops.Any]:
                 Known.UNKNOWN if answer is None else Known.OK,
                 None if answer is None else answer[1],
             )
+
+
+def _later(before: Span, answered: Span) -> Span:
+    """Of what was sent behind another: the request that was answered may be one sent again."""
+    return Span(max(before.began_s, answered.began_s), max(before.ended_s, answered.ended_s))
 
 
 def _sends_in_transactions(history: History) -> Iterator[ops.Any]:
@@ -88,7 +93,7 @@ def _sends_in_transactions(history: History) -> Iterator[ops.Any]:
         answer = answers.pop(0) if answers else None
         span = since.setdefault(process, NEVER)
         if answer is not None:
-            span = since[process] = answer.span
+            span = since[process] = _later(span, answer.span)
         for place, label in enumerate(written.labels):
             yield ops.Send(
                 Times(*span),
