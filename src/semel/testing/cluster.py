@@ -5,8 +5,6 @@ import http.client
 import json
 import re
 import shutil
-import socket
-import struct
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
@@ -22,11 +20,11 @@ from semel.cluster.opening import ClusterSettings, opened, stores
 from semel.cluster.outside import Outside
 from semel.errors import SemelError
 from semel.store.settings import StoreSettings
+from semel.testing.asking import NoAnswer, ask
 from semel.testing.broker import Broker
 from semel.testing.child import Child
 from semel.testing.proxy import HOST, Course, Gate, Proxies
-from semel.wire.apis import APIS
-from semel.wire.messages.metadata import MetadataRequest, MetadataResponse
+from semel.wire.messages.metadata import MetadataRequest
 from semel.world import SystemClock, SystemRandomness
 
 DETECTION_MS: Final = 1_000
@@ -37,8 +35,6 @@ OFFSETS_PARTITIONS: Final = 50
 TRANSACTIONS_PARTITIONS: Final = 50
 _ASKED_S_MAX: Final = 2.0
 _PAUSE_S: Final = 0.02
-_METADATA: Final = next(api for api in APIS if api.name == "Metadata")
-_METADATA_VERSION: Final = 12
 _SERVER_READY: Final = re.compile(r"The fault server is ready on .+:(\d+)\n")
 
 
@@ -383,18 +379,8 @@ def _run_beside(work: Any) -> None:
 
 def _leader_told_by(port: int) -> int | None:
     """None if it knows of none, or says nothing."""
-    body = b"".join(
-        bytes(part) for part in _METADATA.encode_request(MetadataRequest([]), _METADATA_VERSION)
-    )
-    header = struct.pack(">hhih", _METADATA.key, _METADATA_VERSION, 1, -1) + b"\0"
     try:
-        with socket.create_connection((HOST, port), _ASKED_S_MAX) as connection:
-            connection.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-            with connection.makefile("rb") as replies:
-                (size,) = struct.unpack(">i", replies.read(4))
-                reply = replies.read(size)
-        response, _ = _METADATA.decode_response(reply, 5, _METADATA_VERSION)
-    except (OSError, struct.error):
+        told = ask((HOST, port), "Metadata", 12, MetadataRequest([]), _ASKED_S_MAX)
+    except NoAnswer:
         return None
-    assert isinstance(response, MetadataResponse)
-    return None if response.controller_id < 0 else response.controller_id
+    return None if told.controller_id < 0 else int(told.controller_id)
