@@ -13,8 +13,9 @@ export PYTHONHASHSEED ?= 0
 MINUTES ?= 5
 EXAMPLES ?= 500
 SEED ?=
+TAKEOVERS ?= 200
 
-.PHONY: help demo test test-compiled fuzz chaos peers check format bench bench-peers sim messages clean
+.PHONY: help demo demo-cluster test test-compiled fuzz chaos chaos-cluster peers check format bench bench-peers sim messages clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -38,6 +39,9 @@ $(COMPILED)/.ready: $(READY) setup.py $(shell find src -name '*.py')
 demo: $(READY)  ## A PySpark pipeline under kills: exactly once beside at least once
 	$(BIN)/python -m examples.demo
 
+demo-cluster: $(READY)  ## The same pipeline on three nodes, the leader killed and frozen in turns
+	$(BIN)/python -m examples.demo --cluster
+
 test: $(READY)  ## All tests that need nothing but PyPI
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -51,6 +55,9 @@ fuzz: $(READY)  ## Draw new cases of the properties for MINUTES=n; a failure say
 chaos: $(READY)  ## Kill every process of a pipeline at every step; takes about half an hour
 	$(BIN)/python -m pytest -q -m "" -n $(WORKERS) --dist worksteal \
 	    tests/spark/test_kills.py tests/spark/test_narrowest_window.py
+
+chaos-cluster: $(READY)  ## TAKEOVERS=n leaders of a cluster killed, frozen, cut off; about 20 minutes
+	$(BIN)/python -m chaos --takeovers $(TAKEOVERS)
 
 peers: $(READY)  ## Clients, tools and stores from Maven, Go, PyPI and Debian with Semel, and ours on Apache Kafka
 	$(BIN)/python -m pytest -q -o timeout=900 peers

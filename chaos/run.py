@@ -1,0 +1,197 @@
+"""One run: clients at work, one takeover after the other, then rest, and a judgement."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.confluent import Copier, IdempotentProducer, Reader, TransactionalProducer
+from chaos.ours import OurApplication, OurProducer, OurTransactions, copies_of
+from chaos.rest import note_rest
+from chaos.scene import LEFT, PARTITION_COUNTS, PLAIN, RIGHT, Client, Scene
+from chaos.watching import Watcher
+from semel.testing.cluster import Cluster
+from semel.verify.judging import operations
+from semel.verify.judging.judge import Judgement, judge
+from semel.verify.judging.operations import Fault, Recorder
+from semel.world import SystemClock
+
+STUCK_S: Final = 60.0
+TOPICS: Final = {**PARTITION_COUNTS, Copier.target: 1, OurApplication.target: 1}
+SECOND_OF_TEN: Final = 2
+"""How often the successor is hit as well, before the first is back."""
+
+Deed = Callable[[Cluster, int], None]
+
+
+def hold(cluster: Cluster, node_id: int) -> None:
+    """What it sends and what is sent to it arrives late."""
+    cluster[node_id].network.hold()
+    cluster[node_id].store_link.hold()
+
+
+DEEDS: Final[dict[str, Deed]] = {
+    "kill": Cluster.kill,
+    "freeze": Cluster.freeze,
+    "cut off": Cluster.cut_off,
+    "hold": hold,
+    "cut off from the store": Cluster.cut_off_from_store,
+    "stop": Cluster.stop,
+}
+
+
+class Takeover(NamedTuple):
+    deed: str
+    led_s: float
+    """Until all agree on another leader."""
+    served_s: dict[str, float]
+    """Until each client was served by it."""
+
+
+class Report(NamedTuple):
+    takeovers: list[Takeover]
+    judgement: Judgement
+    failures: list[str]
+    """What is no anomaly of the records: clients that failed or were stuck, copies that differ."""
+    fatal: list[str]
+    """Transactions whose producer was fenced."""
+    hung: list[str]
+    """Transactions in which the library did not come back."""
+
+    @property
+    def has_held(self) -> bool:
+        return not self.judgement.verdict.value and not self.failures
+
+
+class Stuck(Exception):
+    pass
+
+
+class Run:
+    def __init__(self, cluster: Cluster, history: Path, seed: int, say: Callable[[str], None]):
+        self._cluster = cluster
+        self._history = history
+        self._random = Random(f"chaos {seed}")
+        self._say = say
+        self._recorder = Recorder(history)
+        clock = SystemClock()
+        self._scene = Scene(cluster.bootstrap_servers, self._recorder, clock, threading.Event())
+        scene = self._scene
+        self._application = OurApplication("our-application", scene, seed)
+        self.clients: list[Client] = [
+            IdempotentProducer("rd-idempotent", scene, seed),
+            TransactionalProducer("rd-transactional-1", scene, seed),
+            TransactionalProducer("rd-transactional-2", scene, seed),
+            Copier("rd-copier-1", scene, seed),
+            Copier("rd-copier-2", scene, seed),
+            Reader("rd-reader-1", scene, seed),
+            Reader("rd-reader-2", scene, seed),
+            OurProducer("our-idempotent", scene, seed),
+            OurTransactions("our-transactional", scene, seed),
+            self._application,
+        ]
+        self._watchers = [Watcher(cluster, node_id, scene, seed) for node_id in cluster.nodes]
+        self._takeovers: list[Takeover] = []
+
+    def tell(self, takeover_count: int, deeds: Sequence[str] = tuple(DEEDS)) -> Report:
+        create_topics(self._scene.servers)
+        failures: list[str] = []
+        for client in (*self.clients, *self._watchers):
+            client.start()
+        try:
+            self._await_progress(self._counts(), self._scene.now_s())
+            while len(self._takeovers) < takeover_count:
+                self._strike(self._random.choice(deeds))
+                if (
+                    self._random.randrange(10) < SECOND_OF_TEN
+                    and len(self._takeovers) < takeover_count
+                ):
+                    self._strike(self._random.choice(deeds))
+                self._cluster.mend()
+        except Stuck as stuck:
+            failures.append(str(stuck))
+        finally:
+            self._scene.stopping.set()
+        self._cluster.mend()
+        failures += self._ended()
+        if not failures:
+            self._application.finish()
+            note_rest(
+                self._recorder,
+                self._scene.servers,
+                {topic: count for topic, count in TOPICS.items() if topic != OurApplication.target},
+                {Copier.group: [PLAIN], Reader.group: [LEFT, RIGHT]},
+            )
+            lost, doubled = copies_of(self._scene.servers, PLAIN, OurApplication.target)
+            if lost or doubled:
+                failures.append(f"the application lost {lost[:5]} and doubled {doubled[:5]}")
+        self._recorder.close()
+        judgement = judge(operations.read([self._history]))
+        fatal = [each for client in self.clients for each in getattr(client, "fatal", ())]
+        hung = [each for client in self.clients for each in getattr(client, "hung", ())]
+        return Report(self._takeovers, judgement, failures, fatal, hung)
+
+    def _strike(self, name: str) -> None:
+        leader = self._cluster.leader
+        before = self._counts()
+        began_s = self._scene.now_s()
+        self._scene.note(Fault(began_s, f"{name}: node {leader}"))
+        DEEDS[name](self._cluster, leader)
+        successor = self._cluster.leader
+        led_s = self._scene.now_s() - began_s
+        self._scene.note(Fault(self._scene.now_s(), f"node {successor} leads"))
+        served_s = self._await_progress(before, began_s)
+        self._takeovers.append(Takeover(name, led_s, served_s))
+        slowest = max(served_s, key=served_s.__getitem__)
+        self._say(
+            f"{len(self._takeovers):4}  {name:22} {leader} → {successor}  "
+            f"led after {led_s:5.2f} s, all served after {served_s[slowest]:5.2f} s ({slowest})"
+        )
+
+    def _counts(self) -> dict[str, int]:
+        return {client.name: client.done_count for client in self.clients}
+
+    def _await_progress(self, before: dict[str, int], began_s: float) -> dict[str, float]:
+        """Until every client was served twice: the first may have been answered before."""
+        served_s: dict[str, float] = {}
+        pause = threading.Event()
+        at_takeover = self._counts()
+        while len(served_s) < len(self.clients):
+            now_s = self._scene.now_s()
+            for client in self.clients:
+                if client.failure is not None:
+                    raise Stuck(f"{client.name} failed: {client.failure}")
+                if client.name not in served_s and client.done_count > at_takeover[client.name]:
+                    served_s[client.name] = now_s - began_s
+            if now_s - began_s > STUCK_S:
+                missing = sorted(set(before) - set(served_s))
+                raise Stuck(f"stuck for {STUCK_S} s: {', '.join(missing)}")
+            pause.wait(0.005)
+        return served_s
+
+    def _ended(self) -> list[str]:
+        failures = []
+        for client in (*self.clients, *self._watchers):
+            if not client.join(STUCK_S):
+                failures.append(f"{client.name} does not end")
+            elif client.failure is not None:
+                failures.append(f"{client.name} failed: {client.failure}")
+        return failures
+
+
+def create_topics(servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": servers})
+    topics = [NewTopic(name, count) for name, count in TOPICS.items()]
+    for made in admin.create_topics(topics).values():
+        made.result(STUCK_S)
+
+
+def by_deed(takeovers: Sequence[Takeover]) -> dict[str, list[Takeover]]:
+    found: dict[str, list[Takeover]] = defaultdict(list)
+    for takeover in takeovers:
+        found[takeover.deed].append(takeover)
+    return dict(found)
