@@ -1,40 +1,52 @@
 """Kill a PySpark pipeline wherever it hurts, and count: exactly once beside at least once.
 
-    python -m examples.demo [PICTURE]
+    python -m examples.demo [PICTURE] [--cluster]
 
 Orders come in as a stream. A Spark application enriches each of them, adds up the revenue by
 category and writes both to topics of their own, in one transaction for each micro-batch. While it
 runs, the Python workers, the broker and the whole driver are killed with SIGKILL. Then the same is
 done to the same pipeline with a plain producer. The truth is computed from the orders in the log,
 and the results are counted as any consumer of committed records sees them.
+
+With --cluster the log is that of three nodes on one store, and it is the node that leads which is
+killed and frozen in turns.
 """
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from examples.demo.picture import write_picture
+from examples.demo.picture import Words, write_picture
 from examples.demo.run import Run, Story
+from examples.demo.stage import one_broker, three_nodes
 
-PICTURE = Path("build", "demo", "semel-demo.html")
+FOLDER = Path("build", "demo")
+KILLS = Words("The same pipeline, the same kills", "Dashed lines are <code>kill -9</code>.")
+TAKEOVERS = Words(
+    "A pipeline, and three nodes that take over from each other",
+    "At dashed lines the node that led was killed with <code>kill -9</code> or frozen with "
+    "<code>kill -STOP</code>.",
+)
 
 
-def main(picture: Path, console: Console) -> list[Story]:
+def main(picture: Path, console: Console, *, is_cluster: bool = False) -> list[Story]:
     stories = []
+    deliveries = ("exactly-once",) if is_cluster else ("exactly-once", "at-least-once")
+    stage = three_nodes if is_cluster else one_broker
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
-        for delivery in ("exactly-once", "at-least-once"):
+        for delivery in deliveries:
             console.print(f"[bold]{delivery}[/]: the driver starts, which takes a few seconds")
-            stories.append(Run(delivery, Path(folder, delivery), console).tell())
-    console.print(_table(stories))
-    write_picture(picture, stories)
+            stories.append(Run(delivery, Path(folder, delivery), console, stage).tell())
+    console.print(_table(stories, "takeovers" if is_cluster else "kills"))
+    write_picture(picture, stories, TAKEOVERS if is_cluster else KILLS)
     console.print(f"The picture: [bold]{picture.resolve().as_uri()}[/]", soft_wrap=True)
     return stories
 
 
-def _table(stories: list[Story]) -> Table:
+def _table(stories: list[Story], strikes: str) -> Table:
     table = Table(title="what came out of the orders that went in")
     table.add_column("")
     for story in stories:
@@ -50,7 +62,7 @@ def _table(stories: list[Story]) -> Table:
         table.add_row(name.replace("_", " "), *cells)
     table.add_row("revenue due", *(money(each.revenue_due_cents) for each in outcomes))
     table.add_row("revenue in the results", *(money(each.revenue_cents) for each in outcomes))
-    table.add_row("kills", *(str(len(story.kills)) for story in stories))
+    table.add_row(strikes, *(str(len(story.kills)) for story in stories))
     table.add_row("starts of the driver", *(str(story.starts) for story in stories))
     return table
 
@@ -60,5 +72,10 @@ def money(cents: int) -> str:
 
 
 if __name__ == "__main__":
-    told = main(Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURE, Console())
+    reader = argparse.ArgumentParser(prog="python -m examples.demo")
+    reader.add_argument("picture", nargs="?", type=Path)
+    reader.add_argument("--cluster", action="store_true")
+    chosen = reader.parse_args()
+    name = "semel-demo-cluster.html" if chosen.cluster else "semel-demo.html"
+    told = main(chosen.picture or FOLDER / name, Console(), is_cluster=chosen.cluster)
     raise SystemExit(not told[0].outcome.is_exact)

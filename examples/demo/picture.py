@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from examples.demo.run import Kill, Sample, Story
 
@@ -23,9 +24,9 @@ td {{ padding: .15rem .5rem; border-top: 1px solid #d0d7de }}
 td + td {{ text-align: right; font-variant-numeric: tabular-nums }}
 .good {{ color: #1a7f37; font-weight: 600 }} .bad {{ color: #cf222e; font-weight: 600 }}
 </style></head><body>
-<h1>The same pipeline, the same kills</h1>
-<p>Orders come in (grey), a PySpark pipeline enriches each and writes it out (colour). Dashed lines
-are <code>kill -9</code>. Results above the orders are duplicates.</p>
+<h1>{heading}</h1>
+<p>Orders come in (grey), a PySpark pipeline enriches each and writes it out (colour). {lines}
+Results above the orders are duplicates.</p>
 <div class="runs">{runs}</div>
 </body></html>
 """
@@ -36,11 +37,18 @@ _RUN = """<figure><h2>{delivery}</h2>
 """
 
 
-def write_picture(path: Path, stories: Sequence[Story]) -> None:
+class Words(NamedTuple):
+    heading: str
+    lines: str
+    """What the dashed ones are."""
+
+
+def write_picture(path: Path, stories: Sequence[Story], words: Words) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # One scale for all, so that heights can be compared.
     tallest = max(max(sample[1:]) for story in stories for sample in story.samples)
-    page = _PAGE.format(runs="".join(_run(story, tallest) for story in stories))
+    runs = "".join(_run(story, tallest) for story in stories)
+    page = _PAGE.format(runs=runs, **words._asdict())
     path.write_text(page, encoding="utf-8")
 
 
