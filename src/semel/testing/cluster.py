@@ -274,10 +274,13 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            # Nodes that are killed could not tidy up behind themselves.
+            folder = Path(tempfile.mkdtemp(prefix="semel-cluster-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             if self._is_proxied:
-                self._begin_with_proxies(stack)
+                self._begin_with_proxies(stack, folder)
             else:
-                self._begin_on_store(stack)
+                self._begin_on_store(folder)
             for node in self.nodes.values():
                 stack.callback(_end, node)
                 node.launch()
@@ -295,23 +298,21 @@ class Cluster:
     ) -> None:
         self._stack.close()
 
-    def _begin_on_store(self, stack: ExitStack) -> None:
+    def _begin_on_store(self, folder: Path) -> None:
         if not self.store:
-            folder = Path(tempfile.mkdtemp(prefix="semel-cluster-"))
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            self.store = f"file://{folder}"
+            self.store = f"file://{folder / 'store'}"
         self._create(ClusterSettings.of(self.store, journal=self._journal, is_ephemeral=True))
         places = ["--store", self.store]
         if self._journal is not None:
             places += ["--journal", self._journal]
         for node_id in range(1, self._count + 1):
-            self.nodes[node_id] = Node(node_id, places, self._settings, {})
+            self.nodes[node_id] = Node(node_id, places, self._settings, {"TMPDIR": str(folder)})
 
     def _create(self, settings: ClusterSettings) -> None:
         self._settings_of_stores = settings
         _create(settings)
 
-    def _begin_with_proxies(self, stack: ExitStack) -> None:
+    def _begin_with_proxies(self, stack: ExitStack, folder: Path) -> None:
         server = Child(
             ["-m", "semel.testing.fault_server", "--bucket", BUCKET, "--stop-with-stdin"]
         )
@@ -327,6 +328,7 @@ class Cluster:
         for node_id in range(1, self._count + 1):
             link = proxies.open(self._server_port)
             environment = {
+                "TMPDIR": str(folder),
                 "AWS_ENDPOINT_URL": f"http://{link.address}",
                 **{f"AWS_{name.upper()}": value for name, value in key.items()},
             }
