@@ -8,6 +8,7 @@ Both steps can be taken at once if all they need is in memory. Otherwise they ar
 loop goes on meanwhile.
 """
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
@@ -92,12 +93,17 @@ CALM_AFTER: Final = 512
 """Answers without a frame between them until none is expected: 64 MiB in small ones."""
 
 
+BACKFILL_PAUSE_S: Final = 0.002
+"""Between two such answers, in which producers have the loop for themselves."""
+
+
 class Backfill:
-    """How much of old data one answer may have.
+    """How much of old data one answer may have, and when it is given.
 
     To read, copy and send a megabyte takes the loop longer than a sync, and who reads old data
-    asks for the next at once. So while others append, it is given in small answers. It is counted
-    and not timed, so that a simulation repeats itself.
+    asks for the next at once. So while others append, it is given in small answers, with pauses
+    between them. How long others have not appended is counted and not timed, so that a slow disk
+    is given longer.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -105,6 +111,7 @@ class Backfill:
         self._frames_seen: int | None = None
         """When old data was last asked for."""
         self._answers_since = CALM_AFTER
+        self._next_at = 0.0
 
     def answer_bytes_max(self) -> int:
         """Of the next answer."""
@@ -114,6 +121,13 @@ class Backfill:
         self._frames_seen = frames
         self._answers_since += 1
         return BACKFILL_BYTES if self._answers_since <= CALM_AFTER else sys.maxsize
+
+    async def turn(self) -> None:
+        """Of a small answer; whoever asks next waits longer."""
+        now = asyncio.get_running_loop().time()
+        at = max(now, self._next_at)
+        self._next_at = at + BACKFILL_PAUSE_S
+        await asyncio.sleep(at - now)
 
 
 class PartitionLog:
@@ -188,7 +202,9 @@ class PartitionLog:
     # Reading it.
 
     def read_now(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage] | None:
-        """For each that was wanted. None if the disk has to be waited for."""
+        """For each that was wanted. None if the disk, or its turn, has to be waited for."""
+        if found.is_cut:
+            return None
         extents = found.sorted_extents()
         try:
             batches = self._stored.read_now(extents)
@@ -223,6 +239,8 @@ class PartitionLog:
     async def read(self, found: Found, *, with_aborted: bool) -> list[Stored | Damage]:
         """As `read_now`. Together: batches that were written at one time lie side by side, whosever
         they are. Only if that fails each partition is read alone."""
+        if found.is_cut:
+            await self._backfill.turn()
         extents = found.sorted_extents()
         try:
             batches = await self._stored.read_all(extents)
