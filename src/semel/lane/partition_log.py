@@ -93,7 +93,7 @@ CALM_AFTER: Final = 512
 """Answers without a frame between them until none is expected: 64 MiB in small ones."""
 
 
-BACKFILL_PAUSE_S: Final = 0.002
+BACKFILL_PAUSE_S: Final = 0.004
 """Between two such answers, in which producers have the loop for themselves."""
 
 
