@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from semel.broker.answer import Answer, Call
+from semel.broker.dispatch import route
 from semel.errors import (
     NONE,
     LeaderNotAvailable,
     NotController,
     NotCoordinator,
     NotLeaderOrFollower,
+    ProtocolError,
 )
 from semel.journal.slots.settings import SlotSettings
 from semel.records.batch import split
@@ -33,7 +36,8 @@ from semel.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from support.raw_client import fetch_request
+from support.handled import Peer
+from support.raw_client import BY_MODULE, fetch_request
 from support.simulated_cluster import (
     TIMING,
     NotAnswered,
@@ -64,6 +68,14 @@ async def produce(node: SimulatedNode, value: bytes, timeout_s: float = 30.0) ->
     request = ProduceRequest(None, -1, 30_000, data)
     reply = await node.ask("produce", 9, request, timeout_s)
     return int(reply.responses[0].partition_responses[0].error_code)
+
+
+def sequenced(sequence: int) -> ProduceRequest:
+    """One record of an idempotent producer."""
+    records = [Record(b"k", b"%d" % sequence, 1_000)]
+    batch = encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence)
+    data = [TopicProduceData("t", [PartitionProduceData(0, batch)])]
+    return ProduceRequest(None, -1, 30_000, data)
 
 
 async def latest(node: SimulatedNode, timeout_s: float = 30.0) -> tuple[int, int]:
@@ -371,3 +383,28 @@ async def test_who_stands_by_names_no_leader_that_was_not_heard_of(
         await asyncio.sleep(0.01)
     assert reply.controller_id == standby.node_id, "who asks meanwhile waits for the next"
     assert told[0] == NONE
+
+
+@on_nodes(1, 2)
+async def test_what_was_sent_behind_a_refused_batch_does_not_come_before_it(
+    cluster: SimulatedCluster,
+) -> None:
+    """Several are in flight: the first finds that another leads, the second that this node does."""
+    leader = await cluster.leader()
+    await create(leader)
+    standby = await standby_that_knows(cluster, leader)
+    known = route(BY_MODULE["produce"].key)
+    call = Call(known.api, 9, 1, None, Peer())
+    refused = known.handler(standby.broker, sequenced(0), call)
+    assert isinstance(refused, Answer)
+    (topic,) = refused.response.responses
+    assert topic.partition_responses[0].error_code == NotLeaderOrFollower.code
+    leader.kill()
+    successor = await cluster.leader()
+    assert successor is standby
+    with pytest.raises(ProtocolError):
+        known.handler(standby.broker, sequenced(1), call)
+    for sequence in (0, 1):
+        reply = await successor.ask("produce", 9, sequenced(sequence))
+        assert reply.responses[0].partition_responses[0].error_code == NONE
+    assert await values(successor) == [b"0", b"1"]

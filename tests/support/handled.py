@@ -55,6 +55,7 @@ class SeededRandomness:
 class Peer:
     number = 1
     client_host = "/127.0.0.1"
+    was_sent_away = False
     listener = ("127.0.0.1", 9092)
     told_spent: tuple[int, int, int] | None = None
     session: Session | None = None

@@ -60,6 +60,10 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_ONE):
         refusal = InvalidRequiredAcks(f"acks={acks}: must be -1, 0 or 1")
         return Answer(_refuse_all(request, refusal), NO_MARKS)
+    if call.peer.was_sent_away and broker.led_lanes:
+        # What was refused before it on this connection is to come again before it. A producer that
+        # is not known yet would begin with this batch, and the one before would find no place.
+        raise ProtocolError("produce on a connection that was opened when another node led")
     unknown = _give_names(broker, request) if call.version >= IDS_SINCE else []
     if request.transactional_id is None:
         writing = _Writing(broker)
@@ -74,8 +78,8 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         response.responses += unknown
         refusal_ = refusal_ or UnknownTopicId()
         durable = True
-    if refusal_ is not None and call.version >= LEADERS_SINCE:
-        _name_leader(broker, response)
+    if refusal_ is not None:
+        _send_away(broker, response, call)
     if missed:
         return _look_up(broker, Answer(response, broker.marks()), missed, acks)
     if acks != ACKS_NONE:
@@ -83,15 +87,17 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     return Answer(None) if refusal_ is None else _unanswered(response)
 
 
-def _name_leader(broker: "Broker", response: ProduceResponse) -> None:
-    led_by = broker.led_by
-    if led_by is None:
-        return
+def _send_away(broker: "Broker", response: ProduceResponse, call: Call) -> None:
+    """Tell who leads, if another node does."""
+    led_by = broker.led_by if call.version >= LEADERS_SINCE else None
     for topic in response.responses:
         for each in topic.partition_responses:
             if each.error_code == NotLeaderOrFollower.code:
-                each.current_leader = LeaderIdAndEpoch(led_by.node_id, led_by.epoch)
-                response.node_endpoints = [NodeEndpoint(led_by.node_id, led_by.host, led_by.port)]
+                call.peer.was_sent_away = True
+                if led_by is not None:
+                    each.current_leader = LeaderIdAndEpoch(led_by.node_id, led_by.epoch)
+                    endpoint = NodeEndpoint(led_by.node_id, led_by.host, led_by.port)
+                    response.node_endpoints = [endpoint]
 
 
 def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceResponse]:
