@@ -1,5 +1,5 @@
 """Clients of confluent-kafka, that is of librdkafka: unmodified, and with its own defaults but for
-how long it waits for an answer."""
+how long it waits for an answer and before it connects again, and whether it forgets all nodes."""
 
 import threading
 from collections.abc import Callable, Sequence
