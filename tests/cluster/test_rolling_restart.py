@@ -55,6 +55,8 @@ class Reader:
                 "bootstrap.servers": servers,
                 "group.id": "g",
                 "auto.offset.reset": "earliest",
+                # It would find nothing to commit when it is asked to, if it just had.
+                "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 **QUIET,
             }

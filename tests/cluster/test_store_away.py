@@ -77,7 +77,13 @@ def wait_until(holds: Callable[[], bool], meanwhile: Callable[[], None]) -> None
 
 def read_keys(servers: str, count: int) -> list[bytes]:
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        {
+            "bootstrap.servers": servers,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            # It would find nothing to commit when it is asked to, if it just had.
+            "enable.auto.commit": False,
+        }
     )
     found: list[bytes] = []
     try:
