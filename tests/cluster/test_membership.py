@@ -88,6 +88,18 @@ def test_a_node_that_was_killed_is_back_from_elsewhere_after_the_detection_time(
     assert told.value.is_final, "it was frozen, and another has its id by now"
 
 
+def test_a_leader_that_was_frozen_does_not_take_the_first_for_heard_again() -> None:
+    members = membership()
+    elsewhere = NodeAddress(2, "elsewhere", 9092)
+    members.heard(beat(TWO, b"first"), 0.0)
+    for now_s in (1.0, 101.0, 103.0, 105.0):
+        with pytest.raises(NodeRefused) as refused:
+            members.heard(beat(elsewhere, b"second"), now_s)
+        assert not refused.value.is_final
+    members.heard(beat(elsewhere, b"second"), 107.0)
+    assert members.live(107.0) == [elsewhere]
+
+
 def test_a_node_that_was_killed_is_back_at_its_address_at_once() -> None:
     members = membership()
     members.heard(beat(TWO, b"first"), 0.0)

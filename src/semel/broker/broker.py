@@ -485,6 +485,8 @@ class Broker:
 
     def lane_in(self, topic: TopicView, index: int) -> Lane:
         if not 0 <= index < topic.partition_count:
+            if not self.leads_catalogue:
+                raise NotLeaderOrFollower(f"the partitions of {topic.name!r} are told elsewhere")
             raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {index}")
         try:
             return self.lanes[topic.lane_of(index)]

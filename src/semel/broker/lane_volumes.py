@@ -51,7 +51,7 @@ class LaneVolumes:
         folder = self._folder / f"work-{number:04x}"
         # Whatever was begun there is of no use to anybody.
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         device = FileDevice(folder, synced=False)
         maker = MakesApart(str(folder), synced=False)
         return Volumes(*volumes_in(self._store, number, journal, self._randomness, device, maker))

@@ -23,7 +23,7 @@ KEY: Final = "cluster/format"
 JOURNAL_KEY: Final = "cluster/journal"
 IMPORTING_KEY: Final = "cluster/importing"
 JOURNALS: Final = "j/"
-FOLDERS: Final = ("cluster/", JOURNALS, "ck/", "ix/", "vol/")
+FOLDERS: Final = ("cluster/", JOURNALS, "ck/", "ck-parts/", "ix/", "vol/")
 """All that a cluster has."""
 FORMAT: Final = 2
 FORMAT_OF_ONE_STORE: Final = 1

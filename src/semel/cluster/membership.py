@@ -142,6 +142,9 @@ class Membership:
         if passed_s > self._detection_s / 2:
             for node_id, known in self._known.items():
                 self._known[node_id] = known._replace(heard_s=known.heard_s + passed_s)
+            for node_id, newcomer in self._newcomers.items():
+                since_s = newcomer.since_s + passed_s
+                self._newcomers[node_id] = newcomer._replace(since_s=since_s)
 
 
 def _twice(known: Known) -> str:

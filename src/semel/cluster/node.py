@@ -189,7 +189,9 @@ class Node:
                 followed.read_on(follower)
             is_led = self._is_led(follower, followed)
             is_heard = follower.silence.lasted_s < self.timing.doubt_s
-            self._host.follow(followed, is_led=is_led and is_heard)
+            if follower.caught_up_s is not None:
+                # A checkpoint alone may tell of a leader, and of topics, of long ago.
+                self._host.follow(followed, is_led=is_led and is_heard)
             self._beat_to(followed.led_by if is_led else None)
             left_s = self._left_s(follower, followed)
             if left_s <= 0:

@@ -10,8 +10,7 @@ from semel.store.counting import Counted, Counting
 from semel.store.seam import Store, StoredObject
 from semel.types import Buffer
 
-FOLDERS: Final = ("j/", "probe/")
-"""In the journal's store."""
+IN_JOURNAL: Final = ("j/", "probe/")
 
 
 class WithJournal:
@@ -31,7 +30,7 @@ class WithJournal:
         return [each for each in (self._journal, self._store) if isinstance(each, Counted)]
 
     def _of(self, key: str) -> Store:
-        return self._journal if key.startswith(FOLDERS) else self._store
+        return self._journal if key.startswith(IN_JOURNAL) else self._store
 
     async def create(self, key: str, parts: Sequence[Buffer]) -> None:
         await self._of(key).create(key, parts)

@@ -37,13 +37,12 @@ def describe_topic_partitions(
     broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call
 ) -> Answer:
     try:
-        names = _names(broker, request)
+        return Answer(_describe(broker, request, _names(broker, request)))
     except RequestError as error:
         topics = [
             DescribeTopicPartitionsResponseTopic(error.code, topic.name) for topic in request.topics
         ]
         return Answer(DescribeTopicPartitionsResponse(topics=topics))
-    return Answer(_describe(broker, request, names))
 
 
 def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[str]:

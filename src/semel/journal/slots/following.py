@@ -119,6 +119,7 @@ class Follower:
         self.checkpoint = None if checkpoint is None else b"".join(checkpoint.state)
         self._free_since_s = None
         self._asked_slot = self._replay.slot
+        self.caught_up_s = None
         self.silence.broken()
 
     async def look(self) -> bool:
