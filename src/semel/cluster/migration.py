@@ -133,6 +133,19 @@ async def _check_copied(store: Store, target: SlotJournal) -> None:
         raise CorruptJournal("what was copied cannot be read back: the store has lost some of it")
 
 
+async def _followed_to_the_end(follower: Follower) -> FollowedLane:
+    await follower.begin()
+    followed = FollowedLane(LANE_SETTINGS, LANE, follower)
+    slot = -1
+    while follower.slot != slot:
+        slot = follower.slot
+        if await follower.look():
+            followed = FollowedLane(LANE_SETTINGS, LANE, follower)
+        else:
+            followed.read_on(follower)
+    return followed
+
+
 async def export_cluster(
     settings: ClusterSettings,
     folder: Path,
@@ -149,9 +162,7 @@ async def export_cluster(
     _check_new(folder, partial)
     async with opened(settings) as (store, cluster):
         follower = Follower(store, LANE)
-        await follower.begin()
-        await follower.look()
-        followed = FollowedLane(LANE_SETTINGS, LANE, follower)
+        followed = await _followed_to_the_end(follower)
         cluster_format.check_same(followed.cluster_id, cluster)
         led_by = followed.led_by
         if not follower.is_sealed:
