@@ -10,7 +10,7 @@ from journal.slot_lives import fight
 from support.compiled import plain_python
 
 SEED_COUNT = 16
-SEEDS_MAX = 60
+SEEDS_MAX = 120
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
