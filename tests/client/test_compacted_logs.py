@@ -88,7 +88,9 @@ def test_so_it_does_as_columns(broker: BrokerInThread, isolation: str) -> None:
 @pytest.mark.parametrize("isolation", ISOLATIONS)
 def test_a_consumer_may_be_set_to_any_offset(broker: BrokerInThread, isolation: str) -> None:
     async def work() -> None:
-        async with AsyncConsumer(broker.bootstrap_servers, isolation=isolation) as consumer:
+        # A seek waits for the answer to what was asked before it, which the log's end makes late.
+        options = {"isolation": isolation, "fetch_wait_ms_max": 10}
+        async with AsyncConsumer(broker.bootstrap_servers, **options) as consumer:  # type: ignore[arg-type]
             consumer.assign([PLACE])
             for offset in range(LOG.start, LOG.end):
                 consumer.seek(PLACE, offset)
