@@ -6,19 +6,31 @@ from typing import Any
 
 import pytest
 
+from semel.broker.config_resources import ResourceType
 from semel.broker.known_nodes import NAMED_MS, KnownNodes
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import Beat
-from semel.errors import NONE, NotLeaderOrFollower
+from semel.errors import NONE, CoordinatorNotAvailable, NotLeaderOrFollower
 from semel.lane.leader import NodeAddress
 from semel.records.records import Record, encode_batch
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
+from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from semel.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from semel.wire.messages.list_config_resources import ListConfigResourcesRequest
+from semel.wire.messages.list_groups import ListGroupsRequest
+from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.metadata import MetadataRequest
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.cluster_calls import error_of
 from support.raw_client import fetch_request
-from support.simulated_cluster import TIMING, SimulatedCluster, SimulatedNode, on_nodes
+from support.simulated_cluster import (
+    TIMING,
+    NotAnswered,
+    SimulatedCluster,
+    SimulatedNode,
+    on_nodes,
+)
 
 SOON_S = TIMING.detection_s
 
@@ -222,3 +234,29 @@ def test_who_asks_the_wrong_node_is_told_the_right_one(module: str, version: int
             assert reply.node_endpoints == []
 
     scenario()
+
+
+@on_nodes(1, 2)
+async def test_who_knows_of_no_topics_does_not_say_that_there_are_none(
+    cluster: SimulatedCluster,
+) -> None:
+    await cluster.leader()
+    cluster.bucket.is_away = True
+    newcomer = cluster.start(3)
+    await until(lambda: newcomer._is_up)
+    for module, version, request in (
+        ("metadata", 12, MetadataRequest(None)),
+        ("describe_topic_partitions", 0, DescribeTopicPartitionsRequest([])),
+    ):
+        with pytest.raises(NotAnswered):
+            await newcomer.ask(module, version, request)
+    for module, version, listing in (
+        ("list_groups", 5, ListGroupsRequest()),
+        ("list_transactions", 1, ListTransactionsRequest()),
+        ("list_config_resources", 1, ListConfigResourcesRequest([ResourceType.TOPIC.value])),
+    ):
+        reply = await newcomer.ask(module, version, listing)
+        assert reply.error_code == CoordinatorNotAvailable.code, module
+    assert set(await named(newcomer)) == {3}
+    dirs = await newcomer.ask("describe_log_dirs", 4, DescribeLogDirsRequest(None))
+    assert [result.topics for result in dirs.results] == [[]]

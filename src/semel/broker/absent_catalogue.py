@@ -15,7 +15,7 @@ class AbsentCatalogue:
         return 0
 
     def __iter__(self) -> Iterator[TopicView]:
-        return iter(())
+        self._refuse()
 
     def __contains__(self, name: str) -> bool:
         self._refuse()

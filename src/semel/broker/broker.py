@@ -560,6 +560,16 @@ class Broker:
         return partition_for(group_id, topic.partition_count)
 
     @property
+    def knows_topics(self) -> bool:
+        """False if nobody who leads has told of any yet, which is not that there are none."""
+        return not isinstance(self.catalogue, AbsentCatalogue)
+
+    @property
+    def is_leader_known(self) -> bool:
+        """False if what is not here may be anywhere."""
+        return bool(self.led_lanes) or self.led_by is not None
+
+    @property
     def catalogue_for_coordinators(self) -> CatalogueView:
         """Raises CoordinatorNotAvailable, upon which clients of coordinators ask again."""
         if not self.leads_catalogue:

@@ -13,6 +13,7 @@ from semel.errors import (
     InvalidRequest,
     InvalidTopic,
     LeaderNotAvailable,
+    ProtocolError,
     RequestError,
     UnknownTopicOrPartition,
 )
@@ -53,6 +54,9 @@ def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[st
         if cursor is not None and cursor.topic_name not in names:
             raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not asked for")
     else:
+        if not broker.knows_topics:
+            # An answer without any would say that there are none.
+            raise ProtocolError("asked for all topics, which are led elsewhere")
         names = {topic.name for topic in broker.catalogue}
     if cursor is None:
         return sorted(names)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
 from semel.broker.config_resources import ResourceType
-from semel.errors import UnsupportedVersion
+from semel.errors import CoordinatorNotAvailable, UnsupportedVersion
 from semel.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -32,6 +32,8 @@ def list_config_resources(
         return Answer(ListConfigResourcesResponse(error_code=UnsupportedVersion.code))
     found = []
     if ResourceType.TOPIC.value in wanted:
+        if not broker.knows_topics:
+            return Answer(ListConfigResourcesResponse(error_code=CoordinatorNotAvailable.code))
         found += [
             ConfigResource(topic.name, ResourceType.TOPIC.value) for topic in broker.catalogue
         ]

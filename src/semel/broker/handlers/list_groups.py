@@ -8,6 +8,7 @@ Every group here is a classic one.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.errors import CoordinatorNotAvailable
 from semel.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def list_groups(broker: "Broker", request: ListGroupsRequest, call: Call) -> Ans
     types = {name.lower() for name in request.types_filter}
     if types and CLASSIC not in types:
         return Answer(ListGroupsResponse())
+    if not broker.is_leader_known:
+        return Answer(ListGroupsResponse(error_code=CoordinatorNotAvailable.code))
     groups = [
         ListedGroup(group.group_id, group.protocol_type, group.state, CLASSIC)
         for lane in broker.led_lanes

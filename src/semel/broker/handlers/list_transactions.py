@@ -6,6 +6,7 @@ v1  by how long they have been running (KIP-994)
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
+from semel.errors import CoordinatorNotAvailable
 from semel.transactions.transaction import Status, Transaction
 from semel.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 
 def list_transactions(broker: "Broker", request: ListTransactionsRequest, call: Call) -> Answer:
+    if not broker.is_leader_known:
+        return Answer(ListTransactionsResponse(error_code=CoordinatorNotAvailable.code))
     known = {status.label for status in Status}
     unknown = [state for state in request.state_filters if state not in known]
     listed = [

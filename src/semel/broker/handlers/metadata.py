@@ -27,6 +27,7 @@ from semel.errors import (
     LeaderNotAvailable,
     NotController,
     NotLeaderOrFollower,
+    ProtocolError,
     RequestError,
     TopicAlreadyExists,
     UnknownTopicId,
@@ -34,7 +35,7 @@ from semel.errors import (
 )
 from semel.lane.leader import LedBy
 from semel.lane.topics import CreateTopic
-from semel.lane.view import TopicView
+from semel.lane.view import CatalogueView, TopicView
 from semel.types import INTERNAL_TOPICS
 from semel.wire.messages.metadata import (
     MetadataRequest,
@@ -66,7 +67,7 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     found: list[TopicView | MetadataResponseTopic]
     if wants_all:
-        found = [*broker.catalogue]
+        found = [*_all_topics(broker)]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
@@ -80,6 +81,14 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     if topics is None:
         return _later(broker, request, describing, call)
     return _answer(broker, request, topics, call)
+
+
+def _all_topics(broker: "Broker") -> CatalogueView:
+    """Raises ProtocolError while nobody has told of any: an answer without an error would say that
+    there are none, and who reads whatever has a name of some kind would give up all of it."""
+    if not broker.knows_topics:
+        raise ProtocolError("asked for all topics, which are led elsewhere, and nobody knows where")
+    return broker.catalogue
 
 
 async def _created(
