@@ -157,7 +157,7 @@ def raise_term(folder: Path) -> None:
 
 def fill(client: RawClient) -> None:
     client.create_topic("plain", 3, retention_ms="-1")
-    client.create_topic("transactions")
+    client.create_topic("transactions", retention_ms="-1")
     client.create_topic("newest", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     client.create_topic("empty", 2)
     client.create_topic("gone")
