@@ -10,6 +10,8 @@ WORKERS ?= 2
 
 # Sets and dictionaries keep their strings in the same order, so that a run is like the one before.
 export PYTHONHASHSEED ?= 0
+# Hundreds of processes import the same modules: compiling them each time would be most of a start.
+unexport PYTHONDONTWRITEBYTECODE
 MINUTES ?= 5
 EXAMPLES ?= 500
 SEED ?=
