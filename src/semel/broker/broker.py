@@ -17,6 +17,7 @@ from semel.broker.housekeeping import Housekeeping
 from semel.broker.known_nodes import KnownNodes
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.metrics import Metrics
+from semel.broker.peers import Peers
 from semel.broker.server import Server
 from semel.broker.transactional import LateRequests
 from semel.errors import (
@@ -173,6 +174,7 @@ class Broker:
         """Topics that a lane could not be told of, as it had no room."""
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
+        self.peers = Peers(self)
         self._unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
