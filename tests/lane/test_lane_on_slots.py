@@ -9,8 +9,9 @@ from semel.journal.slots.settings import SlotSettings
 from semel.lane.commands import LaneSettings
 from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane
+from semel.lane.lanes import Placement
 from semel.lane.leader import Leader, LedBy, NodeAddress
-from semel.lane.nodes import NoteStandbys
+from semel.lane.nodes import AddLanes, NoteStandbys, NoteTaken, PlaceLanes
 from semel.lane.partition_log import Stored, Wanted
 from semel.lane.producing import Incoming, Produce
 from semel.lane.topics import CreateTopic
@@ -213,6 +214,33 @@ def test_who_stands_by_is_known_to_all_who_follow_and_to_who_takes_over() -> Non
         assert standby.lane.standing_by == nodes, "the checkpoint says so"
         second = await lead(store, 2)
         assert second.view.standing_by == nodes[1:]
+        await second.close()
+
+    run(scenario())
+
+
+def test_where_lanes_are_led_is_known_to_all_who_follow_lane_0() -> None:
+    async def scenario() -> None:
+        store = SlotStore()
+        first = await lead(store, 1)
+        assert first.submit(AddLanes(4)) == 4
+        assert first.submit(AddLanes(2)) == 4, "there are never fewer"
+        placed = {1: Placement(1), 2: Placement(2, True), 3: Placement(1)}
+        first.submit(PlaceLanes(placed))
+        newest = LedBy(Term(3), 2, "host-2", 9092)
+        first.submit(NoteTaken(2, newest))
+        end = first.mark().position
+        first.submit(PlaceLanes({2: Placement(2, True)}))
+        first.submit(NoteTaken(2, newest))
+        first.submit(NoteTaken(2, LedBy(Term(2), 1, "host-1", 9092)))
+        assert first.mark().position == end, "it was said, or is not true any more"
+        await first.close()
+        standby = StandBy(store)
+        await standby.begin()
+        for known in (standby.lane.lanes, (second := await lead(store, 2)).view.lanes):
+            assert known.count == 4
+            assert known.placed == placed
+            assert known.taken == {2: newest}
         await second.close()
 
     run(scenario())

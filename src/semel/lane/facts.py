@@ -52,6 +52,34 @@ class LevelRaised(Fact, frozen=True):
     level: int
 
 
+class LanesAdded(Fact, frozen=True):
+    """There are so many lanes from here on, this one among them; there are never fewer. Said in
+    lane 0 alone."""
+
+    lane_count: int
+
+
+class Placed(Fact, frozen=True):
+    """Which node is to lead a lane. Only that node fences it; said in lane 0 alone.
+
+    One that is pinned was placed by hand: it moves only if its node goes.
+    """
+
+    lane: int
+    node_id: int
+    is_pinned: bool = False
+
+
+class LaneTaken(Fact, frozen=True):
+    """As `Led` in the lane itself; said in lane 0, so that all nodes know of it."""
+
+    lane: int
+    epoch: int
+    node_id: int
+    host: str
+    port: int
+
+
 class TopicCreated(Fact, frozen=True):
     """Partition i lies in lane (first_lane + i) mod lane_count.
 
@@ -170,6 +198,9 @@ AnyFact = (
     | Led
     | StandingBy
     | LevelRaised
+    | LanesAdded
+    | Placed
+    | LaneTaken
     | TopicCreated
     | PartitionsAdded
     | PartitionsHosted

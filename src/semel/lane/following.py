@@ -6,6 +6,7 @@ from typing import Protocol
 
 from semel.errors import CorruptJournal
 from semel.lane.commands import LaneSettings
+from semel.lane.lanes import LanesView
 from semel.lane.leader import LedBy, NodeAddress
 from semel.lane.nodes import standing_by
 from semel.lane.opening import Replayed, new_state, rebuild, replay_on
@@ -86,3 +87,8 @@ class FollowedLane:
     def standing_by(self) -> list[NodeAddress]:
         """Other nodes than the leader that it hears of."""
         return standing_by(self.state)
+
+    @property
+    def lanes(self) -> LanesView:
+        """All of the cluster; what is followed is lane 0."""
+        return self.state.lanes

@@ -1,12 +1,13 @@
 """What lane 0 knows of the nodes besides its leader: who stands by, and what all can read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from semel.lane import facts
 from semel.lane.commands import Claim, Decided, Environment
 from semel.lane.frame import Frame
-from semel.lane.leader import NodeAddress
+from semel.lane.lanes import Placement
+from semel.lane.leader import LedBy, NodeAddress
 from semel.lane.state import LaneState
 from semel.world import Moment
 
@@ -43,3 +44,46 @@ class RaiseLevel(NamedTuple):
         if self.level > state.level:
             frame.add_fact(facts.LevelRaised(self.level))
         return Decided(None, frame)
+
+
+# Where the other lanes are led.
+
+
+class AddLanes(NamedTuple):
+    """Let there be so many; nothing if there are as many. Gives how many there are."""
+
+    lane_count: int
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[int]:
+        frame = Frame(at)
+        if self.lane_count > state.lanes.count:
+            frame.add_fact(facts.LanesAdded(self.lane_count))
+        return Decided(max(self.lane_count, state.lanes.count), frame)
+
+
+class PlaceLanes(NamedTuple):
+    """By their numbers; nothing for those that are placed so."""
+
+    placed: Mapping[int, Placement]
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        for lane, placement in sorted(self.placed.items()):
+            assert 0 < lane < state.lanes.count, f"lane {lane} is not placed"
+            if state.lanes.placed.get(lane) != placement:
+                frame.add_fact(facts.Placed(lane, *placement))
+        return Decided(None, frame, Claim.ENDING)
+
+
+class NoteTaken(NamedTuple):
+    """Nothing if it was said, or another has taken the lane since."""
+
+    lane: int
+    led_by: LedBy
+
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
+        frame = Frame(at)
+        known = state.lanes.taken.get(self.lane)
+        if known is None or (known != self.led_by and known.epoch <= self.led_by.epoch):
+            frame.add_fact(facts.LaneTaken(self.lane, *self.led_by))
+        return Decided(None, frame, Claim.ENDING)

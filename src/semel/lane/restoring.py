@@ -151,6 +151,7 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.led = None if lane.led is None else facts.Led(*lane.led)
     state.standing_by = lane.standing_by
     state.level = lane.level
+    state.lanes.restore(lane.lane_count, lane.placed, lane.taken)
 
 
 def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:

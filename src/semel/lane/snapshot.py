@@ -102,6 +102,12 @@ class LanePiece(Stored, frozen=True, tag="lane"):
     standing_by: tuple[tuple[int, str, int], ...] = ()
     level: int = 1
     volume_names: dict[int, str] = {}
+    lane_count: int = 1
+    """This and what follows only in lane 0 of a cluster."""
+    placed: tuple[tuple[int, int, bool], ...] = ()
+    """Lane, node, and whether it is pinned there."""
+    taken: tuple[tuple[int, int, int, str, int], ...] = ()
+    """Lane, epoch, node, host and port of each leader."""
 
 
 class CompactedPiece(Stored, frozen=True, tag="compacted"):
@@ -284,6 +290,9 @@ class Capture:
             state.standing_by,
             state.level,
             state.volume_names.copy(),
+            state.lanes.count,
+            state.lanes.stored_placements(),
+            state.lanes.stored_leaders(),
         )
         self._topics = Things({name: name for name in state.partition_counts}, self._topic)
         self._partitions = Partitions(state.hosting)

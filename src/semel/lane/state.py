@@ -15,6 +15,7 @@ from semel.lane import facts
 from semel.lane.catalogue import Catalogue
 from semel.lane.frame import BatchEntry, Frame, Learned
 from semel.lane.hosting import Hosting
+from semel.lane.lanes import Lanes
 from semel.lane.leader import FIRST_LEVEL
 from semel.log.partition import Partition
 from semel.log.transactions import Aborted
@@ -80,6 +81,8 @@ class LaneState:
         of a cluster."""
         self.level = FIRST_LEVEL
         """What versions a cluster writes for: those that know this level. Law: it never falls."""
+        self.lanes = Lanes()
+        """Where the other lanes of a cluster are led. Empty but in lane 0."""
         self.last_moment: Moment | None = None
         """When the last frame was made; None if nothing says so."""
         self.wall_ahead_ms = 0
@@ -248,6 +251,8 @@ class LaneState:
                 self.standing_by = fact.nodes
             case facts.LevelRaised():
                 self.level = max(self.level, fact.level)
+            case facts.LanesAdded() | facts.Placed() | facts.LaneTaken():
+                self.lanes.apply(fact)
             case facts.ClusterNamed():
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():

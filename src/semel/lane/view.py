@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from semel.errors import GroupIdNotFound, UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
 from semel.lane.clock import LaneClock
+from semel.lane.lanes import LanesView
 from semel.lane.leader import NodeAddress
 from semel.lane.nodes import standing_by
 from semel.lane.state import LaneState
@@ -159,6 +160,11 @@ class LaneView:
     def standing_by(self) -> list[NodeAddress]:
         """Other nodes than the leader that it hears of."""
         return standing_by(self._state)
+
+    @property
+    def lanes(self) -> LanesView:
+        """Of a cluster, as lane 0 knows them."""
+        return self._state.lanes
 
     @property
     def partition_count(self) -> int:
