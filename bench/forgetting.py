@@ -302,7 +302,7 @@ class _Day:
             serving = tasks.create_task(self._serve(broker))
             await asyncio.sleep(1)
             await self._produce(broker, clock)
-            lane, (journal,) = broker.controller, broker.journals.values()
+            lane, (journal,) = broker.lanes.controller, broker.journals.values()
             self.journal_bytes = journal.bytes_appended
             self.settled_bytes = lane.settling.bytes_settled
             self.compacted_bytes = lane.compacting.bytes_written
@@ -315,7 +315,7 @@ class _Day:
 
     async def _produce(self, broker: BrokerInMemory, clock: SimulatedClock) -> None:
         dice = Random(2)
-        lane = broker.controller
+        lane = broker.lanes.controller
         names = {name: [f"{name}-{number}" for number in range(5)] for name in KINDS}
         for kind, (configs, _) in KINDS.items():
             for name in names[kind]:

@@ -68,7 +68,7 @@ class World(Machine):
         """Killed at the end of the block."""
         async with super().broker() as broker:
             yield broker
-            await broker.controller.until_durable()
+            await broker.lanes.controller.until_durable()
         self.device.kill()
 
     def reopened(self) -> Broker:
@@ -310,7 +310,7 @@ async def test_a_jump_seen_on_a_full_disk_does_not_come_back_as_a_rest(world: Wo
     async with world.broker() as broker:
         await leave_traces(broker)
         world.device.is_full = True
-        fill(broker.controller)
+        fill(broker.lanes.controller)
         for _ in range(3):
             world.clock.ahead_ms += 2 * DAY_MS
             await elapse(1.1)
@@ -430,7 +430,7 @@ async def test_a_producer_is_said_to_have_written_as_long_ago_as_it_did(
         request = DescribeProducersRequest([TopicRequest("t", [0])])
         (topic,) = (await call(broker, "describe_producers", 0, request)).topics
         (producer,) = topic.partitions[0].active_producers
-        age_ms = broker.controller._clock.wall_ms() - producer.last_timestamp
+        age_ms = broker.lanes.controller._clock.wall_ms() - producer.last_timestamp
         assert 3_000 <= age_ms < 3_100
 
 

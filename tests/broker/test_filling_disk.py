@@ -94,7 +94,7 @@ def test_when_a_topic_was_deleted_a_full_disk_takes_writes_again() -> None:
             assert stored > taken // 2
         device.power_loss()
         async with started(opened(device, clock)) as broker:
-            assert broker.controller.view.partition("kept", 0).high_watermark == stored
+            assert broker.lanes.controller.view.partition("kept", 0).high_watermark == stored
 
     run(Random(1), scenario())
 
@@ -118,7 +118,7 @@ def test_room_comes_back_on_a_disk_that_others_have_filled_to_the_last_byte(
             await delete(broker, "gone")
             await elapse(SOON_S)
             assert await fill(broker, "kept", clock.wall_ms(), size) > taken // 2
-            assert broker.controller.view.partition("kept", 0).log_start_offset == 0
+            assert broker.lanes.controller.view.partition("kept", 0).log_start_offset == 0
 
     run(Random(1), scenario())
 
@@ -152,9 +152,9 @@ def test_a_full_disk_is_no_reason_to_trust_a_clock_at_a_start() -> None:
         clock.ahead_ms += 1000 * HOUR_MS
         async with started(opened(device, clock)) as broker:
             await elapse(240)
-            assert broker.controller.view.partition("t", 0).log_start_offset == 0
+            assert broker.lanes.controller.view.partition("t", 0).log_start_offset == 0
             await elapse(120)
-            assert broker.controller.view.partition("t", 0).log_start_offset > 0
+            assert broker.lanes.controller.view.partition("t", 0).log_start_offset > 0
 
     run(Random(1), scenario())
 

@@ -265,7 +265,7 @@ async def test_a_full_disk_is_opened_again_and_again_whatever_was_asked_of_it(
         await fill_memory(broker)
         await ask_for_ids_until_refused(broker)
         assert await delete_records_until_refused(broker) > 500
-        await broker.controller.until_durable()
+        await broker.lanes.controller.until_durable()
     for _ in range(3):
         machine.device.kill()
         async with machine.broker() as broker:

@@ -94,7 +94,7 @@ async def delete_before(broker: Broker, offset: int) -> None:
 
 async def stored(broker: Broker, log: CompactedLog) -> None:
     store(broker, PLACE, log.batches, log.aborted)
-    await broker.controller.until_durable()
+    await broker.lanes.controller.until_durable()
     await delete_before(broker, log.start)
 
 
@@ -166,7 +166,7 @@ def test_gaps_are_passed_over_wherever_the_batches_lie(is_cold: bool) -> None:
                 content = sealed(read(filler)._replace(base_offset=filled), filler[61:])
                 store(broker, FILLER, [content], ())
                 filled += 1
-            await broker.controller.until_durable()
+            await broker.lanes.controller.until_durable()
         assert len(journal_of(broker).segments.bases) > 5
         device.is_cold = is_cold
         for offset in range(end):
@@ -210,7 +210,7 @@ def test_a_batch_without_records_has_none_at_the_time_of_the_log_either() -> Non
     async def scenario(broker: Broker, device: MemoryDevice) -> None:
         batches = [emptied(timed(3, 10)), timed(7, 20), emptied(timed(9, 30))]
         store(broker, PLACE, batches, ())
-        await broker.controller.until_durable()
+        await broker.lanes.controller.until_durable()
         assert await list_offset(broker, 5) == (20, 7)
         assert await list_offset(broker, 25) == (-1, -1)
         assert await list_offset(broker, YOUNGEST) == (20, 7)
@@ -229,9 +229,9 @@ def test_what_is_kept_is_as_old_as_it_is_though_something_younger_was_before_it(
             for offset, time_ms in times.items()
         ]
         store(broker, PLACE, batches, ())
-        await broker.controller.until_durable()
+        await broker.lanes.controller.until_durable()
         await delete_before(broker, log_start)
-        log, partition = broker.controller.log, broker.controller.view.partition(*PLACE)
+        log, partition = broker.lanes.controller.log, broker.lanes.controller.view.partition(*PLACE)
         for youngest_gone_ms, expected in ((4, 10), (6, 12), (800, 20), (950, 21)):
             found = await log.first_kept(partition, youngest_gone_ms, None)
             assert found == expected

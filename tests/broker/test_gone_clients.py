@@ -63,11 +63,11 @@ def test_a_member_whose_connection_is_lost_in_the_tick_of_its_request_does_not_w
             connection = broker.connection()
             connection.connection_made(SilentTransport())
             received(connection, join_request())
-            assert broker.controller.waiting_room.waiting_count == 1
+            assert broker.lanes.controller.waiting_room.waiting_count == 1
             connection.connection_lost(None)
             for _ in range(TICKS):
                 await asyncio.sleep(0)
-            assert broker.controller.waiting_room.waiting_count == 0
+            assert broker.lanes.controller.waiting_room.waiting_count == 0
 
     asyncio.run(main())
 
@@ -82,7 +82,7 @@ def test_a_reply_that_comes_in_the_tick_of_its_clients_loss_is_not_counted_as_un
             for connection in (first, second):
                 connection.connection_made(SilentTransport())
                 received(connection, join_request())
-            assert broker.controller.waiting_room.waiting_count == 1
+            assert broker.lanes.controller.waiting_room.waiting_count == 1
             group = state_of(broker).groups.describe(GroupId("g"))
             assert group is not None
             received(first, join_request(group.members[0].member_id))

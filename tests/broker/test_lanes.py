@@ -129,7 +129,7 @@ async def find_coordinators(broker: Broker) -> None:
 
 def group_in(broker: Broker, lane_number: int) -> str:
     names = (f"g{number}" for number in range(100))
-    return next(name for name in names if broker.lane_of_group(name).number == lane_number)
+    return next(name for name in names if broker.coordinators.of_group(name).number == lane_number)
 
 
 async def joined(broker: Broker, group_id: str, session_timeout_ms: int = 10_000) -> Any:
@@ -167,7 +167,7 @@ async def test_one_produce_over_two_lanes_is_answered_when_both_are_durable(
 ) -> None:
     async with machine.broker() as broker:
         await create(broker)
-        first, second = broker.led_lanes
+        first, second = broker.lanes.led
         answer = ask(broker, "produce", 9, over_both())
         assert isinstance(answer, Answer)
         durable: list[int] = []
@@ -175,13 +175,13 @@ async def test_one_produce_over_two_lanes_is_answered_when_both_are_durable(
             lane.when_all_durable(partial(durable.append, lane.number))
         assert durable == []
         assert answer.durable
-        marked = broker.marks() if answer.marks is None else answer.marks
+        marked = broker.lanes.marks() if answer.marks is None else answer.marks
         assert [mark.lane for mark in marked] == [first, second]
         await elapse(1)
         assert sorted(durable) == [0, 1]
         assert await produced(broker, over_both()) == [(NONE, 1), (NONE, 1)]
         assert await fetched(broker) == [(NONE, 2), (NONE, 2)]
-        assert [lane.view.partition_count for lane in broker.led_lanes] == [1, 1]
+        assert [lane.view.partition_count for lane in broker.lanes.led] == [1, 1]
 
 
 @on_two_lanes
@@ -198,8 +198,8 @@ async def test_each_lane_replays_its_own_partitions(machine: TwoLanes) -> None:
             machine.lose_power()
         async with machine.broker() as broker:
             assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
-            assert [topic.name for topic in broker.catalogue] == ["t"]
-            for lane in broker.led_lanes:
+            assert [topic.name for topic in broker.lanes.catalogue] == ["t"]
+            for lane in broker.lanes.led:
                 assert not lane.view.hosts("gone")
 
 
@@ -209,13 +209,13 @@ async def test_a_topic_that_a_crash_left_in_one_lane_is_hosted_by_the_next_broke
     machine: TwoLanes,
 ) -> None:
     async with machine.broker() as broker:
-        hosted = broker.host
-        broker.host = lambda topic: None  # type: ignore[method-assign]
+        hosted = broker.topics.host
+        broker.topics.host = lambda topic: None  # type: ignore[method-assign]
         await create(broker)
-        broker.host = hosted  # type: ignore[method-assign]
-        assert not broker.lanes[1].view.hosts("t")
+        broker.topics.host = hosted  # type: ignore[method-assign]
+        assert not broker.lanes.by_number[1].view.hosts("t")
     async with machine.broker() as broker:
-        assert broker.lanes[1].view.hosts("t")
+        assert broker.lanes.by_number[1].view.hosts("t")
         assert await produced(broker, over_both()) == [(NONE, 0), (NONE, 0)]
 
 
@@ -261,7 +261,7 @@ async def test_members_that_wait_hear_that_their_group_is_led_elsewhere(
     async with machine.broker() as broker:
         await create(broker)
         await find_coordinators(broker)
-        lane = broker.lane_of_group("g")
+        lane = broker.coordinators.of_group("g")
         protocols = [JoinGroupRequestProtocol("range", b"")]
         joining = JoinGroupRequest("g", 10_000, 60_000, "", None, "consumer", protocols)
         assert (await call(broker, "join_group", 3, joining)).error_code == NONE
@@ -318,7 +318,7 @@ async def test_without_the_catalogue_rounds_of_retention_keep_what_they_do_not_k
         await produced(broker, over_both())
         await broker.step_down(0)
         await Retention(broker).round()
-        (partition,) = broker.led_lanes[0].view.partitions()
+        (partition,) = broker.lanes.led[0].view.partitions()
         assert (partition.log_start_offset, partition.log_end_offset) == (0, 1)
 
 
@@ -353,7 +353,7 @@ async def test_without_the_catalogue_nothing_is_said_of_any_topic(machine: TwoLa
         assert (await joined(broker, group_id)).error_code == NONE
         assert await committed(broker, group_id) == CoordinatorNotAvailable.code
         await broker.take_lane(0, machine.devices[0])
-        assert "u" not in broker.catalogue
+        assert "u" not in broker.lanes.catalogue
         assert await committed(broker, group_id) != CoordinatorNotAvailable.code
 
 
@@ -375,7 +375,7 @@ async def test_who_only_asks_makes_no_internal_topic(machine: TwoLanes) -> None:
         for number in range(10):
             request = DescribeGroupsRequest([f"g{number}"])
             await call(broker, "describe_groups", 4, request)
-        assert len(broker.catalogue) == 0
+        assert len(broker.lanes.catalogue) == 0
 
 
 @on_two_lanes
@@ -392,7 +392,7 @@ async def test_a_lane_coordinates_nothing_before_it_knows_its_part_of_the_intern
         # The first use in lane 0 makes the topic, and the other lane is told when it is needed.
         assert await committed(broker, groups[0]) == NONE
         assert (await joined(broker, groups[1])).error_code == NONE
-        assert [lane.view.hosts(OFFSETS_TOPIC) for lane in broker.led_lanes] == [True, True]
+        assert [lane.view.hosts(OFFSETS_TOPIC) for lane in broker.lanes.led] == [True, True]
 
 
 async def committed(broker: Broker, group_id: str) -> int:
@@ -505,7 +505,7 @@ def test_what_was_appended_gets_a_closed_connection_as_it_may_yet_count(partitio
                 if len(transports) == 1:
                     request = produce_request("t", BATCH, partition=partition)
                     answer = ask(broker, "produce", 9, request)
-                    marks = [broker.lanes[partition].mark()]
+                    marks = [broker.lanes.by_number[partition].mark()]
                     connection.expect_reply().wait_for(marks, durable=answer.durable)
             await broker.step_down(partition)
             assert [each.is_aborted for each in transports] == [True, False]
@@ -562,7 +562,7 @@ async def test_an_answer_that_was_durable_leaves_also_after_its_lane_has_left(
         connection, transport = broker.connection(), Transport()
         connection.connection_made(transport)
         known = route(BY_MODULE["produce"].key)
-        answered = Answer(ask(broker, "produce", 9, over_both()).response, broker.marks())
+        answered = Answer(ask(broker, "produce", 9, over_both()).response, broker.lanes.marks())
         await elapse(1)
         is_over = asyncio.Event()
 
@@ -584,7 +584,9 @@ async def test_an_answer_that_was_durable_leaves_also_after_its_lane_has_left(
 def transactional_id_in(broker: Broker, lane_number: int) -> str:
     names = (f"tx{number}" for number in range(100))
     return next(
-        name for name in names if broker.lane_of_transactional_id(name).number == lane_number
+        name
+        for name in names
+        if broker.coordinators.of_transactional_id(name).number == lane_number
     )
 
 
@@ -605,7 +607,7 @@ async def test_no_producer_id_is_given_twice(machine: TwoLanes) -> None:
             given += [await producer_of(broker, name) for name in names]
             await broker.step_down(lane_number)
             await broker.take_lane(lane_number, machine.devices[lane_number])
-            assert [lane.number for lane in broker.led_lanes] == [0, 1]
+            assert [lane.number for lane in broker.lanes.led] == [0, 1]
     assert len(set(given)) == len(given)
     ids = {producer_id for producer_id, _ in given}
     assert sorted(ids) == [0, 1, 2, 1 << 40]
@@ -623,13 +625,13 @@ async def test_housekeeping_leaves_a_lane_alone_that_has_left(machine: TwoLanes)
 
         async def meanwhile() -> None:
             await read_what_waits()
-            if 1 in broker.lanes:
+            if 1 in broker.lanes.by_number:
                 await broker.step_down(1)
 
         group_id = group_in(broker, 1)
         assert (await joined(broker, group_id, session_timeout_ms=10)).error_code == NONE
         broker._server.read_what_waits = meanwhile  # type: ignore[method-assign]
-        left = broker.lanes[1]
+        left = broker.lanes.by_number[1]
         await elapse(5)
         left.note_jump()
     assert complaints == []
@@ -684,7 +686,7 @@ async def test_what_a_lane_missed_while_it_was_led_elsewhere_is_made_good(
         assert await fetched(broker) == EMPTY
         assert await produced(broker, over_both()) == EMPTY
         assert await produced(broker, over_both("new")) == EMPTY
-        assert not broker.lanes[1].view.hosts("gone")
+        assert not broker.lanes.by_number[1].view.hosts("gone")
     async with machine.broker() as broker:
         assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
 
@@ -701,11 +703,11 @@ async def test_a_deletion_that_only_the_catalogue_kept_is_finished_by_the_next_b
             patched.setattr(device, "submit_write", lambda *_: None)
             assert ask(broker, "delete_topics", 6, DeleteTopicsRequest([DeleteTopicState("t")]))
             await elapse(1)
-            assert not broker.lanes[1].view.hosts("t")
+            assert not broker.lanes.by_number[1].view.hosts("t")
     machine.lose_power()
     async with machine.broker() as broker:
-        assert len(broker.catalogue) == 0
-        assert not broker.lanes[1].view.hosts("t")
+        assert len(broker.lanes.catalogue) == 0
+        assert not broker.lanes.by_number[1].view.hosts("t")
         await create(broker)
         assert await fetched(broker) == EMPTY
 
@@ -737,11 +739,11 @@ async def test_a_topic_that_the_catalogue_lost_is_dropped_when_it_is_led_again(
 ) -> None:
     async with machine.broker() as broker:
         ask(broker, "create_topics", 7, CreateTopicsRequest([CreatableTopic("t", LANE_COUNT, 1)]))
-        assert broker.lanes[1].view.hosts("t")
+        assert broker.lanes.by_number[1].view.hosts("t")
         await broker.step_down(0)
         await broker.take_lane(0, machine.devices[0])
-        assert "t" not in broker.catalogue
-        assert not broker.lanes[1].view.hosts("t")
+        assert "t" not in broker.lanes.catalogue
+        assert not broker.lanes.by_number[1].view.hosts("t")
 
 
 @plain_python
@@ -785,7 +787,7 @@ async def test_a_lane_that_cannot_drop_what_was_deleted_is_not_led(machine: TwoL
             patched.setattr("semel.journal.file.journal.FileJournal.reserve", full)
             with pytest.raises(JournalFull):
                 await broker.take_lane(1, machine.devices[1])
-        assert sorted(broker.lanes) == sorted(broker.journals) == [0]
+        assert sorted(broker.lanes.by_number) == sorted(broker.journals) == [0]
         await broker.take_lane(1, machine.devices[1])
         await create(broker)
         assert await fetched(broker) == EMPTY
@@ -801,7 +803,7 @@ async def test_offsets_in_a_lane_without_any_of_a_topics_partitions_go_with_the_
         for offset in (1, -1):
             request = CreateTopicsRequest([CreatableTopic("t", 1, 1)])
             assert (await call(broker, "create_topics", 7, request)).topics[0].error_code == NONE
-            assert not broker.lanes[1].view.hosts("t")
+            assert not broker.lanes.by_number[1].view.hosts("t")
             if offset == 1:
                 assert await committed(broker, group_id) == NONE
             wanted = [OffsetFetchRequestTopic("t", [0])]
@@ -854,12 +856,12 @@ async def test_a_checkpoint_of_a_lane_knows_which_topic_it_has_partitions_of(
 ) -> None:
     async with machine.broker() as broker:
         await create(broker)
-        topic_id = broker.catalogue.named("t").topic_id
+        topic_id = broker.lanes.catalogue.named("t").topic_id
         await produced(broker, over_both())
         await broker.journals[1].checkpoint_now()
     async with machine.broker() as broker:
-        assert broker.lanes[1].view.topic_id("t") == topic_id
-        assert len(broker.lanes[1].view.catalogue) == 0
+        assert broker.lanes.by_number[1].view.topic_id("t") == topic_id
+        assert len(broker.lanes.by_number[1].view.catalogue) == 0
         assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
 
 
@@ -869,13 +871,13 @@ async def test_a_checkpoint_that_does_not_know_the_topic_keeps_its_records(
 ) -> None:
     async with machine.broker() as broker:
         await create(broker)
-        topic_id = broker.catalogue.named("t").topic_id
+        topic_id = broker.lanes.catalogue.named("t").topic_id
         await produced(broker, over_both())
         # As it was stored before.
-        broker.lanes[1]._state.topic_ids["t"] = b""
+        broker.lanes.by_number[1]._state.topic_ids["t"] = b""
         await broker.journals[1].checkpoint_now()
     async with machine.broker() as broker:
-        assert broker.lanes[1].view.topic_id("t") == topic_id
+        assert broker.lanes.by_number[1].view.topic_id("t") == topic_id
         assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
 
 

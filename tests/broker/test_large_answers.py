@@ -72,7 +72,7 @@ async def test_a_large_topic_is_described_later_and_a_small_one_at_once(machine:
     async with machine.broker() as broker:
         large = 3 * PARTITIONS_AT_ONCE
         for name, count in (("small", 3), ("large", large)):
-            broker.create_topic(CreateTopic(name, count, {}))
+            broker.topics.create(CreateTopic(name, count, {}))
         asked = Call(METADATA, METADATA.version_max, 1, None, Peer())
         small = metadata(broker, MetadataRequest([MetadataRequestTopic(name="small")]), asked)
         assert isinstance(small, Answer)

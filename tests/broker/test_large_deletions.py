@@ -108,7 +108,7 @@ async def test_readers_of_the_internal_topic_need_not_take_it_all_at_once(machin
     async with machine.broker() as broker:
         await prepare(broker)
         assert await delete_group(broker) == NONE
-        await broker.controller.until_durable()
+        await broker.lanes.controller.until_durable()
         sizes, record_count = [], 0
         for partition in partitions_of(state_of(broker), OFFSETS_TOPIC):
             end = partition.log_end_offset

@@ -79,7 +79,7 @@ async def produce(broker: Broker, topic: str, at_ms: int, *, size: int = 100) ->
 
 
 def log_start(broker: Broker, topic: str) -> int:
-    return broker.controller.view.partition(topic, 0).log_start_offset
+    return broker.lanes.controller.view.partition(topic, 0).log_start_offset
 
 
 async def pass_check() -> None:
@@ -230,7 +230,7 @@ def test_the_room_of_a_deleted_topic_comes_back_and_does_not_come_again() -> Non
             assert sum(device.size(name) for name in device.names()) < 3 * 2**21
         device.power_loss()
         async with started(opened(device, Random(2), RETAINING, clock)) as broker:
-            assert broker.controller.view.partition("kept", 0).high_watermark == 1
+            assert broker.lanes.controller.view.partition("kept", 0).high_watermark == 1
             assert len(journal_of(broker).segments.bases) <= bases + 1
 
     run(Random(1), scenario())
@@ -274,12 +274,12 @@ def test_what_was_deleted_by_hand_gives_its_room_back_though_more_lives_beside_i
                 )
             if how != "before a start":
                 await pass_check()
-                left = sealed_bytes(broker) + broker.controller.settling.volume_bytes
+                left = sealed_bytes(broker) + broker.lanes.controller.settling.volume_bytes
         if how == "before a start":
             device.kill()
             async with started(opened(device, Random(1), config, clock)) as broker:
                 await pass_check()
-                left = sealed_bytes(broker) + broker.controller.settling.volume_bytes
+                left = sealed_bytes(broker) + broker.lanes.controller.settling.volume_bytes
         if how == "by its age":
             assert left == before
         else:
@@ -303,7 +303,7 @@ def test_a_folder_of_a_version_that_kept_all_waits_to_be_told(
             state_of(broker).is_retention_enforced = False
             await create(broker, "t", {"retention.ms": str(HOUR_MS)})
             await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
-            await broker.controller._journal.checkpoint_now()
+            await broker.lanes.controller._journal.checkpoint_now()
         device.kill()
         warnings.clear()
         config = BrokerConfig(
@@ -335,7 +335,7 @@ async def is_shown_enforced(broker: Broker) -> bool:
 def test_a_new_folder_enforces_it() -> None:
     async def scenario() -> None:
         async with started(live()) as broker:
-            assert broker.controller.view.is_retention_enforced
+            assert broker.lanes.controller.view.is_retention_enforced
             assert await is_shown_enforced(broker)
 
     run(Random(1), scenario())
@@ -349,7 +349,7 @@ def test_retention_takes_nothing_of_an_open_transaction() -> None:
             partition = state_of(broker).partition("t", 0)
             assert partition is not None
             partition.transactions.last_stable_offset = Offset(0)
-            broker.controller.submit(DeleteExpired(((partition.number, Offset(1)),)))
+            broker.lanes.controller.submit(DeleteExpired(((partition.number, Offset(1)),)))
             assert log_start(broker, "t") == 0
 
     run(Random(1), scenario())
@@ -426,7 +426,7 @@ def test_records_go_though_settling_takes_for_ever(monkeypatch: pytest.MonkeyPat
     async def scenario() -> None:
         clock = LoopClock()
         async with started(live(clock=clock)) as broker:
-            monkeypatch.setattr(broker.controller.settling, "round", never_done)
+            monkeypatch.setattr(broker.lanes.controller.settling, "round", never_done)
             await create(broker, "t", {"retention.ms": str(HOUR_MS)})
             await pass_check()
             await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
@@ -455,7 +455,7 @@ def test_what_a_topic_keeps_is_looked_at_again_when_its_records_go() -> None:
         async with started(live(clock=clock)) as broker:
             await create(broker, "t", {"retention.ms": str(HOUR_MS)})
             await produce(broker, "t", clock.wall_ms() - 2 * HOUR_MS)
-            retention, lane = Retention(broker), broker.controller
+            retention, lane = Retention(broker), broker.lanes.controller
             found = await retention._expired(lane, lane.view.partition("t", 0))
             assert found is not None
             await retention._delete(
@@ -485,7 +485,7 @@ def test_damage_is_logged_once_and_counted_while_all_else_is_settled(
                 await produce(broker, topic, clock.wall_ms())
             await fill(broker, "gone", clock.wall_ms(), 6)
             found = journal_of(broker).index.find(
-                broker.controller.view.partition("damaged", 0).number, 0
+                broker.lanes.controller.view.partition("damaged", 0).number, 0
             )
             assert found is not None
             device.flip_bit(names.segment(0), found.position + 70)
@@ -530,7 +530,7 @@ def test_what_compaction_has_made_counts_only_if_the_topic_still_wants_it(
         device = MemoryDevice(Random(1))
         clock = LoopClock()
         async with started(opened(device, Random(1), RETAINING, clock)) as broker:
-            lane = broker.controller
+            lane = broker.lanes.controller
             for topic in ("changed", "same"):
                 await create(broker, topic, {"cleanup.policy": "compact"})
                 await fill(broker, topic, clock.wall_ms(), 2)
@@ -589,7 +589,7 @@ def test_a_small_compacted_topic_is_compacted_when_its_records_are_old_enough(
         clock = LoopClock()
         config = replace(RETAINING, log_retention_check_interval_ms=HOUR_MS // 10)
         async with started(live(clock=clock, config=config)) as broker:
-            lane = broker.controller
+            lane = broker.lanes.controller
             await create(broker, "t", {"cleanup.policy": "compact", **settings})
             for _ in range(100):
                 await produce(broker, "t", clock.wall_ms() if has_time else -1)
@@ -629,9 +629,9 @@ def test_the_journal_is_rolled_for_small_topics_only_now_and_then() -> None:
             for _ in range(600):
                 await produce(broker, "t", clock.wall_ms())
                 begun |= await watch_segments(broker, 1, 1)
-            partition = broker.controller.view.partition("t", 0)
+            partition = broker.lanes.controller.view.partition("t", 0)
             batch_size = len(encode_batch([Record(b"k", bytes(100), clock.wall_ms())]))
-            size = await broker.controller.log.bytes_of(partition)
+            size = await broker.lanes.controller.log.bytes_of(partition)
             assert size < 3 * batch_size * ROLL_PAUSE_MS // 1_000
             assert 5 < len(begun) <= 2 + 600_000 // ROLL_PAUSE_MS
 
@@ -649,7 +649,7 @@ def test_committed_offsets_of_a_small_broker_are_compacted() -> None:
                 topic = OffsetCommitRequestTopic("t", partitions=[partition])
                 request = OffsetCommitRequest("g", topics=[topic])
                 await call(broker, "offset_commit", 8, request)
-            lane = broker.controller
+            lane = broker.lanes.controller
             (partition_of_g,) = [
                 each
                 for each in lane.view.partitions()
@@ -666,7 +666,7 @@ def test_a_small_topic_shows_nothing_that_is_too_old_though_no_journal_file_is_f
     async def scenario() -> None:
         clock = LoopClock()
         async with started(live(clock=clock)) as broker:
-            lane = broker.controller
+            lane = broker.lanes.controller
             await create(broker, "t", {"retention.ms": str(HOUR_MS)})
             await produce(broker, "t", clock.wall_ms())
             await asyncio.sleep(HOUR_MS / 1000 - 1)

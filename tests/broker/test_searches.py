@@ -56,7 +56,7 @@ async def write_in_transaction(broker: Broker, given: Any) -> None:
     answer = await call(broker, "produce", 12, ProduceRequest("a", -1, 30_000, [data]))
     (topic,) = answer.responses
     assert [each.error_code for each in topic.partition_responses] == [NONE]
-    await broker.controller.until_durable()
+    await broker.lanes.controller.until_durable()
 
 
 async def search(

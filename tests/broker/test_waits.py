@@ -62,7 +62,7 @@ def ask(broker: Broker, module: str, version: int, request: Any) -> Any:
 
 
 def waits_for(answer: Answer, broker: Broker) -> list[int]:
-    marks = broker.marks() if answer.marks is None else answer.marks
+    marks = broker.lanes.marks() if answer.marks is None else answer.marks
     return [mark.position for mark in marks]
 
 

@@ -103,7 +103,7 @@ async def open_too_wide(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Hand
         patch.setattr(lane_transactions, "_check_width", lambda *_: None)
         assert await join_until_refused(producer) == PARTITION_COUNT
     assert (await producer.produce("wide", b"v", 7)).error_code == NONE
-    await broker.controller.until_durable()
+    await broker.lanes.controller.until_durable()
     return producer
 
 

@@ -23,7 +23,7 @@ class WatchedDevice(MemoryDevice):
 
     def break_at(self, broker: Broker, place: TopicPartition, offset: int) -> None:
         """The batch that holds this offset can no longer be read."""
-        lane = broker.controller
+        lane = broker.lanes.controller
         number = partitions_of(lane._state, place.topic)[place.partition].number
         ((position, _), *_) = lane._journal.index.extents(number, offset, offset + 1, 1)
         self.broken = broker.journals[0].segments.locate(position)[1] + 1

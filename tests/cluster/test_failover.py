@@ -96,7 +96,7 @@ async def values(node: SimulatedNode) -> list[bytes | None]:
 async def standby_that_knows(cluster: SimulatedCluster, leader: SimulatedNode) -> SimulatedNode:
     (standby, *_) = [node for node in cluster.nodes.values() if node is not leader]
     # Nothing tells when a node has looked; simulated time takes none.
-    while standby.broker.led_by is None or "t" not in standby.broker.catalogue:  # noqa: ASYNC110
+    while standby.broker.elsewhere.led_by is None or "t" not in standby.broker.lanes.catalogue:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return standby
 
@@ -116,7 +116,7 @@ async def test_one_leads_and_all_say_who(cluster: SimulatedCluster) -> None:
         assert told.controller_id == leader.node_id
         (partition,) = told.topics[0].partitions
         assert (partition.error_code, partition.leader_id) == (NONE, leader.node_id)
-        assert partition.leader_epoch == leader.broker.lanes[0].view.epoch
+        assert partition.leader_epoch == leader.broker.lanes.by_number[0].view.epoch
         assert {(each.node_id, each.host) for each in told.brokers} >= {
             (leader.node_id, leader.host)
         }
@@ -188,14 +188,14 @@ async def test_when_the_leader_is_killed_another_takes_over_with_all_that_was_ac
     sent = [b"%d" % number for number in range(20)]
     for value in sent:
         assert await produce(leader, value) == NONE
-    epoch = leader.broker.lanes[0].view.epoch
+    epoch = leader.broker.lanes.by_number[0].view.epoch
     leader.kill()
     killed_s = now_s()
     successor = await cluster.leader()
     assert await produce(successor, b"more") == NONE
     assert now_s() - killed_s <= TAKEOVER_S
     assert await values(successor) == [*sent, b"more"]
-    view = successor.broker.lanes[0].view
+    view = successor.broker.lanes.by_number[0].view
     assert view.epoch > epoch
     assert view.term == view.epoch, "what was not durable may have been acknowledged"
 
@@ -221,7 +221,7 @@ async def test_a_leader_that_stops_hands_over_at_once_and_the_term_stays(
     leader = await cluster.leader()
     await create(leader)
     assert await produce(leader, b"a") == NONE
-    view = leader.broker.lanes[0].view
+    view = leader.broker.lanes.by_number[0].view
     epoch, term = view.epoch, view.term
     await asyncio.sleep(1)
     leader.stop()
@@ -230,7 +230,7 @@ async def test_a_leader_that_stops_hands_over_at_once_and_the_term_stays(
     assert now_s() - stopped_s <= 1
     await asyncio.sleep(5 * TIMING.detection_s)
     assert successor.leads, "it is left to lead"
-    view = successor.broker.lanes[0].view
+    view = successor.broker.lanes.by_number[0].view
     assert (view.epoch, view.term) == (epoch + 1, term)
     assert await values(successor) == [b"a"]
 

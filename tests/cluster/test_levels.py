@@ -49,7 +49,7 @@ async def test_all_nodes_are_replaced_in_turn_and_then_the_upgrade_is_made_final
     cluster: SimulatedCluster,
 ) -> None:
     leader, _ = await ready(cluster)
-    view = leader.broker.lanes[0].view
+    view = leader.broker.lanes.by_number[0].view
     term = view.term
     for number in (1, 2, 3):
         leader = await all_heard(cluster)
@@ -64,7 +64,7 @@ async def test_all_nodes_are_replaced_in_turn_and_then_the_upgrade_is_made_final
         await replaced(cluster, cluster.nodes[number], NEW)
     leader = await all_heard(cluster)
     assert await level(cluster, leader) == 1, "the old version can be gone back to"
-    assert leader.broker.lanes[0].view.term == term, "nothing was aborted"
+    assert leader.broker.lanes.by_number[0].view.term == term, "nothing was aborted"
     back = await replaced(cluster, cluster.nodes[1], OLD)
     leader = await all_heard(cluster)
     assert back.error is None

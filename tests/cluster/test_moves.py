@@ -47,7 +47,7 @@ async def test_a_move_lets_the_named_node_lead_and_the_term_stays(
     cluster: SimulatedCluster,
 ) -> None:
     leader, others = await ready(cluster)
-    view = leader.broker.lanes[0].view
+    view = leader.broker.lanes.by_number[0].view
     epoch, term = view.epoch, view.term
     chosen = others[-1]
     began_s = now_s()
@@ -56,7 +56,7 @@ async def test_a_move_lets_the_named_node_lead_and_the_term_stays(
     assert now_s() - began_s < 0.5
     assert chosen.leads
     assert not leader.leads
-    view = chosen.broker.lanes[0].view
+    view = chosen.broker.lanes.by_number[0].view
     assert (view.epoch, view.term) == (epoch + 1, term)
     # Who has led is told of as one that stands by, and may lead again.
     await asyncio.sleep(2 * TIMING.detection_s)
@@ -95,7 +95,7 @@ async def test_under_load_everybody_hears_success_or_where_to_go(cluster: Simula
         assert isinstance(moved, Leads)
     assert redirected == 4, "each once, by the refusal of the node that has led"
     assert len(stored) == 4 * 60
-    assert others[0].broker.lanes[0].view.partition("t", 0).log_end_offset == 4 * 60
+    assert others[0].broker.lanes.by_number[0].view.partition("t", 0).log_end_offset == 4 * 60
 
 
 @on_nodes(1, 2, seeds=range(5))
@@ -160,7 +160,7 @@ async def test_a_node_that_stops_names_its_successor_and_tells_clients(
     cluster: SimulatedCluster,
 ) -> None:
     leader, others = await ready(cluster)
-    view = leader.broker.lanes[0].view
+    view = leader.broker.lanes.by_number[0].view
     epoch, term = view.epoch, view.term
     fetching = asyncio.create_task(
         leader.ask("fetch", 11, fetch_request("t", 0, max_wait_ms=9_000))
@@ -175,7 +175,7 @@ async def test_a_node_that_stops_names_its_successor_and_tells_clients(
     assert fetched.error_code in (NONE, NotLeaderOrFollower.code)
     successor = await cluster.leader(but=leader)
     assert successor is others[0], "the first of those that stand by"
-    view = successor.broker.lanes[0].view
+    view = successor.broker.lanes.by_number[0].view
     assert (view.epoch, view.term) == (epoch + 1, term)
 
 
@@ -184,7 +184,7 @@ async def test_a_standby_that_stops_is_told_of_no_more(cluster: SimulatedCluster
     leader, (gone, _) = await ready(cluster)
     gone.stop()
     await asyncio.sleep(TIMING.detection_s / 4)
-    standing_by = leader.broker.lanes[0].view.standing_by
+    standing_by = leader.broker.lanes.by_number[0].view.standing_by
     assert gone.node_id not in {node.node_id for node in standing_by}
 
 
@@ -193,7 +193,7 @@ async def test_a_successor_that_dies_is_replaced_after_the_detection_time(
     cluster: SimulatedCluster,
 ) -> None:
     leader, (chosen, other) = await ready(cluster)
-    term = leader.broker.lanes[0].view.term
+    term = leader.broker.lanes.by_number[0].view.term
     # It is asked, and dies before it can hear that it should take over.
     chosen.store.is_cut = True
     moved = await call(cluster, leader, Move(chosen.node_id))
@@ -202,7 +202,7 @@ async def test_a_successor_that_dies_is_replaced_after_the_detection_time(
     chosen.kill()
     successor = await cluster.leader()
     assert successor in (leader, other)
-    view = successor.broker.lanes[0].view
+    view = successor.broker.lanes.by_number[0].view
     assert view.term == term, "it was sealed: nothing is aborted"
 
 
@@ -273,7 +273,7 @@ async def test_the_leader_describes_the_cluster(cluster: SimulatedCluster) -> No
     await asyncio.sleep(3 * TIMING.detection_s)
     described = await call(cluster, leader, Describe())
     assert isinstance(described, Described)
-    view = leader.broker.lanes[0].view
+    view = leader.broker.lanes.by_number[0].view
     assert (described.node_id, described.epoch, described.term) == (1, view.epoch, view.term)
     assert described.led_s >= 3 * TIMING.detection_s
     assert [node.node_id for node in described.nodes] == [1, 2, 3]

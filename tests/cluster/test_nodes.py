@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from semel.broker.config_resources import ResourceType
-from semel.broker.known_nodes import NAMED_MS, KnownNodes
+from semel.broker.nodes import NAMED_MS, KnownNodes
 from semel.cluster.channel import Channel, NodeAway
 from semel.cluster.messages import Beat
 from semel.errors import NONE, CoordinatorNotAvailable, NotLeaderOrFollower
@@ -58,7 +58,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def all_stand_by(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     others = {node.node_id for node in cluster.nodes.values() if node.process.is_alive}
     others.discard(leader.node_id)
-    lane = leader.broker.lanes[0]
+    lane = leader.broker.lanes.by_number[0]
     await until(lambda: {each.node_id for each in lane.view.standing_by} == others)
 
 
@@ -150,7 +150,7 @@ async def test_nodes_that_cannot_reach_each_other_take_over_all_the_same(
         node.is_reachable = False
     leader = await cluster.leader()
     await asyncio.sleep(3 * TIMING.detection_s)
-    assert leader.broker.lanes[0].view.standing_by == []
+    assert leader.broker.lanes.by_number[0].view.standing_by == []
     leader.kill()
     successor = await cluster.leader()
     assert successor is not leader
@@ -204,7 +204,7 @@ async def refused(node: SimulatedNode, module: str, version: int) -> tuple[Any, 
         reply = await node.ask(module, version, ProduceRequest(None, -1, 30_000, data))
         return reply.responses[0].partition_responses[0], reply
     request = fetch_request("t", 0)
-    request.topics[0].topic_id = node.broker.catalogue.named("t").topic_id
+    request.topics[0].topic_id = node.broker.lanes.catalogue.named("t").topic_id
     reply = await node.ask(module, version, request)
     return reply.responses[0].partitions[0], reply
 
@@ -220,11 +220,11 @@ def test_who_asks_the_wrong_node_is_told_the_right_one(module: str, version: int
         (created,) = (await leader.ask("create_topics", 7, request)).topics
         assert created.error_code == NONE
         (standby,) = (node for node in cluster.nodes.values() if node is not leader)
-        await until(lambda: "t" in standby.broker.catalogue)
+        await until(lambda: "t" in standby.broker.lanes.catalogue)
         partition, reply = await refused(standby, module, version)
         assert partition.error_code == NotLeaderOrFollower.code
         if version in (10, 16):
-            epoch = leader.broker.lanes[0].view.epoch
+            epoch = leader.broker.lanes.by_number[0].view.epoch
             current = partition.current_leader
             assert (current.leader_id, current.leader_epoch) == (leader.node_id, epoch)
             (endpoint,) = reply.node_endpoints

@@ -195,7 +195,7 @@ async def live(device: MemoryDevice, rng: Random, steps: int, checkpoint_at: int
                 await workload.step()
             if step == checkpoint_at:
                 await journal_of(broker).checkpoint_now()
-        await broker.controller.until_durable()
+        await broker.lanes.controller.until_durable()
         left = left_by(broker)
     device.kill()
     return left

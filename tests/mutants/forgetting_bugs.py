@@ -40,7 +40,7 @@ def retention_goes_beyond_the_last_stable_offset(patch: Patch) -> None:
         return Decided(None, frame)
 
     async def expired(self: Retention, lane: Any, partition: PartitionView) -> Any:
-        topic = self._broker.catalogue.get(partition.topic_partition.topic)
+        topic = self._broker.lanes.catalogue.get(partition.topic_partition.topic)
         if topic is None:
             return None
         keeping = keeping_of(topic.config, self._broker.config)

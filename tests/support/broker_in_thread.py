@@ -64,7 +64,7 @@ class BrokerInThread:
 
         async def done() -> None:
             act(self.broker)
-            await self.broker.controller.until_durable()
+            await self.broker.lanes.controller.until_durable()
 
         asyncio.run_coroutine_threadsafe(done(), self._loop).result(START_S_MAX)
 

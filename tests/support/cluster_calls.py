@@ -31,10 +31,11 @@ async def ready(cluster: SimulatedCluster) -> tuple[SimulatedNode, list[Simulate
     (created,) = (await leader.ask("create_topics", 7, request)).topics
     assert created.error_code == NONE
     others = [node for node in cluster.nodes.values() if node is not leader]
-    view = leader.broker.lanes[0].view
+    view = leader.broker.lanes.by_number[0].view
     # Nothing tells when a node has looked; simulated time takes none.
     while len(view.standing_by) < len(others) or not all(  # noqa: ASYNC110
-        node.broker.led_by is not None and "t" in node.broker.catalogue for node in others
+        node.broker.elsewhere.led_by is not None and "t" in node.broker.lanes.catalogue
+        for node in others
     ):
         await asyncio.sleep(0.01)
     return leader, others

@@ -151,7 +151,7 @@ async def call(broker: Broker, module: str, version: int, request: Any) -> Any:
     handled = known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
     answer = handled if isinstance(handled, Answer) else await handled
     if answer.durable:
-        for mark in broker.marks() if answer.marks is None else answer.marks:
+        for mark in broker.lanes.marks() if answer.marks is None else answer.marks:
             await reached(mark)
     # Whatever a handler answers can be said in the version that was asked for.
     if answer.response is not None:

@@ -17,7 +17,7 @@ from semel.types import Offset, Term, TopicPartition
 
 
 def state_of(broker: Broker) -> LaneState:
-    return broker.controller._state
+    return broker.lanes.controller._state
 
 
 def partitions_of(state: LaneState, topic: str) -> list[Partition]:
@@ -44,7 +44,7 @@ def store(
 
     No command writes such batches, and no replay would take them.
     """
-    lane, journal = broker.controller, journal_of(broker)
+    lane, journal = broker.lanes.controller, journal_of(broker)
     its = state_of(broker).partition(*partition)
     assert its is not None
     markers = {each.marker_offset: each for each in aborted}

@@ -8,9 +8,10 @@ from functools import partial
 from random import Random
 from typing import Any, NoReturn
 
-from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.broker import Broker, Shared, Storage
 from semel.broker.config import BrokerConfig
 from semel.broker.connection import Connection
+from semel.broker.lane_settings import lane_settings
 from semel.cluster import format as cluster_format
 from semel.cluster.channel import Reader, Writer
 from semel.cluster.format import ClusterFormat
@@ -207,7 +208,7 @@ class SimulatedNode:
 
     @property
     def leads(self) -> bool:
-        return self.process.is_alive and bool(self.broker.led_lanes)
+        return self.process.is_alive and bool(self.broker.lanes.led)
 
     def kill(self) -> None:
         self.process.die()

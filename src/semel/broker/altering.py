@@ -41,15 +41,15 @@ def _without_settings(resource_type: int) -> str:
 
 
 def _alter_topic(broker: "Broker", name: str, change: Change, only_check: bool) -> None:
-    topic = broker.controller.view.catalogue.named(name)
+    topic = broker.lanes.controller.view.catalogue.named(name)
     config = change(dict(topic.config))
     check(config, broker.batch_size_most)
-    broker.controller.submit(ConfigureTopic(name, config, only_check))
+    broker.lanes.controller.submit(ConfigureTopic(name, config, only_check))
 
 
 def _alter_broker(broker: "Broker", name: str, change: Change, only_check: bool) -> None:
     check_broker_name(broker, name)
-    config = change(dict(broker.controller.view.broker_config(name)))
+    config = change(dict(broker.lanes.controller.view.broker_config(name)))
     broker.reconfigure(name, config, only_check)
 
 

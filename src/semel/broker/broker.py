@@ -2,66 +2,41 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from semel.broker import log
-from semel.broker.absent_catalogue import AbsentCatalogue
-from semel.broker.answer import Call
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
+from semel.broker.coordinators import Coordinators
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.housekeeping import Housekeeping
-from semel.broker.known_nodes import KnownNodes
+from semel.broker.lane_settings import lane_settings
+from semel.broker.lanes import CONTROLLER, Lanes
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.metrics import Metrics
+from semel.broker.nodes import Nodes
 from semel.broker.peers import Peers
 from semel.broker.server import Server
+from semel.broker.topics_over_lanes import TopicsOverLanes
 from semel.broker.transactional import LateRequests
-from semel.errors import (
-    ConfigError,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    JournalFull,
-    NotController,
-    NotCoordinator,
-    NotLeaderOrFollower,
-    TopicAlreadyExists,
-    UnknownTopicOrPartition,
-)
-from semel.groups.commands import OffsetToCommit
-from semel.groups.settings import GroupSettings
+from semel.errors import ConfigError
 from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.settings import JournalSettings
 from semel.journal.seam import Journal, JournalAbandoned, Limits
-from semel.lane.commands import (
-    ExpirySettings,
-    LaneSettings,
-    SettlingSettings,
-    placed_internal_topic,
-)
+from semel.lane.commands import LaneSettings
 from semel.lane.contents import CONTENTS
 from semel.lane.following import FollowedLane
-from semel.lane.lane import Lane, Mark
-from semel.lane.leader import Leader, LedBy, NodeAddress
+from semel.lane.lane import Lane
+from semel.lane.leader import Leader, LedBy
 from semel.lane.settling import NO_VOLUMES, Volumes
-from semel.lane.topics import (
-    ConfigureBroker,
-    CreateInternalTopic,
-    CreateTopic,
-    DeleteTopic,
-    EnforceRetention,
-    HostPartitions,
-)
-from semel.lane.view import CatalogueView, TopicView
-from semel.records.partitioning import partition_for
+from semel.lane.topics import ConfigureBroker, EnforceRetention
 from semel.store.counting import Counted
-from semel.transactions.commands import TransactionSettings
-from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from semel.types import TopicPartition
 from semel.volumes.making import MakesApart, MakesHere, VolumeMaker
 from semel.volumes.store import DeviceVolumes
 from semel.world import Clock, Randomness
@@ -72,15 +47,6 @@ if TYPE_CHECKING:
 
 FRAME_SIZE_MAX = 2 * 2**20
 """Bytes. Batches of one request share a frame up to this size."""
-
-STORE_SETTLE_BYTES = 64 * 2**20
-"""What is settled at once on a store, unless the settings say otherwise."""
-
-CONTROLLER = 0
-"""The lane that holds the catalogue of topics."""
-
-NO_CONTROLLER = -1
-"""What clients are told while nobody is known to lead it; they ask again."""
 
 
 class Storage(NamedTuple):
@@ -129,7 +95,6 @@ class Broker:
         self.config = config
         """Its settings as they are now: what is set while it runs counts at once."""
         self.metrics = Metrics()
-        self._advertised = config.advertised_address
         self._storage = storage
         self._clock = clock
         self._randomness = randomness
@@ -142,36 +107,34 @@ class Broker:
         self._shared = shared
         self._tiering = tiering
         self._lane_settings = self._settings_of_lanes(config)
-        self._lane_count = len(devices) if shared is None else shared.lane_count
+        self.lanes = Lanes(len(devices) if shared is None else shared.lane_count)
+        self.topics = TopicsOverLanes(self.lanes)
+        self.coordinators = Coordinators(self.lanes, self.topics, self._lane_settings)
         self.elsewhere = Elsewhere(config.node_id)
-        self._known_nodes = KnownNodes()
+        self.nodes = Nodes(
+            config.node_id,
+            config.advertised_address,
+            self.lanes,
+            self.elsewhere,
+            clock,
+            is_shared=shared is not None,
+        )
         self.node: Desk | None = None
         """Where other nodes are answered; None if there are none."""
         self.deadlines_changed = asyncio.Event()
         """Set when a step has brought a deadline before the next look at them."""
         self.journals: dict[int, FileJournal] = {}
-        """Of these lanes."""
+        """Of the lanes that it leads."""
         self.journals_on_store: dict[int, Journal] = {}
         """Of lanes that others can take."""
-        self.lanes: dict[int, Lane] = {}
-        """Those that this broker leads, by their numbers."""
-        self.led_lanes: tuple[Lane, ...] = ()
-        """The same, in the order of their numbers."""
         for number, device in enumerate(devices):
-            self._lead(self._open(number, device))
-        self.catalogue: CatalogueView = AbsentCatalogue()
-        if self.leads_catalogue:
-            self.catalogue = self.controller.view.catalogue
+            self.lanes.add(self._open(number, device))
+        if self.lanes.leads_catalogue:
             self._recall_config()
         limits = self._journal_settings if shared is None else shared.limits
         payload_bytes_max = limits.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
-        self._deleting: set[str] = set()
-        """Topics that the catalogue has forgotten and other lanes may still have parts of. Law:
-        none is made anew before all have dropped them."""
-        self._behind: set[str] = set()
-        """Topics that a lane could not be told of, as it had no room."""
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
         self.peers = Peers(self)
@@ -231,26 +194,23 @@ class Broker:
             self._clock,
             self._randomness,
             number,
-            self._lane_count,
+            self.lanes.count,
             self.deadlines_changed,
             volumes,
             followed,
         )
 
-    def _lead(self, lane: Lane) -> None:
-        self.lanes[lane.number] = lane
-        self.led_lanes = tuple(self.lanes[number] for number in sorted(self.lanes))
-
     async def start(self, tasks: asyncio.TaskGroup) -> Server:
         """Ready to take connections: each needs a `Connection(server)` as its protocol."""
         self._failed = asyncio.get_running_loop().create_future()
         tasks.create_task(self._fail())
-        for lane in self.led_lanes:
+        for lane in self.lanes.led:
             await lane.start(self._on_failure, self.warn)
-        for lane in self.led_lanes:
+        if self.lanes.leads_catalogue:
             # A crash may have come between the lanes.
-            self._reconcile(lane, self.catalogue)
-            if self.config.retention_enforce:
+            self.topics.align(self.lanes.controller)
+        if self.config.retention_enforce:
+            for lane in self.lanes.led:
                 lane.submit(EnforceRetention())
         self._server = Server(self, tasks)
         tasks.create_task(Housekeeping(self, self._server).run())
@@ -265,7 +225,7 @@ class Broker:
         """Close, write down what is there, and give the journals free."""
         self.close()
         stop_s = None if self._shared is None else self._shared.stop_s
-        for lane in self.led_lanes:
+        for lane in self.lanes.led:
             try:
                 async with asyncio.timeout(stop_s):
                     await lane.close()
@@ -280,7 +240,7 @@ class Broker:
 
     async def step_down(self, number: int) -> None:
         """Let another lead this lane; the process lives on, and may take it again."""
-        lane = self.lanes[number]
+        lane = self.lanes.by_number[number]
         self._leave(lane)
         await lane.step_down()
 
@@ -294,23 +254,18 @@ class Broker:
                 await lane.hand_over(successor)
             if lane.number == CONTROLLER and lane.may_confirm:
                 # All of it is durable, and true until another says so.
-                self.catalogue = lane.view.catalogue
+                self.lanes.tell_of(lane.view.catalogue)
         finally:
             self._leave(lane)
 
     def _retire(self, lane: Lane) -> None:
         """Decide nothing more there."""
-        number = lane.number
-        if self.lanes.get(number) is not lane:
+        if not self.lanes.remove(lane):
             return
-        del self.lanes[number]
-        self.journals.pop(number, None)
-        self.journals_on_store.pop(number, None)
-        self.led_lanes = tuple(each for each in self.led_lanes if each is not lane)
-        if number == CONTROLLER:
-            self.catalogue = AbsentCatalogue()
-            self._deleting.clear()
-            self._behind.clear()
+        self.journals.pop(lane.number, None)
+        self.journals_on_store.pop(lane.number, None)
+        if lane.number == CONTROLLER:
+            self.topics.left_catalogue()
             self.elsewhere.left_here()
 
     def _leave(self, lane: Lane) -> None:
@@ -365,15 +320,10 @@ class Broker:
             self._on_failure(error)
 
     def _take(self, lane: Lane) -> None:
-        if lane.number == CONTROLLER:
-            for other in self.led_lanes:
-                self._reconcile(other, lane.view.catalogue)
-        elif self.leads_catalogue:
-            self._reconcile(lane, self.catalogue)
-        self._lead(lane)
+        self.topics.align(lane)
+        self.lanes.add(lane)
         if lane.number == CONTROLLER:
             self.elsewhere.came_here()
-            self.catalogue = lane.view.catalogue
             self._recall_config()
         if self.is_shared and self._server is not None:
             self.late_requests.took_over(self._server.last_connection_number)
@@ -382,298 +332,12 @@ class Broker:
         """Answer from what is followed of lane 0; `is_led` if whom it names leads it for all that
         is known."""
         self.elsewhere.follow(followed, is_led=is_led)
-        if not self.leads_catalogue:
-            self.catalogue = followed.catalogue
-        self._known_nodes.see(self._others(), self._clock.monotonic_ms())
+        self.lanes.tell_of(followed.catalogue)
+        self.nodes.look()
 
     def hear_of_leader(self, leader: LedBy) -> None:
         """Another says that it leads, sooner than lane 0 does here."""
         self.elsewhere.hear_of(leader)
-
-    @property
-    def led_by(self) -> LedBy | None:
-        """Another node, which leads all lanes; None if that is this one, or it is not known."""
-        return self.elsewhere.led_by
-
-    @property
-    def caught_up_s(self) -> float | None:
-        """When it was last known that nothing stands behind what is followed."""
-        return self.elsewhere.caught_up_s
-
-    @property
-    def leads_catalogue(self) -> bool:
-        return CONTROLLER in self.lanes
-
-    @property
-    def controller(self) -> Lane:
-        """The lane that decides about topics."""
-        lane = self.lanes.get(CONTROLLER)
-        if lane is None:
-            raise NotController("the topics are led elsewhere")
-        return lane
-
-    @property
-    def controller_id(self) -> int:
-        """The node to ask about topics, as far as this broker can tell."""
-        if self.leads_catalogue:
-            return self.config.node_id
-        led_by = self.led_by
-        return NO_CONTROLLER if led_by is None else led_by.node_id
-
-    def live_nodes_for(self, call: Call) -> list[NodeAddress]:
-        """As far as is known, by their ids."""
-        nodes = {node.node_id: node for node in self._others()}
-        own_id = self.config.node_id
-        nodes[own_id] = NodeAddress(own_id, *self.address_for(call))
-        return [nodes[node_id] for node_id in sorted(nodes)]
-
-    def nodes_for(self, call: Call) -> list[NodeAddress]:
-        """Those that live, and those that have gone a short while ago."""
-        live = self.live_nodes_for(call)
-        if not self.is_shared:
-            return live
-        now_ms = self._clock.monotonic_ms()
-        self._known_nodes.see(live, now_ms)
-        return self._known_nodes.named(now_ms)
-
-    def _others(self) -> list[NodeAddress]:
-        """Other nodes that live; perhaps this one, too."""
-        if not self.is_shared:
-            return []
-        led_by = self.led_by
-        return self._standing_by if led_by is None else [*self._standing_by, led_by.address]
-
-    @property
-    def _standing_by(self) -> list[NodeAddress]:
-        if self.leads_catalogue:
-            return self.controller.view.standing_by
-        return self.elsewhere.standing_by
-
-    def coordinator_for(self, call: Call) -> NodeAddress:
-        """Of all groups and transactional ids: this node, unless another is known to lead."""
-        led_by = self.led_by
-        if led_by is None:
-            return NodeAddress(self.config.node_id, *self.address_for(call))
-        return led_by.address
-
-    @property
-    def any_lane(self) -> Lane:
-        """For what any lane can do."""
-        if not self.led_lanes:
-            raise CoordinatorLoadInProgress("this broker leads no lane")
-        return self.led_lanes[0]
-
-    def lane_of(self, partition: TopicPartition) -> Lane:
-        """Raises UnknownTopicOrPartition, or NotLeaderOrFollower if it is led elsewhere, or if the
-        catalogue is."""
-        return self.lane_in(self.topic_named(partition.topic), partition.partition)
-
-    def topic_named(self, name: str) -> TopicView:
-        """Raises UnknownTopicOrPartition; NotLeaderOrFollower if only others could tell that, as
-        what is followed of the catalogue may be old."""
-        try:
-            return self.catalogue.named(name)
-        except UnknownTopicOrPartition:
-            if self.leads_catalogue:
-                raise
-            raise NotLeaderOrFollower("the topics are led elsewhere") from None
-
-    def topic_with_id(self, topic_id: bytes) -> TopicView | None:
-        """None if there is none. Raises NotLeaderOrFollower if only others could tell that."""
-        topic = self.catalogue.with_id(topic_id)
-        if topic is None and not self.leads_catalogue:
-            raise NotLeaderOrFollower("the topics are led elsewhere")
-        return topic
-
-    def lane_in(self, topic: TopicView, index: int) -> Lane:
-        if not 0 <= index < topic.partition_count:
-            if not self.leads_catalogue:
-                raise NotLeaderOrFollower(f"the partitions of {topic.name!r} are told elsewhere")
-            raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {index}")
-        try:
-            return self.lanes[topic.lane_of(index)]
-        except KeyError:
-            raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere") from None
-
-    def lane_of_group(self, group_id: str) -> Lane:
-        """Raises NotCoordinator if it is led elsewhere."""
-        return self._coordinator(OFFSETS_TOPIC, group_id)
-
-    def lane_of_transactional_id(self, transactional_id: str) -> Lane:
-        """Raises NotCoordinator if it is led elsewhere."""
-        return self._coordinator(TRANSACTIONS_TOPIC, transactional_id)
-
-    def _coordinator(self, topic_name: str, key: str) -> Lane:
-        if self._lane_count == 1 and self.led_lanes:
-            return self.led_lanes[0]
-        topic = self._placed(topic_name)
-        index = partition_for(key, topic.partition_count)
-        lane = self.lanes.get(topic.lane_of(index))
-        if lane is None:
-            raise NotCoordinator(f"the coordinator of {key!r} is elsewhere")
-        if lane.number != CONTROLLER and not lane.view.hosts_partition(topic_name, index):
-            # Lane 0 may have made the topic for itself, or this lane had no room for its part.
-            if self.leads_catalogue and topic_name in self.catalogue:
-                self.host(topic)
-            if not lane.view.hosts_partition(topic_name, index):
-                raise CoordinatorNotAvailable(f"the coordinator of {key!r} is not ready")
-        return lane
-
-    def _placed(self, name: str) -> TopicView:
-        """The topic of a coordinator as it is, or will be; nothing is made."""
-        if self.leads_catalogue:
-            topic = self.catalogue.get(name)
-            if topic is not None:
-                return topic
-        settings = self._lane_settings
-        count = settings.transactions_partition_count
-        if name == OFFSETS_TOPIC:
-            count = settings.offsets_partition_count
-        for lane in self.led_lanes:
-            # Without the catalogue: the setting may have been another one when it was made.
-            count = lane.view.known_partition_count(name) or count
-        return placed_internal_topic(name, count, self._lane_count)
-
-    def marks(self) -> list[Mark]:
-        """The present end of every lane that is led here."""
-        return [lane.mark() for lane in self.led_lanes]
-
-    # Topics over lanes
-
-    def internal_topic(self, name: str) -> TopicView:
-        """The topic of a coordinator, made when the first needs it.
-
-        Raises JournalFull, or CoordinatorNotAvailable where topics cannot be made.
-        """
-        if not self.leads_catalogue:
-            raise CoordinatorNotAvailable("the topics are led elsewhere")
-        topic = self.catalogue.get(name)
-        if topic is None:
-            self.controller.submit(CreateInternalTopic(name))
-            topic = self.catalogue.named(name)
-            self.host(topic)
-        return topic
-
-    def partition_of_group(self, group_id: str) -> int:
-        """Of `__consumer_offsets`, which is made if it is not there. Raises as `internal_topic`."""
-        topic = self._placed(OFFSETS_TOPIC)
-        if self.leads_catalogue:
-            topic = self.internal_topic(OFFSETS_TOPIC)
-        return partition_for(group_id, topic.partition_count)
-
-    @property
-    def knows_topics(self) -> bool:
-        """False if nobody who leads has told of any yet, which is not that there are none."""
-        return not isinstance(self.catalogue, AbsentCatalogue)
-
-    @property
-    def is_leader_known(self) -> bool:
-        """False if what is not here may be anywhere."""
-        return bool(self.led_lanes) or self.led_by is not None
-
-    @property
-    def catalogue_for_coordinators(self) -> CatalogueView:
-        """Raises CoordinatorNotAvailable, upon which clients of coordinators ask again."""
-        if not self.leads_catalogue:
-            raise CoordinatorNotAvailable("the topics are led elsewhere")
-        return self.catalogue
-
-    def create_topic(self, command: CreateTopic) -> bytes:
-        """Gives its id. Raises JournalFull, and refusals."""
-        controller = self.controller
-        if command.name in self._deleting:
-            # Other lanes still have what would be taken for the new topic's.
-            raise TopicAlreadyExists(f"topic {command.name!r} is being deleted")
-        topic_id = controller.submit(command)
-        if not command.only_check:
-            self.host(self.catalogue.named(command.name))
-        return topic_id
-
-    def host(self, topic: TopicView) -> None:
-        """Let the other lanes know which partitions of a topic lie in them.
-
-        The topic is there whatever becomes of that: a lane without room is told again later.
-        """
-        for lane in self.led_lanes:
-            try:
-                self._host_in(lane, topic)
-            except JournalFull:
-                self._behind.add(topic.name)
-
-    def _host_in(self, lane: Lane, topic: TopicView) -> None:
-        if lane.number == CONTROLLER:
-            return
-        indexes = topic.indexes_in(lane.number)
-        if indexes or lane.view.hosts(topic.name):
-            lane.submit(HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count))
-
-    def acquaint(self, lane: Lane, offsets: Iterable[OffsetToCommit]) -> None:
-        """Let a lane know by their ids the topics whose offsets it is to keep.
-
-        It may have none of their partitions. A crash may take what it heard of a deletion, and a
-        name alone does not tell that the topic is another one by then. Raises JournalFull.
-        """
-        if lane.number == CONTROLLER:
-            return
-        for name in dict.fromkeys(each.topic for each in offsets):
-            topic = self.catalogue.named(name)
-            if lane.view.topic_id(name) != topic.topic_id:
-                indexes = topic.indexes_in(lane.number)
-                lane.submit(HostPartitions(name, topic.topic_id, indexes, topic.partition_count))
-
-    def delete_topic(self, topic: TopicView) -> None:
-        """The catalogue forgets it first. Law: other lanes drop what they have of it only when that
-        is durable: a crash before would leave a topic that has lost its records."""
-        controller = self.controller
-        name = topic.name
-        controller.submit(DeleteTopic(name))
-        controller.settling.deleted_by_hand()
-        if self._lane_count > 1:
-            self._deleting.add(name)
-            controller.when_all_durable(partial(self._drop, controller, name))
-
-    def _drop(self, controller: Lane, name: str) -> None:
-        if not controller.is_leading or name not in self._deleting:
-            return
-        try:
-            for lane in self.led_lanes:
-                if lane.number != CONTROLLER:
-                    lane.submit(DeleteTopic(name))
-                    lane.settling.deleted_by_hand()
-        except JournalFull:
-            self._behind.add(name)
-        else:
-            self._deleting.remove(name)
-
-    def catch_up(self) -> None:
-        """Tell the other lanes again what they had no room for."""
-        if not self.leads_catalogue:
-            return
-        behind, self._behind = self._behind, set()
-        for name in behind:
-            if name in self._deleting:
-                self._drop(self.controller, name)
-            elif (topic := self.catalogue.get(name)) is not None:
-                self.host(topic)
-
-    def _reconcile(self, lane: Lane, catalogue: CatalogueView) -> None:
-        """Drop what the catalogue does not know, host what it has placed here.
-
-        Raises JournalFull if the lane has no room to drop what must not be served.
-        """
-        if lane.number == CONTROLLER:
-            return
-        for hosted in lane.view.hosted_topics():
-            # What is being deleted is dropped when that is durable.
-            if hosted.name not in self._deleting and catalogue.get(hosted.name) is None:
-                lane.submit(DeleteTopic(hosted.name))
-        for topic in catalogue:
-            try:
-                self._host_in(lane, topic)
-            except JournalFull:
-                if lane.view.topic_id(topic.name) not in (None, topic.topic_id):
-                    raise
-                self._behind.add(topic.name)
 
     # Settings
 
@@ -684,14 +348,14 @@ class Broker:
         """
         layers = self.layers.with_layer(name, config)
         self._check_sizes(layers.effective)
-        self.controller.submit(ConfigureBroker(name, config, only_check))
+        self.lanes.controller.submit(ConfigureBroker(name, config, only_check))
         if not only_check:
             self._adopt(layers)
 
     def _recall_config(self) -> None:
         """What was set while an earlier process ran. It may not go with what this one was started
         with, which then counts alone: a broker that does not start can be told nothing."""
-        view = self.controller.view
+        view = self.lanes.controller.view
         names = (ALL_BROKERS, str(self._static_config.node_id))
         for_all, for_this = (_known(view.broker_config(name)) for name in names)
         try:
@@ -704,7 +368,7 @@ class Broker:
         self.layers = layers
         self.config = layers.effective
         self._lane_settings = self._settings_of_lanes(self.config)
-        for lane in self.led_lanes:
+        for lane in self.lanes.led:
             lane.configure(self._lane_settings)
 
     # What handlers ask
@@ -729,8 +393,8 @@ class Broker:
 
     @property
     def cluster_id(self) -> str:
-        if self.leads_catalogue:
-            self._cluster_id = self.controller.view.cluster_id
+        if self.lanes.leads_catalogue:
+            self._cluster_id = self.lanes.controller.view.cluster_id
         return base64.urlsafe_b64encode(self._cluster_id).decode().rstrip("=")
 
     @property
@@ -747,11 +411,7 @@ class Broker:
 
     @property
     def is_short_of_room(self) -> bool:
-        return any(lane.duties.is_short_of_room for lane in self.led_lanes)
-
-    def address_for(self, call: Call) -> tuple[str, int]:
-        """Where this client finds the broker: the address it came to, unless one is advertised."""
-        return self._advertised or call.peer.listener
+        return any(lane.duties.is_short_of_room for lane in self.lanes.led)
 
     # What goes wrong
 
@@ -804,46 +464,3 @@ def _known(config: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in config.items() if name in about and not about[name].is_fixed
     }
-
-
-def settling_settings(config: BrokerConfig, *, on_store: bool) -> SettlingSettings:
-    """Slots are dear to keep, as each is an object, and volumes are not: on a store old data is
-    settled early, whatever will become of it, and volumes are joined later."""
-    if not on_store:
-        return SettlingSettings(config.journal_settle_bytes, config.journal_volume_bytes)
-    settle_bytes = config.journal_settle_bytes
-    if settle_bytes == BrokerConfig.journal_settle_bytes:
-        settle_bytes = STORE_SETTLE_BYTES
-    return SettlingSettings(
-        settle_bytes,
-        config.journal_volume_bytes,
-        small_share=4,
-        joined_share=2,
-        leaves_what_dies=False,
-    )
-
-
-def lane_settings(config: BrokerConfig, *, on_store: bool = False) -> LaneSettings:
-    return LaneSettings(
-        groups=GroupSettings(
-            session_timeout_ms_min=config.group_min_session_timeout_ms,
-            session_timeout_ms_max=config.group_max_session_timeout_ms,
-            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-            member_count_max=config.group_max_size,
-            offset_metadata_size_max=config.offset_metadata_max_bytes,
-            offsets_retention_ms=config.offsets_retention_minutes * 60_000,
-            retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        ),
-        offsets_partition_count=config.offsets_topic_num_partitions,
-        transactions=TransactionSettings(
-            timeout_ms_max=config.transaction_max_timeout_ms,
-        ),
-        transactions_partition_count=config.transaction_state_log_num_partitions,
-        settling=settling_settings(config, on_store=on_store),
-        expiry=ExpirySettings(
-            config.producer_id_expiration_ms,
-            config.producer_id_expiration_check_interval_ms,
-            config.transactional_id_expiration_ms,
-            config.transaction_remove_expired_transaction_cleanup_interval_ms,
-        ),
-    )

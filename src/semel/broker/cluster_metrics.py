@@ -36,7 +36,7 @@ def journals_on_store(broker: "Broker") -> "list[SlotJournal]":
 def stored_bytes(broker: "Broker") -> int:
     """Of what this node leads: others know of it, and do not count it once more."""
     slots = sum(journal.counts.stored_bytes for journal in journals_on_store(broker))
-    return slots + sum(lane.settling.volume_bytes for lane in broker.led_lanes)
+    return slots + sum(lane.settling.volume_bytes for lane in broker.lanes.led)
 
 
 def store_rates(broker: "Broker", store: Counted) -> list[StoreRate]:
@@ -78,14 +78,14 @@ def cluster_metrics(broker: "Broker") -> Iterator["Metric"]:
 def _leadership(broker: "Broker") -> Iterator["Metric"]:
     from prometheus_client.core import CounterMetricFamily
 
-    lanes = broker.led_lanes
-    led_by = broker.led_by
+    lanes = broker.lanes.led
+    led_by = broker.elsewhere.led_by
     epoch = NOBODY if led_by is None else led_by.epoch
     yield gauge("semel_is_leader", "1 if this node leads, 0 if it stands by.", len(lanes) > 0)
     yield gauge(
         "semel_leader_node",
         "The node that leads, as far as this one knows; -1: it knows of none.",
-        broker.controller_id,
+        broker.nodes.controller_id,
     )
     yield gauge(
         "semel_leader_epoch",
@@ -105,7 +105,7 @@ def _leadership(broker: "Broker") -> Iterator["Metric"]:
         "How often this node has led and found that others do, or that it cannot know.",
         broker.metrics.step_downs,
     )
-    caught_up_s = broker.caught_up_s
+    caught_up_s = broker.elsewhere.caught_up_s
     behind_s = 0.0 if caught_up_s is None else max(0.0, broker.loop_time_s - caught_up_s)
     yield gauge(
         "semel_standby_lag_seconds",

@@ -26,7 +26,7 @@ _SIZE: Final = struct.Struct(">i")
 
 def leader_to_ask(broker: "Broker", call: Call) -> LedBy | None:
     """None if this node leads, or must answer by itself."""
-    return None if call.client_id == FORWARDED else broker.led_by
+    return None if call.client_id == FORWARDED else broker.elsewhere.led_by
 
 
 async def forwarded(leader: LedBy, api: Api, version: int, request: Any) -> Any:

@@ -69,7 +69,7 @@ class Housekeeping:
         Due is what was so before the sockets were read: whoever has spoken until then is heard
         before anyone is judged silent, also by a process that was stopped for a while.
         """
-        looked = [(lane, lane.duties.look()) for lane in self._broker.led_lanes]
+        looked = [(lane, lane.duties.look()) for lane in self._broker.lanes.led]
         await self._server.read_what_waits()
         # A lane may have left meanwhile.
         return self._tidy([(lane, now_ms) for lane, now_ms in looked if lane.is_leading])
@@ -77,7 +77,7 @@ class Housekeeping:
     async def _pause(self) -> None:
         changed = self._broker.deadlines_changed
         pause_ms = self._pause_ms()
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             lane.duties.expect_look_in(pause_ms)
         try:
             async with asyncio.timeout(pause_ms / 1000):
@@ -88,7 +88,7 @@ class Housekeeping:
 
     def _pause_ms(self) -> int:
         pauses_ms = [ceil((self._next_round_s - self._server.loop.time()) * 1000)]
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             lane_pause_ms = lane.duties.pause_ms()
             if lane_pause_ms is not None:
                 pauses_ms.append(lane_pause_ms)
@@ -109,7 +109,7 @@ class Housekeeping:
             yield partial(self._take_checkpoint, lane)
         yield self._disk_watch.look
         yield self._delete_expired
-        yield self._broker.catch_up
+        yield self._broker.topics.catch_up
         yield self._server.close_idle
         yield self._server.tell_of_closings
 

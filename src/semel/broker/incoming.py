@@ -40,7 +40,7 @@ Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 def find_topic(broker: "Broker", name: str) -> TopicView | RequestError:
     """The topic, or what is said of all its partitions."""
     try:
-        return broker.topic_named(name)
+        return broker.lanes.topic_named(name)
     except RequestError as error:
         return error
 
@@ -57,7 +57,7 @@ def look_at(
     """Find the partition and check the batch. Raises the refusal that the producer gets."""
     if isinstance(topic, RequestError):
         raise topic
-    lane = broker.lane_in(topic, data.index)
+    lane = broker.lanes.at(topic, data.index)
     partition = lane.view.partition(topic.name, data.index)
     if topic.is_internal:
         raise InvalidTopic(f"clients may not write to {topic.name!r}")

@@ -6,9 +6,10 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.broker import Broker, Shared, Storage
 from semel.broker.cluster_metrics import rates
 from semel.broker.config import BrokerConfig
+from semel.broker.lane_settings import lane_settings
 from semel.broker.lane_volumes import LaneVolumes
 from semel.cluster.channel import connect
 from semel.cluster.format import ClusterFormat

@@ -90,7 +90,7 @@ class Collector:
         from prometheus_client.core import CounterMetricFamily
 
         broker = self._broker
-        metrics, lanes = broker.metrics, broker.led_lanes
+        metrics, lanes = broker.metrics, broker.lanes.led
         journals = list(broker.journals.values())
         all_journals: list[Journal] = [*journals, *journals_on_store(broker)]
 
@@ -178,7 +178,7 @@ class Collector:
             broker.unreadable_count,
         )
         yield gauge("semel_connections", "Open connections.", broker.connection_count)
-        yield gauge("semel_topics", "Topics.", len(broker.catalogue))
+        yield gauge("semel_topics", "Topics.", len(broker.lanes.catalogue))
         yield gauge(
             "semel_partitions", "Partitions.", sum(lane.view.partition_count for lane in lanes)
         )
@@ -208,7 +208,7 @@ def _disk(broker: "Broker") -> Iterator["Metric"]:
         "Bytes of the journal's segments, with those allocated for what is written next.",
         sum(journal.stored_bytes for journal in list(broker.journals.values())),
     )
-    lanes = broker.led_lanes
+    lanes = broker.lanes.led
     yield gauge(
         "semel_volume_bytes",
         "Bytes of volumes.",
@@ -233,7 +233,7 @@ def _disk(broker: "Broker") -> Iterator["Metric"]:
 
 def _tidying(broker: "Broker") -> Iterator["Metric"]:
     """What retention, settling and compaction have done."""
-    metrics, lanes = broker.metrics, broker.led_lanes
+    metrics, lanes = broker.metrics, broker.lanes.led
     yield counter("semel_retention_rounds", "Rounds of retention.", metrics.retention_rounds)
     yield gauge(
         "semel_retention_round_seconds",
@@ -296,7 +296,7 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
     ended.add_metric(["commit"], metrics.transactions_committed)
     ended.add_metric(["abort"], metrics.transactions_aborted)
     ended.add_metric(
-        ["timeout"], sum(lane.duties.transactions_timed_out for lane in broker.led_lanes)
+        ["timeout"], sum(lane.duties.transactions_timed_out for lane in broker.lanes.led)
     )
     yield ended
     yield SummaryMetricFamily(
@@ -305,9 +305,9 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
         count_value=metrics.commit_count,
         sum_value=metrics.commit_seconds,
     )
-    opened = [each for lane in broker.led_lanes for each in lane.view.open_transactions()]
+    opened = [each for lane in broker.lanes.led for each in lane.view.open_transactions()]
     yield gauge("semel_transactions_open", "Transactions that are open.", len(opened))
-    wall_ms = max((lane.view.wall_ms() for lane in broker.led_lanes), default=0)
+    wall_ms = max((lane.view.wall_ms() for lane in broker.lanes.led), default=0)
     oldest_ms = min((each.started_at_ms for each in opened), default=wall_ms)
     yield gauge(
         "semel_transaction_age_seconds_max",
@@ -316,7 +316,7 @@ def _transactions(broker: "Broker") -> Iterator["Metric"]:
     )
     # Read while the broker moves both, so that one may be newer than the other.
     lags: dict[str, int] = {}
-    for lane in broker.led_lanes:
+    for lane in broker.lanes.led:
         for partition in lane.view.partitions():
             topic = partition.topic_partition.topic
             lag = max(0, partition.high_watermark - partition.last_stable_offset)

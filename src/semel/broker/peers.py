@@ -15,7 +15,7 @@ class Peers:
 
     async def ask(self, lane: int, call: AnyCall) -> AnyReply:
         """Raises LaneAway."""
-        led = self._broker.lanes.get(lane)
+        led = self._broker.lanes.by_number.get(lane)
         if led is None:
             raise LaneAway(f"nobody is known to lead lane {lane}")
         return await answer_call(self._broker, led, call)

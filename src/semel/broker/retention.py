@@ -51,7 +51,9 @@ class Policies:
 
     def topic(self, name: str) -> TopicView | None:
         """None also if the catalogue is led elsewhere: what is not known is kept."""
-        return self._broker.catalogue.get(name) if self._broker.leads_catalogue else None
+        return (
+            self._broker.lanes.catalogue.get(name) if self._broker.lanes.leads_catalogue else None
+        )
 
     def keeping_of(self, partition: PartitionView) -> Keeping | None:
         topic = self.topic(partition.topic_partition.topic)
@@ -67,8 +69,9 @@ class Policies:
     async def until_durable(self) -> None:
         """They may be said in another lane, and be lost there. If that is led elsewhere by then,
         nothing is known of any topic, and nothing goes."""
-        if self._broker.leads_catalogue and self._lane is not self._broker.controller:
-            controller = self._broker.controller
+        lanes = self._broker.lanes
+        if lanes.leads_catalogue and self._lane is not lanes.controller:
+            controller = lanes.controller
             await controller.while_leading(controller.until_durable())
 
 
@@ -79,7 +82,7 @@ class Retention:
 
     async def ask(self) -> None:
         """Of what was written when nothing was ever deleted: say what would go, and wait."""
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             if not lane.view.is_retention_enforced:
                 await lane.while_leading(self._ask(lane))
 
@@ -93,13 +96,13 @@ class Retention:
         metrics.retention_rounds += 1
         metrics.retention_round_seconds = loop.time() - started_s
         metrics.retention_round_ended_ms = max(
-            (lane.view.wall_ms() for lane in self._broker.led_lanes), default=0
+            (lane.view.wall_ms() for lane in self._broker.lanes.led), default=0
         )
 
     async def measure(self) -> None:
         """How much there is of each topic: too long a look for whoever asks for metrics."""
         byte_counts: dict[str, int] = {}
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             for number, partition in enumerate(lane.view.partitions()):
                 if number % PARTITIONS_AT_ONCE == 0:
                     await asyncio.sleep(0)
@@ -113,7 +116,7 @@ class Retention:
         self._broker.metrics.topic_bytes = byte_counts
 
     async def _tidy(self, may_expire: bool) -> None:
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             await lane.while_leading(self._tidy_lane(lane, may_expire))
 
     async def _tidy_lane(self, lane: Lane, may_expire: bool) -> None:
@@ -134,7 +137,7 @@ class Retention:
 
     async def delete_expired(self) -> None:
         """The part of a round that nobody has to be waited for."""
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             if lane.is_leading and lane.view.is_retention_enforced:
                 with suppress(JournalFull):
                     await self._delete_expired(lane)

@@ -83,7 +83,7 @@ class Server:
     def disconnected(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
         self._broker.late_requests.closed(connection.number)
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             lane.waiting_room.disconnected(connection.number)
         self._held_bytes -= connection.held_bytes
         self.unsent_bytes -= connection.unread_bytes
@@ -136,7 +136,7 @@ class Server:
 
     def lane_behind(self) -> Lane | None:
         """One that cannot take more for now."""
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             if lane.is_behind:
                 return lane
         return None
@@ -171,7 +171,7 @@ class Server:
         broker = self._broker
         call, body, handler = read_request(frame, connection)
         if broker.is_shared:
-            lanes = broker.led_lanes
+            lanes = broker.lanes.led
             call.ends = (
                 {lanes[0]: lanes[0].end} if len(lanes) == 1 else {lane: lane.end for lane in lanes}
             )
@@ -203,7 +203,7 @@ class Server:
             await self._broker.elsewhere.until_known(UNLED_S_MAX)
         finally:
             self._undecided_bytes -= size
-        call.ends = {lane: lane.mark().position for lane in self._broker.led_lanes}
+        call.ends = {lane: lane.mark().position for lane in self._broker.lanes.led}
         handled = handler(self._broker, body, call)
         self._broker.metrics.requests[call.api.key] += 1
         return handled if isinstance(handled, Answer) else await handled
@@ -240,7 +240,7 @@ class Server:
             connection.unsent_bytes += size
             self.count_unsent(size)
         if call.ends is not None and answer.durable:
-            lanes = self._broker.led_lanes
+            lanes = self._broker.lanes.led
             marks = answer.marks
             if marks is None:
                 if len(lanes) == len(call.ends) == 1 and lanes[0] in call.ends:
@@ -250,12 +250,12 @@ class Server:
                     # It may have been decided on what will never be durable.
                     connection.abort()
                     return
-                marks = self._broker.marks()
+                marks = self._broker.lanes.marks()
                 # Those that are being handed over by now.
                 marks += [lane.mark() for lane in call.ends if not lane.is_leading]
             reply.wait_until_certain(marks, call.ends)
         elif answer.marks is None:
-            reply.wait_for_ends(self._broker.led_lanes, durable=answer.durable)
+            reply.wait_for_ends(self._broker.lanes.led, durable=answer.durable)
         else:
             reply.wait_for(answer.marks, durable=answer.durable)
 

@@ -121,7 +121,7 @@ def refuse_if_late(
         return
     name = TransactionalId(transactional_id)
     try:
-        current = broker.lane_of_transactional_id(name).view.transaction(name)
+        current = broker.coordinators.of_transactional_id(name).view.transaction(name)
     except RequestError:
         return
     if current is None or (current.producer_id, current.producer_epoch) != (
@@ -153,7 +153,7 @@ def take(
     """Decide, append and apply. Raises a refusal in the words of the request's version."""
     try:
         name = TransactionalId(transactional_id)
-        return broker.lane_of_transactional_id(name).submit(Transact(name, command))
+        return broker.coordinators.of_transactional_id(name).submit(Transact(name, command))
     except RequestError as error:
         raise broker.metrics.counted(as_version_of(call, error)) from error
     except JournalFull as error:

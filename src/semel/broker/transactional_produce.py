@@ -86,7 +86,7 @@ class _Writing:
     ) -> None:
         try:
             if self._lane is None:
-                self._lane = self._broker.lane_of_transactional_id(self._transactional_id)
+                self._lane = self._broker.coordinators.of_transactional_id(self._transactional_id)
             lane, incoming = look_at(self._broker, found, data)
             key = incoming.partition.topic_partition
             if key in self._incoming or key in self._results:

@@ -25,9 +25,9 @@ def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: 
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     try:
         index = _partition_of(broker, request.group_id)
-        lane = broker.lane_of_transactional_id(request.transactional_id)
+        lane = broker.coordinators.of_transactional_id(request.transactional_id)
         group = f"group {request.group_id!r}"
-        check_lane(lane, broker.lane_of_group(request.group_id).number, group)
+        check_lane(lane, broker.coordinators.of_group(request.group_id).number, group)
         command = AddOffsets(producer_id, epoch, index)
         join(broker, call, request.transactional_id, command)
     except RequestError as error:
@@ -39,6 +39,6 @@ def _partition_of(broker: "Broker", group_id: str) -> int:
     if not group_id:
         raise InvalidGroupId("a group needs a name")
     try:
-        return broker.partition_of_group(group_id)
+        return broker.coordinators.partition_of_group(group_id)
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error

@@ -40,8 +40,8 @@ def add_partitions_to_txn(
     ]
     codes = dict.fromkeys(partitions, 0)
     try:
-        lane = broker.lane_of_transactional_id(transactional_id)
-        catalogue = broker.catalogue_for_coordinators
+        lane = broker.coordinators.of_transactional_id(transactional_id)
+        catalogue = broker.lanes.catalogue_for_coordinators
         wrong = {
             partition: refusal.code
             for partition in partitions

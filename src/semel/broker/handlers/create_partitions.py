@@ -35,10 +35,10 @@ def _add(
     broker: "Broker", wanted: CreatePartitionsTopic, only_check: bool
 ) -> CreatePartitionsTopicResult:
     try:
-        topic = broker.controller.view.catalogue.named(wanted.name)
+        topic = broker.lanes.controller.view.catalogue.named(wanted.name)
         if topic.is_internal:
             raise InvalidRequest(f"the partitions of {topic.name!r} are fixed")
-        broker.controller.submit(GrowTopic(topic.name, wanted.count, only_check=True))
+        broker.lanes.controller.submit(GrowTopic(topic.name, wanted.count, only_check=True))
         added_count = wanted.count - topic.partition_count
         if wanted.assignments is not None:
             assigned = [assignment.broker_ids for assignment in wanted.assignments]
@@ -48,8 +48,8 @@ def _add(
                     f"each on broker {broker.config.node_id}"
                 )
         if not only_check:
-            broker.controller.submit(GrowTopic(topic.name, wanted.count))
-            broker.host(topic)
+            broker.lanes.controller.submit(GrowTopic(topic.name, wanted.count))
+            broker.topics.host(topic)
     except RequestError as error:
         return CreatePartitionsTopicResult(wanted.name, error.code, str(error) or None)
     except JournalFull as error:

@@ -50,12 +50,12 @@ def _create(
             raise InvalidRequest(f"topic {wanted.name!r} is named twice in one request")
         partition_count = _partition_count(broker, wanted)
         config = {entry.name: entry.value or "" for entry in wanted.configs}
-        broker.create_topic(CreateTopic(wanted.name, partition_count, {}, only_check=True))
+        broker.topics.create(CreateTopic(wanted.name, partition_count, {}, only_check=True))
         topic_config.check(config, broker.batch_size_most)
         if wanted.name in INTERNAL_TOPICS:
             raise InvalidRequest(f"topic {wanted.name!r} is made by the broker when it is needed")
         command = CreateTopic(wanted.name, partition_count, config, only_check)
-        topic_id = broker.create_topic(command)
+        topic_id = broker.topics.create(command)
     except RequestError as error:
         return CreatableTopicResult(
             wanted.name, error_code=error.code, error_message=str(error) or None

@@ -26,7 +26,7 @@ def delete_groups(broker: "Broker", request: DeleteGroupsRequest, call: Call) ->
     by_lane: defaultdict[Lane, list[GroupId]] = defaultdict(list)
     for name in request.groups_names:
         try:
-            by_lane[broker.lane_of_group(name)].append(GroupId(name))
+            by_lane[broker.coordinators.of_group(name)].append(GroupId(name))
         except RequestError as error:
             results.append(DeletableGroupResult(name, error.code))
     for lane, group_ids in by_lane.items():

@@ -40,10 +40,10 @@ def _delete(
 ) -> DeleteRecordsPartitionResult:
     try:
         partition = TopicPartition(topic, wanted.partition_index)
-        lane = broker.lane_of(partition)
+        lane = broker.lanes.of(partition)
         if topic in INTERNAL_TOPICS:
             raise InvalidTopic(f"topic {topic!r} belongs to the broker")
-        keeping = keeping_of(broker.catalogue.named(topic).config, broker.config)
+        keeping = keeping_of(broker.lanes.catalogue.named(topic).config, broker.config)
         if keeping.is_compacted and not keeping.is_deleted:
             raise PolicyViolation(f"topic {topic!r} keeps the newest record of each key")
         log_start_offset = lane.submit(DeleteRecords(partition, wanted.offset))

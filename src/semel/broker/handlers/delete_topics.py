@@ -42,7 +42,7 @@ def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
         if topic.is_internal:
             raise InvalidRequest(f"topic {topic.name!r} belongs to the broker")
         name, topic_id = topic.name, topic.topic_id
-        broker.delete_topic(topic)
+        broker.topics.delete(topic)
     except RequestError as error:
         return DeletableTopicResult(wanted.name, wanted.topic_id, error.code, str(error) or None)
     except JournalFull as error:
@@ -51,7 +51,7 @@ def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:
 
 
 def _find(broker: "Broker", wanted: DeleteTopicState) -> TopicView:
-    catalogue = broker.controller.view.catalogue
+    catalogue = broker.lanes.controller.view.catalogue
     if wanted.name is not None:
         return catalogue.named(wanted.name)
     topic = catalogue.with_id(wanted.topic_id)

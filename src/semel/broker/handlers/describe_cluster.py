@@ -31,8 +31,8 @@ def describe_cluster(broker: "Broker", request: DescribeClusterRequest, call: Ca
         DescribeClusterResponse(
             endpoint_type=BROKERS,
             cluster_id=broker.cluster_id,
-            controller_id=broker.controller_id,
-            brokers=[DescribeClusterBroker(*node) for node in broker.live_nodes_for(call)],
+            controller_id=broker.nodes.controller_id,
+            brokers=[DescribeClusterBroker(*node) for node in broker.nodes.live_for(call)],
             cluster_authorized_operations=(
                 ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
             ),

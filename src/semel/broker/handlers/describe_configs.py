@@ -79,7 +79,7 @@ def _configs(
 def _topic(
     broker: "Broker", name: str, request: DescribeConfigsRequest
 ) -> list[DescribeConfigsResourceResult]:
-    topic = broker.catalogue.named(name)
+    topic = broker.lanes.catalogue.named(name)
     described = []
     for each in topic_config.shown(topic.config, broker.layers):
         setting = topic_config.TOPIC_SETTINGS[each.name]
@@ -102,7 +102,7 @@ def _broker(
 def _synonyms(broker: "Broker", name: str) -> list[ConfigSynonym]:
     found = broker.layers.synonyms(name)
     if name == "retention.enforce" and all(
-        lane.view.is_retention_enforced for lane in broker.led_lanes
+        lane.view.is_retention_enforced for lane in broker.lanes.led
     ):
         # It is given once. What is remembered counts, not what this start was told.
         found.insert(0, ConfigSynonym(name, "true", ConfigSource.STATIC_BROKER))
@@ -127,7 +127,7 @@ def _surroundings(
 ) -> list[DescribeConfigsResourceResult]:
     """What is no setting of its own, under the names by which tools look for it."""
     shown = {
-        "advertised.listeners": listener(*broker.address_for(call)),
+        "advertised.listeners": listener(*broker.nodes.address_for(call)),
         "broker.id": str(broker.config.node_id),
         "inter.broker.protocol.version": PROTOCOL_VERSION,
         "listeners": listener(*call.peer.listener),

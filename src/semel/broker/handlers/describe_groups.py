@@ -33,7 +33,7 @@ def describe_groups(broker: "Broker", request: DescribeGroupsRequest, call: Call
 
 def _describe(broker: "Broker", group_id: str, operations: int, version: int) -> DescribedGroup:
     try:
-        group = broker.lane_of_group(group_id).view.group(GroupId(group_id))
+        group = broker.coordinators.of_group(group_id).view.group(GroupId(group_id))
     except RequestError as error:
         return DescribedGroup(error.code, str(error) or None, group_id)
     if group is None:

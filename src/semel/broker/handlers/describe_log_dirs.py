@@ -35,7 +35,7 @@ async def describe_log_dirs(
     topics = []
     count = 0
     # What is led elsewhere lies elsewhere.
-    wanted = _wanted(broker.catalogue, request) if broker.knows_topics else {}
+    wanted = _wanted(broker.lanes.catalogue, request) if broker.lanes.knows_topics else {}
     for name, indexes in wanted.items():
         here = []
         for index in indexes:
@@ -64,7 +64,7 @@ def _wanted(
 async def _described(broker: "Broker", name: str, index: int) -> DescribeLogDirsPartition | None:
     """None if the partition lies elsewhere or nowhere, or cannot be read."""
     try:
-        lane = broker.lane_of(TopicPartition(name, index))
+        lane = broker.lanes.of(TopicPartition(name, index))
         written = lane.view.written(name, index)
         size = 0 if written is None else await lane.log.bytes_of(written)
     except (RequestError, CorruptJournal, OSError):

@@ -29,7 +29,7 @@ def describe_producers(broker: "Broker", request: DescribeProducersRequest, call
 
 def _describe(broker: "Broker", topic: str, index: int) -> PartitionResponse:
     try:
-        lane = broker.lane_of(TopicPartition(topic, index))
+        lane = broker.lanes.of(TopicPartition(topic, index))
         producers = lane.view.producers(topic, index)
     except RequestError as error:
         return PartitionResponse(index, error.code, str(error) or None)

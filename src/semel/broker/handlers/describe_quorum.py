@@ -33,7 +33,7 @@ NO_DIRECTORY: Final = bytes(16)
 
 
 def describe_quorum(broker: "Broker", request: DescribeQuorumRequest, call: Call) -> Handled:
-    if not broker.leads_catalogue:
+    if not broker.lanes.leads_catalogue:
         leader = leader_to_ask(broker, call)
         if leader is not None:
             return _ask(leader, request, call)
@@ -48,8 +48,8 @@ def describe_quorum(broker: "Broker", request: DescribeQuorumRequest, call: Call
         for topic in request.topics
     ]
     nodes = []
-    if broker.leads_catalogue:
-        nodes = [Node(broker.config.node_id, [Listener(LISTENER, *broker.address_for(call))])]
+    if broker.lanes.leads_catalogue:
+        nodes = [Node(broker.config.node_id, [Listener(LISTENER, *broker.nodes.address_for(call))])]
     return Answer(DescribeQuorumResponse(topics=topics, nodes=nodes))
 
 
@@ -66,9 +66,9 @@ def _partition(broker: "Broker", topic: str, index: int) -> PartitionData:
         return _refused(
             broker, index, UnknownTopicOrPartition(f"the only one is {METADATA_TOPIC}-0")
         )
-    if not broker.leads_catalogue:
+    if not broker.lanes.leads_catalogue:
         return _refused(broker, index, NotLeaderOrFollower("the topics are led elsewhere"))
-    lane = broker.controller
+    lane = broker.lanes.controller
     # The answer leaves when all of this is durable.
     end = lane.mark().position
     voter = ReplicaState(
@@ -91,6 +91,6 @@ def _refused(broker: "Broker", index: int, error: RequestError) -> PartitionData
         partition_index=index,
         error_code=error.code,
         error_message=str(error),
-        leader_id=broker.controller_id,
+        leader_id=broker.nodes.controller_id,
         leader_epoch=NO_EPOCH,
     )

@@ -54,10 +54,10 @@ def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[st
         if cursor is not None and cursor.topic_name not in names:
             raise InvalidRequest(f"the cursor's topic {cursor.topic_name!r} is not asked for")
     else:
-        if not broker.knows_topics:
+        if not broker.lanes.knows_topics:
             # An answer without any would say that there are none.
             raise ProtocolError("asked for all topics, which are led elsewhere")
-        names = {topic.name for topic in broker.catalogue}
+        names = {topic.name for topic in broker.lanes.catalogue}
     if cursor is None:
         return sorted(names)
     if cursor.partition_index < 0:
@@ -74,7 +74,7 @@ def _describe(
     for name in names:
         if room == 0:
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
-        topic = broker.catalogue.get(name)
+        topic = broker.lanes.catalogue.get(name)
         if topic is None:
             topics.append(DescribeTopicPartitionsResponseTopic(_code_of_missing(name), name))
             continue
@@ -108,9 +108,9 @@ def _partitions(
     broker: "Broker", topic: TopicView, indexes: range
 ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
     node_id = broker.config.node_id
-    led_by = broker.led_by
+    led_by = broker.elsewhere.led_by
     for index in indexes:
-        lane = broker.lanes.get(topic.lane_of(index))
+        lane = broker.lanes.by_number.get(topic.lane_of(index))
         if lane is None and led_by is not None:
             there = [led_by.node_id]
             yield DescribeTopicPartitionsResponsePartition(

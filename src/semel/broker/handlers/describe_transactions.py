@@ -27,7 +27,7 @@ def describe_transactions(
 def _describe(broker: "Broker", transactional_id: str) -> TransactionState:
     name = TransactionalId(transactional_id)
     try:
-        current = broker.lane_of_transactional_id(name).view.transaction(name)
+        current = broker.coordinators.of_transactional_id(name).view.transaction(name)
     except RequestError as error:
         return TransactionState(error.code, transactional_id)
     if current is None:

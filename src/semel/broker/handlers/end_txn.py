@@ -27,7 +27,7 @@ def end_txn(broker: "Broker", request: EndTxnRequest, call: Call) -> Answer:
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     command = End(producer_id, epoch, request.committed, dialect(call))
     try:
-        lane = broker.lane_of_transactional_id(TransactionalId(request.transactional_id))
+        lane = broker.coordinators.of_transactional_id(TransactionalId(request.transactional_id))
         decision = take(broker, call, request.transactional_id, command)
     except RequestError as error:
         return Answer(EndTxnResponse(error_code=error.code))

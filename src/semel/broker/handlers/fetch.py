@@ -106,15 +106,15 @@ def _partitions(
         for wanted in asked.partitions:
             with contextlib.suppress(RequestError):
                 topic = _topic(broker, asked, call)
-                lane = broker.lane_in(topic, wanted.partition)
+                lane = broker.lanes.at(topic, wanted.partition)
                 found.append((lane, lane.view.partition(topic.name, wanted.partition)))
     return found
 
 
 def _topic(broker: "Broker", asked: FetchTopic, call: Call) -> TopicView:
     if call.version < IDS_SINCE:
-        return broker.topic_named(asked.topic)
-    topic = broker.topic_with_id(asked.topic_id)
+        return broker.lanes.topic_named(asked.topic)
+    topic = broker.lanes.topic_with_id(asked.topic_id)
     if topic is None:
         raise UnknownTopicId
     return topic
@@ -160,7 +160,7 @@ class _Look:
         try:
             if isinstance(topic, RequestError):
                 raise topic
-            lane = self._broker.lane_in(topic, wanted.partition)
+            lane = self._broker.lanes.at(topic, wanted.partition)
             view = lane.view
             partition = view.partition(topic.name, wanted.partition)
             if wanted.current_leader_epoch != NO_LEADER_EPOCH:
@@ -171,14 +171,14 @@ class _Look:
             self._is_refused = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
             if self._call.version >= LEADERS_SINCE:
-                host, port = self._broker.address_for(self._call)
+                host, port = self._broker.nodes.address_for(self._call)
                 own = LedBy(view.epoch, self._broker.config.node_id, host, port)
                 refused.current_leader = self._leader(own)
             return refused
         except NotLeaderOrFollower as error:
             self.is_elsewhere = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
-            led_by = self._broker.led_by
+            led_by = self._broker.elsewhere.led_by
             if led_by is not None and self._call.version >= LEADERS_SINCE:
                 refused.current_leader = self._leader(led_by)
             return refused
@@ -261,7 +261,7 @@ class _Look:
         # such as the deletion of a topic, and then waits for that; so does a log that now begins
         # later.
         marks: tuple[Mark, ...] | None = None if self._is_refused else NO_MARKS
-        for lane in self._broker.led_lanes:
+        for lane in self._broker.lanes.led:
             if not lane.are_log_starts_durable:
                 marks = None
         response = FetchResponse(responses=self._responses, node_endpoints=self._endpoints)

@@ -55,22 +55,22 @@ def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
             if key_type == GROUP:
                 if not key:
                     raise InvalidGroupId("a group needs a name")
-                if broker.leads_catalogue:
-                    broker.internal_topic(OFFSETS_TOPIC)
-                if broker.led_by is None:
-                    broker.lane_of_group(key)
+                if broker.lanes.leads_catalogue:
+                    broker.coordinators.internal_topic(OFFSETS_TOPIC)
+                if broker.elsewhere.led_by is None:
+                    broker.coordinators.of_group(key)
             elif key_type == TRANSACTION:
                 if not key:
                     raise InvalidRequest("a transactional id cannot be empty")
-                if broker.leads_catalogue:
-                    broker.internal_topic(TRANSACTIONS_TOPIC)
-                if broker.led_by is None:
-                    broker.lane_of_transactional_id(key)
+                if broker.lanes.leads_catalogue:
+                    broker.coordinators.internal_topic(TRANSACTIONS_TOPIC)
+                if broker.elsewhere.led_by is None:
+                    broker.coordinators.of_transactional_id(key)
             else:
                 raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
         except (JournalFull, NotCoordinator) as error:
             raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
         return Coordinator(key, -1, "", -1, error.code, str(error) or None)
-    node_id, host, port = broker.coordinator_for(call)
+    node_id, host, port = broker.nodes.coordinator_for(call)
     return Coordinator(key, node_id, host, port)

@@ -23,7 +23,9 @@ def heartbeat(broker: "Broker", request: HeartbeatRequest, call: Call) -> Answer
         request.group_instance_id,
     )
     try:
-        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(command, HeartbeatReply)
+        reply = broker.coordinators.of_group(request.group_id).waiting_room.ask_for(
+            command, HeartbeatReply
+        )
     except RequestError as error:
         return Answer(HeartbeatResponse(error_code=error.code))
     return Answer(HeartbeatResponse(error_code=reply.error_code))

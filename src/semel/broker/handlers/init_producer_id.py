@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Handled:
-    if request.transactional_id is None and not broker.led_lanes:
+    if request.transactional_id is None and not broker.lanes.led:
         leader = leader_to_ask(broker, call)
         if leader is not None:
             return _ask(leader, request, call)
@@ -58,7 +58,7 @@ def _initialise(
     transactional_id = request.transactional_id
     try:
         if transactional_id is None:
-            return broker.any_lane.submit(TakeProducerId()), 0
+            return broker.lanes.any.submit(TakeProducerId()), 0
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
     if request.enable2_pc:

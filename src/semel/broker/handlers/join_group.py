@@ -41,7 +41,7 @@ def join_group(broker: "Broker", request: JoinGroupRequest, call: Call) -> Handl
         can_skip_assignment=call.version >= 9,
     )
     try:
-        replied = broker.lane_of_group(request.group_id).waiting_room.join(
+        replied = broker.coordinators.of_group(request.group_id).waiting_room.join(
             command, call.peer.number
         )
     except RequestError as error:

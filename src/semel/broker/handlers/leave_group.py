@@ -30,7 +30,7 @@ def leave_group(broker: "Broker", request: LeaveGroupRequest, call: Call) -> Ans
     else:
         members = (MemberIdentity(MemberId(request.member_id), None),)
     try:
-        reply = broker.lane_of_group(request.group_id).waiting_room.ask_for(
+        reply = broker.coordinators.of_group(request.group_id).waiting_room.ask_for(
             Leave(GroupId(request.group_id), members), LeaveReply
         )
     except RequestError as error:

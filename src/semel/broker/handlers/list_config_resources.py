@@ -32,10 +32,10 @@ def list_config_resources(
         return Answer(ListConfigResourcesResponse(error_code=UnsupportedVersion.code))
     found = []
     if ResourceType.TOPIC.value in wanted:
-        if not broker.knows_topics:
+        if not broker.lanes.knows_topics:
             return Answer(ListConfigResourcesResponse(error_code=CoordinatorNotAvailable.code))
         found += [
-            ConfigResource(topic.name, ResourceType.TOPIC.value) for topic in broker.catalogue
+            ConfigResource(topic.name, ResourceType.TOPIC.value) for topic in broker.lanes.catalogue
         ]
     if ResourceType.BROKER.value in wanted:
         found.append(ConfigResource(str(broker.config.node_id), ResourceType.BROKER.value))

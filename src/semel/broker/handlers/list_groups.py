@@ -22,11 +22,11 @@ def list_groups(broker: "Broker", request: ListGroupsRequest, call: Call) -> Ans
     types = {name.lower() for name in request.types_filter}
     if types and CLASSIC not in types:
         return Answer(ListGroupsResponse())
-    if not broker.is_leader_known:
+    if not broker.nodes.is_leader_known:
         return Answer(ListGroupsResponse(error_code=CoordinatorNotAvailable.code))
     groups = [
         ListedGroup(group.group_id, group.protocol_type, group.state, CLASSIC)
-        for lane in broker.led_lanes
+        for lane in broker.lanes.led
         for group in lane.view.groups(request.states_filter)
     ]
     return Answer(ListGroupsResponse(groups=groups))

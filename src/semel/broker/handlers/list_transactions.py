@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def list_transactions(broker: "Broker", request: ListTransactionsRequest, call: Call) -> Answer:
-    if not broker.is_leader_known:
+    if not broker.nodes.is_leader_known:
         return Answer(ListTransactionsResponse(error_code=CoordinatorNotAvailable.code))
     known = {status.label for status in Status}
     unknown = [state for state in request.state_filters if state not in known]
     listed = [
         TransactionState(each.transactional_id, each.producer_id, each.status.label)
-        for lane in broker.led_lanes
+        for lane in broker.lanes.led
         for each in lane.view.transactions()
         if _is_wanted(each, request, lane.view.wall_ms())
     ]

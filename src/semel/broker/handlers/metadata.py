@@ -71,7 +71,7 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
-        if may_create and not broker.leads_catalogue:
+        if may_create and not broker.lanes.leads_catalogue:
             missing = [topic for topic in found if isinstance(topic, MetadataResponseTopic)]
             leader = leader_to_ask(broker, call)
             if leader is not None and (names := [topic.name for topic in missing if topic.name]):
@@ -86,9 +86,9 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
 def _all_topics(broker: "Broker") -> CatalogueView:
     """Raises ProtocolError while nobody has told of any: an answer without an error would say that
     there are none, and who reads whatever has a name of some kind would give up all of it."""
-    if not broker.knows_topics:
+    if not broker.lanes.knows_topics:
         raise ProtocolError("asked for all topics, which are led elsewhere, and nobody knows where")
-    return broker.catalogue
+    return broker.lanes.catalogue
 
 
 async def _created(
@@ -128,9 +128,9 @@ def _answer(
                 topic.topic_authorized_operations = ON_TOPIC
     return Answer(
         MetadataResponse(
-            brokers=[MetadataResponseBroker(*node) for node in broker.nodes_for(call)],
+            brokers=[MetadataResponseBroker(*node) for node in broker.nodes.named_for(call)],
             cluster_id=broker.cluster_id,
-            controller_id=broker.controller_id,
+            controller_id=broker.nodes.controller_id,
             topics=topics,
             cluster_authorized_operations=(
                 ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED_FOR
@@ -143,7 +143,7 @@ def _find(
     broker: "Broker", wanted: MetadataRequestTopic, may_create: bool
 ) -> TopicView | MetadataResponseTopic:
     """The topic, or why there is none."""
-    catalogue = broker.catalogue
+    catalogue = broker.lanes.catalogue
     name = wanted.name
     try:
         # The Java client leaves the name empty where it asks by id, and does not say null.
@@ -165,21 +165,21 @@ def _find(
 def _create(broker: "Broker", name: str) -> TopicView:
     try:
         if name in INTERNAL_TOPICS:
-            return broker.internal_topic(name)
-        broker.create_topic(CreateTopic(name, broker.config.num_partitions, {}))
+            return broker.coordinators.internal_topic(name)
+        broker.topics.create(CreateTopic(name, broker.config.num_partitions, {}))
     except (JournalFull, TopicAlreadyExists):
         # There is no room, or one of this name is still being deleted.
         raise LeaderNotAvailable from None
-    return broker.catalogue.named(name)
+    return broker.lanes.catalogue.named(name)
 
 
 def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTopic]) -> Describing:
     """What is the same for all partitions is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
     here = [node_id]
-    led_by = broker.led_by
+    led_by = broker.elsewhere.led_by
     there = [] if led_by is None else [led_by.node_id]
-    epochs = {number: lane.view.epoch for number, lane in broker.lanes.items()}
+    epochs = {number: lane.view.epoch for number, lane in broker.lanes.by_number.items()}
     described: list[MetadataResponseTopic] = []
     left = PARTITIONS_AT_ONCE
     for topic in found:

@@ -34,8 +34,8 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
     unknown: list[OffsetCommitRequestTopic] = []
     codes: dict[TopicPartition, int]
     try:
-        lane = broker.lane_of_group(request.group_id)
-        catalogue = broker.catalogue_for_coordinators
+        lane = broker.coordinators.of_group(request.group_id)
+        catalogue = broker.lanes.catalogue_for_coordinators
         if call.version >= IDS_SINCE:
             request.topics, unknown = by_id(catalogue, request.topics)
         known = known_offsets(catalogue, request.topics)
@@ -49,7 +49,7 @@ def offset_commit(broker: "Broker", request: OffsetCommitRequest, call: Call) ->
             known,
             request.retention_time_ms,
         )
-        broker.acquaint(lane, known)
+        broker.topics.acquaint(lane, known)
         reply = lane.waiting_room.ask_for(command, CommitReply)
         codes = {outcome.partition: outcome.error_code for outcome in reply.partitions}
     except RequestError as error:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def offset_delete(broker: "Broker", request: OffsetDeleteRequest, call: Call) -> Answer:
     try:
-        lane = broker.lane_of_group(request.group_id)
-        catalogue = broker.catalogue_for_coordinators
+        lane = broker.coordinators.of_group(request.group_id)
+        catalogue = broker.lanes.catalogue_for_coordinators
         known = tuple(
             TopicPartition(topic.name, partition.partition_index)
             for topic in request.topics

@@ -94,7 +94,7 @@ def _group_by_id(
 ) -> OffsetFetchResponseGroup:
     unknown: list[OffsetFetchRequestTopics] = []
     try:
-        catalogue = broker.catalogue_for_coordinators
+        catalogue = broker.lanes.catalogue_for_coordinators
         if group.topics is not None:
             group.topics, unknown = by_id(catalogue, group.topics)
     except RequestError as error:
@@ -141,7 +141,7 @@ def _fetch(
             for topic in topics
             for index in topic.partition_indexes
         )
-    found = broker.lane_of_group(group_id).view.fetch_offsets(
+    found = broker.coordinators.of_group(group_id).view.fetch_offsets(
         FetchOffsets(GroupId(group_id), partitions, require_stable)
     )
     by_topic: defaultdict[str, list[FetchedOffset]] = defaultdict(list)

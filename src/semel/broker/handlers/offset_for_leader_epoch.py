@@ -41,7 +41,7 @@ def offset_for_leader_epoch(
 
 def _look_up(broker: "Broker", topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        lane = broker.lane_of(TopicPartition(topic, wanted.partition))
+        lane = broker.lanes.of(TopicPartition(topic, wanted.partition))
         epoch = lane.view.epoch
         partition = lane.view.partition(topic, wanted.partition)
         lane.view.check_leader_epoch(wanted.current_leader_epoch)

@@ -60,7 +60,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     if acks not in (ACKS_ALL, ACKS_NONE, ACKS_ONE):
         refusal = InvalidRequiredAcks(f"acks={acks}: must be -1, 0 or 1")
         return Answer(_refuse_all(request, refusal), NO_MARKS)
-    if call.peer.was_sent_away and broker.led_lanes:
+    if call.peer.was_sent_away and broker.lanes.led:
         # What was refused before it on this connection is to come again before it. A producer that
         # is not known yet would begin with this batch, and the one before would find no place.
         raise ProtocolError("produce on a connection that was opened when another node led")
@@ -81,7 +81,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
     if refusal_ is not None:
         _send_away(broker, response, call)
     if missed:
-        return _look_up(broker, Answer(response, broker.marks()), missed, acks)
+        return _look_up(broker, Answer(response, broker.lanes.marks()), missed, acks)
     if acks != ACKS_NONE:
         return Answer(response, durable=durable)
     return Answer(None) if refusal_ is None else _unanswered(response)
@@ -89,7 +89,7 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
 
 def _send_away(broker: "Broker", response: ProduceResponse, call: Call) -> None:
     """Tell who leads, if another node does."""
-    led_by = broker.led_by if call.version >= LEADERS_SINCE else None
+    led_by = broker.elsewhere.led_by if call.version >= LEADERS_SINCE else None
     for topic in response.responses:
         for each in topic.partition_responses:
             if each.error_code == NotLeaderOrFollower.code:
@@ -107,7 +107,7 @@ def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceR
     for topic in request.topic_data:
         refusal: RequestError = UnknownTopicId("there is no topic with this id")
         try:
-            found = broker.topic_with_id(topic.topic_id)
+            found = broker.lanes.topic_with_id(topic.topic_id)
         except RequestError as error:
             found, refusal = None, error
         if found is None:
@@ -135,7 +135,7 @@ async def _look_up(broker: "Broker", answer: Answer, missed: list[Missed], acks:
     """Turn refusals into the answers of the originals that the log still has."""
     for response, incoming, error in missed:
         try:
-            lane = broker.lane_of(incoming.partition.topic_partition)
+            lane = broker.lanes.of(incoming.partition.topic_partition)
             offset = await lane.log.find_original(
                 incoming.partition, incoming.header, incoming.fingerprint, error
             )

@@ -33,7 +33,7 @@ def sync_group(broker: "Broker", request: SyncGroupRequest, call: Call) -> Handl
         ),
     )
     try:
-        replied = broker.lane_of_group(request.group_id).waiting_room.ask(command)
+        replied = broker.coordinators.of_group(request.group_id).waiting_room.ask(command)
     except RequestError as error:
         return Answer(_response(SyncReply(error.code)))
     if isinstance(replied, Replied):

@@ -48,7 +48,7 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     known: tuple[OffsetToCommit, ...] | None = None
     try:
-        known = known_offsets(broker.catalogue_for_coordinators, request.topics)
+        known = known_offsets(broker.lanes.catalogue_for_coordinators, request.topics)
         codes = _commit(broker, request, call, known)
     except RequestError as error:
         codes = refused(request.topics, known, error)
@@ -80,18 +80,18 @@ def _commit(
         in_transaction=True,
     )
     try:
-        index = broker.partition_of_group(request.group_id)
+        index = broker.coordinators.partition_of_group(request.group_id)
         name = TransactionalId(request.transactional_id)
-        lane = broker.lane_of_transactional_id(name)
+        lane = broker.coordinators.of_transactional_id(name)
         group = f"group {request.group_id!r}"
-        check_lane(lane, broker.lane_of_group(request.group_id).number, group)
+        check_lane(lane, broker.coordinators.of_group(request.group_id).number, group)
         joining = WriteOffsets(
             ProducerId(request.producer_id),
             ProducerEpoch(request.producer_epoch),
             index,
             dialect(call),
         )
-        broker.acquaint(lane, offsets)
+        broker.topics.acquaint(lane, offsets)
         reply = lane.submit(CommitOffsetsInTransaction(name, joining, command))
     except FrameTooLarge as error:
         raise InvalidCommitOffsetSize(str(error)) from error

@@ -13,8 +13,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from semel.broker.broker import Broker, Shared, Storage, lane_settings
+from semel.broker.broker import Broker, Shared, Storage
 from semel.broker.config import BrokerConfig
+from semel.broker.lane_settings import lane_settings
 from semel.cluster import format as cluster_format
 from semel.cluster.channel import Reader, Writer
 from semel.cluster.format import ClusterFormat
@@ -191,7 +192,7 @@ class SimulatedNode:
     @property
     def epoch(self) -> int:
         """In which it leads, as it believes; -1: it leads nothing."""
-        lanes = self.broker.led_lanes
+        lanes = self.broker.lanes.led
         epoch = lanes[0].view.epoch if self.is_alive and lanes else None
         return -1 if epoch is None else epoch
 

@@ -1,0 +1,118 @@
+"""The nodes that clients are told of: where each is found, who leads, and who coordinates.
+
+A client that hears of a node no more may forget it in the middle of a request. librdkafka then
+waits for ever for a coordinator that it still remembers by name (its issue 5511). It asks anew for
+coordinators after 15 minutes, if nothing told it to before; until then a node that has gone is
+named, as one that cannot be reached.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from semel.broker.answer import Call
+from semel.broker.elsewhere import Elsewhere
+from semel.broker.lanes import Lanes
+from semel.lane.leader import NodeAddress
+from semel.world import Clock
+
+NAMED_MS: Final = 15 * 60 * 1000
+
+NO_CONTROLLER: Final = -1
+"""What clients are told while nobody is known to lead the catalogue; they ask again."""
+
+
+class KnownNodes:
+    """Those that live, and for a while those that have gone."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[NodeAddress, int]] = {}
+
+    def see(self, nodes: Iterable[NodeAddress], now_ms: int) -> None:
+        """These live now; a node that has come back has the address it has now."""
+        for node in nodes:
+            self._seen[node.node_id] = (node, now_ms)
+
+    def named(self, now_ms: int) -> list[NodeAddress]:
+        """By their ids."""
+        for node_id, (_, seen_ms) in list(self._seen.items()):
+            if now_ms - seen_ms > NAMED_MS:
+                del self._seen[node_id]
+        return [self._seen[node_id][0] for node_id in sorted(self._seen)]
+
+
+class Nodes:
+    def __init__(
+        self,
+        own_id: int,
+        advertised: tuple[str, int] | None,
+        lanes: Lanes,
+        elsewhere: Elsewhere,
+        clock: Clock,
+        *,
+        is_shared: bool,
+    ) -> None:
+        """There are others only if the lanes are shared with them."""
+        self._own_id = own_id
+        self._advertised = advertised
+        self._lanes = lanes
+        self._elsewhere = elsewhere
+        self._clock = clock
+        self._is_shared = is_shared
+        self._known = KnownNodes()
+
+    def look(self) -> None:
+        """Remember who lives now, as lane 0 says it."""
+        self._known.see(self._others(), self._clock.monotonic_ms())
+
+    def address_for(self, call: Call) -> tuple[str, int]:
+        """Where this client finds this node: the address it came to, unless one is advertised."""
+        return self._advertised or call.peer.listener
+
+    def live_for(self, call: Call) -> list[NodeAddress]:
+        """As far as is known, by their ids."""
+        nodes = {node.node_id: node for node in self._others()}
+        nodes[self._own_id] = self._own_for(call)
+        return [nodes[node_id] for node_id in sorted(nodes)]
+
+    def named_for(self, call: Call) -> list[NodeAddress]:
+        """Those that live, and those that have gone a short while ago."""
+        live = self.live_for(call)
+        if not self._is_shared:
+            return live
+        now_ms = self._clock.monotonic_ms()
+        self._known.see(live, now_ms)
+        return self._known.named(now_ms)
+
+    def coordinator_for(self, call: Call) -> NodeAddress:
+        """Of all groups and transactional ids: this node, unless another is known to lead."""
+        led_by = self._elsewhere.led_by
+        return self._own_for(call) if led_by is None else led_by.address
+
+    @property
+    def controller_id(self) -> int:
+        """The node to ask about topics, as far as this broker can tell."""
+        if self._lanes.leads_catalogue:
+            return self._own_id
+        led_by = self._elsewhere.led_by
+        return NO_CONTROLLER if led_by is None else led_by.node_id
+
+    @property
+    def is_leader_known(self) -> bool:
+        """False if what is not here may be anywhere."""
+        return bool(self._lanes.led) or self._elsewhere.led_by is not None
+
+    def _own_for(self, call: Call) -> NodeAddress:
+        return NodeAddress(self._own_id, *self.address_for(call))
+
+    def _others(self) -> list[NodeAddress]:
+        """Other nodes that live; perhaps this one, too."""
+        if not self._is_shared:
+            return []
+        led_by = self._elsewhere.led_by
+        return self._standing_by if led_by is None else [*self._standing_by, led_by.address]
+
+    @property
+    def _standing_by(self) -> list[NodeAddress]:
+        if self._lanes.leads_catalogue:
+            return self._lanes.controller.view.standing_by
+        return self._elsewhere.standing_by

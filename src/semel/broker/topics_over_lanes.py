@@ -1,0 +1,138 @@
+"""Topics whose partitions lie in several lanes: made, deleted, and kept in line with the catalogue.
+
+The catalogue comes first, as it is what names lead to. A lane that has no room, or is not led here
+by then, is told later; what it hosts of no topic of the catalogue is dropped before it serves.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from semel.broker.lanes import CONTROLLER, Lanes
+from semel.errors import JournalFull, TopicAlreadyExists
+from semel.groups.commands import OffsetToCommit
+from semel.lane.lane import Lane
+from semel.lane.topics import CreateTopic, DeleteTopic, HostPartitions
+from semel.lane.view import CatalogueView, TopicView
+
+
+class TopicsOverLanes:
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._deleting: set[str] = set()
+        """Topics that the catalogue has forgotten and other lanes may still have parts of. Law:
+        none is made anew before all have dropped them."""
+        self._behind: set[str] = set()
+        """Topics that a lane could not be told of, as it had no room."""
+
+    # What is asked for
+
+    def create(self, command: CreateTopic) -> bytes:
+        """Gives its id. Raises JournalFull, and refusals."""
+        controller = self._lanes.controller
+        if command.name in self._deleting:
+            # Other lanes still have what would be taken for the new topic's.
+            raise TopicAlreadyExists(f"topic {command.name!r} is being deleted")
+        topic_id = controller.submit(command)
+        if not command.only_check:
+            self.host(self._lanes.catalogue.named(command.name))
+        return topic_id
+
+    def host(self, topic: TopicView) -> None:
+        """Let the other lanes know which partitions of a topic lie in them.
+
+        The topic is there whatever becomes of that: a lane without room is told again later.
+        """
+        for lane in self._lanes.led:
+            try:
+                _host_in(lane, topic)
+            except JournalFull:
+                self._behind.add(topic.name)
+
+    def acquaint(self, lane: Lane, offsets: Iterable[OffsetToCommit]) -> None:
+        """Let a lane know by their ids the topics whose offsets it is to keep.
+
+        It may have none of their partitions. A crash may take what it heard of a deletion, and a
+        name alone does not tell that the topic is another one by then. Raises JournalFull.
+        """
+        if lane.number == CONTROLLER:
+            return
+        for name in dict.fromkeys(each.topic for each in offsets):
+            topic = self._lanes.catalogue.named(name)
+            if lane.view.topic_id(name) != topic.topic_id:
+                indexes = topic.indexes_in(lane.number)
+                lane.submit(HostPartitions(name, topic.topic_id, indexes, topic.partition_count))
+
+    def delete(self, topic: TopicView) -> None:
+        """The catalogue forgets it first. Law: other lanes drop what they have of it only when that
+        is durable: a crash before would leave a topic that has lost its records."""
+        controller = self._lanes.controller
+        name = topic.name
+        controller.submit(DeleteTopic(name))
+        controller.settling.deleted_by_hand()
+        if self._lanes.count > 1:
+            self._deleting.add(name)
+            controller.when_all_durable(partial(self._drop, controller, name))
+
+    def _drop(self, controller: Lane, name: str) -> None:
+        if not controller.is_leading or name not in self._deleting:
+            return
+        try:
+            for lane in self._lanes.led:
+                if lane.number != CONTROLLER:
+                    lane.submit(DeleteTopic(name))
+                    lane.settling.deleted_by_hand()
+        except JournalFull:
+            self._behind.add(name)
+        else:
+            self._deleting.remove(name)
+
+    # What lanes are told later
+
+    def catch_up(self) -> None:
+        """Tell the other lanes again what they had no room for."""
+        if not self._lanes.leads_catalogue:
+            return
+        behind, self._behind = self._behind, set()
+        for name in behind:
+            if name in self._deleting:
+                self._drop(self._lanes.controller, name)
+            elif (topic := self._lanes.catalogue.get(name)) is not None:
+                self.host(topic)
+
+    def align(self, lane: Lane) -> None:
+        """Before this lane serves anybody here: have it agree with the catalogue, or all others
+        with it if it holds that. Raises JournalFull if a lane has no room to drop what must not be
+        served."""
+        if lane.number == CONTROLLER:
+            for other in self._lanes.led:
+                self._align_with(lane.view.catalogue, other)
+        elif self._lanes.leads_catalogue:
+            self._align_with(self._lanes.catalogue, lane)
+
+    def left_catalogue(self) -> None:
+        self._deleting.clear()
+        self._behind.clear()
+
+    def _align_with(self, catalogue: CatalogueView, lane: Lane) -> None:
+        """Drop what the catalogue does not know, host what it has placed here."""
+        if lane.number == CONTROLLER:
+            return
+        for hosted in lane.view.hosted_topics():
+            # What is being deleted is dropped when that is durable.
+            if hosted.name not in self._deleting and catalogue.get(hosted.name) is None:
+                lane.submit(DeleteTopic(hosted.name))
+        for topic in catalogue:
+            try:
+                _host_in(lane, topic)
+            except JournalFull:
+                if lane.view.topic_id(topic.name) not in (None, topic.topic_id):
+                    raise
+                self._behind.add(topic.name)
+
+
+def _host_in(lane: Lane, topic: TopicView) -> None:
+    if lane.number == CONTROLLER:
+        return
+    indexes = topic.indexes_in(lane.number)
+    if indexes or lane.view.hosts(topic.name):
+        lane.submit(HostPartitions(topic.name, topic.topic_id, indexes, topic.partition_count))
