@@ -14,8 +14,8 @@ from semel.broker.coordinators import Coordinators
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.housekeeping import Housekeeping
 from semel.broker.lane_settings import lane_settings
-from semel.broker.lanes import CONTROLLER, Lanes
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
+from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.broker.metrics import Metrics
 from semel.broker.nodes import Nodes
 from semel.broker.peers import Peers
@@ -107,7 +107,7 @@ class Broker:
         self._shared = shared
         self._tiering = tiering
         self._lane_settings = self._settings_of_lanes(config)
-        self.lanes = Lanes(len(devices) if shared is None else shared.lane_count)
+        self.lanes = LedLanes(len(devices) if shared is None else shared.lane_count)
         self.topics = TopicsOverLanes(self.lanes)
         self.coordinators = Coordinators(self.lanes, self.topics, self._lane_settings)
         self.elsewhere = Elsewhere(config.node_id)

@@ -1,6 +1,6 @@
 """Which lane coordinates a group or a transactional id: the one that its partition lies in."""
 
-from semel.broker.lanes import CONTROLLER, Lanes
+from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.broker.topics_over_lanes import TopicsOverLanes
 from semel.errors import CoordinatorNotAvailable, NotCoordinator
 from semel.lane.commands import LaneSettings, placed_internal_topic
@@ -12,7 +12,7 @@ from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 
 
 class Coordinators:
-    def __init__(self, lanes: Lanes, topics: TopicsOverLanes, settings: LaneSettings) -> None:
+    def __init__(self, lanes: LedLanes, topics: TopicsOverLanes, settings: LaneSettings) -> None:
         self._lanes = lanes
         self._topics = topics
         self._partition_counts = {

@@ -11,7 +11,7 @@ from typing import Final
 
 from semel.broker.answer import Call
 from semel.broker.elsewhere import Elsewhere
-from semel.broker.lanes import Lanes
+from semel.broker.led_lanes import LedLanes
 from semel.lane.leader import NodeAddress
 from semel.world import Clock
 
@@ -45,7 +45,7 @@ class Nodes:
         self,
         own_id: int,
         advertised: tuple[str, int] | None,
-        lanes: Lanes,
+        lanes: LedLanes,
         elsewhere: Elsewhere,
         clock: Clock,
         *,

@@ -7,7 +7,7 @@ by then, is told later; what it hosts of no topic of the catalogue is dropped be
 from collections.abc import Iterable
 from functools import partial
 
-from semel.broker.lanes import CONTROLLER, Lanes
+from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.errors import JournalFull, TopicAlreadyExists
 from semel.groups.commands import OffsetToCommit
 from semel.lane.lane import Lane
@@ -16,7 +16,7 @@ from semel.lane.view import CatalogueView, TopicView
 
 
 class TopicsOverLanes:
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: LedLanes) -> None:
         self._lanes = lanes
         self._deleting: set[str] = set()
         """Topics that the catalogue has forgotten and other lanes may still have parts of. Law:

@@ -18,7 +18,7 @@ CONTROLLER: Final = 0
 """The lane that holds the catalogue of topics."""
 
 
-class Lanes:
+class LedLanes:
     def __init__(self, count: int) -> None:
         self.count = count
         """Of all over which topics are spread, wherever they are led."""
