@@ -173,6 +173,46 @@ def test_a_snapshot_that_fails_is_a_warning_and_the_next_is_taken() -> None:
     seeded_loop.run(Random(1), main())
 
 
+class Forgetful(MemoryDevice):
+    """Keeps something else than it was given of the checkpoints that it is to spoil."""
+
+    spoils = False
+
+    def sync(self, name: str) -> None:
+        super().sync(name)
+        if self.spoils and names.CHECKPOINT in name:
+            self.flip_bit(name, self.size(name) // 2)
+
+
+def test_a_checkpoint_that_the_disk_does_not_give_back_takes_the_place_of_none() -> None:
+    async def main() -> None:
+        device = Forgetful(Random(1))
+        lane = Remembering(device)
+        lane.start()
+        for _ in range(2):
+            await roll(lane)
+            await lane.journal.checkpoint_now()
+        kept = checkpoints_of(device)
+        assert len(kept) == 2
+        device.spoils = True
+        await roll(lane)
+        await lane.journal.checkpoint_now()
+        assert checkpoints_of(device) == kept
+        assert all("does not give back" in warning for warning in lane.warnings)
+        assert lane.warnings
+        # What those that are kept do not need may go, and no more.
+        lane.journal.release_before(lane.journal.end)
+        assert lane.journal.segments.bases[0] <= kept[0]
+        device.spoils = False
+        await roll(lane)
+        await lane.journal.checkpoint_now()
+        assert checkpoints_of(device)[-1] > kept[-1]
+        await lane.journal.close()
+        assert reopen(device).payloads == lane.payloads
+
+    seeded_loop.run(Random(1), main())
+
+
 @pytest.mark.parametrize("power", [False, True], ids=["kill", "power loss"])
 def test_a_crash_at_any_moment_of_a_checkpoint_loses_nothing(power: bool) -> None:
     seen = set()

@@ -8,9 +8,10 @@ checksum of all others in every format, so that a newer one is told from a damag
 """
 
 import contextlib
+import errno
 import struct
 from array import array
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import NamedTuple
 
 from semel.errors import NewerFormat
@@ -23,6 +24,7 @@ from semel.types import Buffer
 KEPT_COUNT = 2
 _HEADER = struct.Struct("<8sIIQQQQ")
 _CHECKSUM = struct.Struct("<I")
+_READ_AT_ONCE = 2**20
 _FAMILY = b"SEMELCP"
 _FORMAT = 1
 _MAGIC = b"%s%d" % (_FAMILY, _FORMAT)
@@ -120,15 +122,37 @@ def publish(
     yield from write_indexes(device, indexes)
     yield
     whole = checkpoint._replace(opened=(yield from opened))
-    yield from write_whole(device, names.checkpoint(checkpoint.position), encode(whole))
+    name = names.checkpoint(checkpoint.position)
+    yield from write_whole(device, name, encode(whole), check=_read_back)
     device.sync_folder()
     for old in older:
         yield
         device.remove(names.checkpoint(old))
 
 
-def write_whole(device: Device, name: str, parts: Sequence[Buffer]) -> Job:
-    """All of it or nothing has this name, which lasts once the folder is synced."""
+def _read_back(device: Device, name: str, parts: Sequence[Buffer]) -> Job:
+    """Raises OSError if the disk gives something else than was written: what is before the older
+    checkpoint goes, and without a whole one nothing could be opened."""
+    (expected,) = _CHECKSUM.unpack(parts[-1])
+    size = sum(map(len, parts)) - _CHECKSUM.size
+    checksum = 0
+    for offset in range(0, size, _READ_AT_ONCE):
+        yield
+        stored = device.read_back(name, offset, min(_READ_AT_ONCE, size - offset))
+        checksum = crc32c(stored, checksum)
+    if checksum != expected or device.read_back(name, size, _CHECKSUM.size) != parts[-1]:
+        raise OSError(errno.EIO, "the disk does not give back what was written to it", name)
+    yield
+
+
+def write_whole(
+    device: Device,
+    name: str,
+    parts: Sequence[Buffer],
+    check: Callable[[Device, str, Sequence[Buffer]], Job] | None = None,
+) -> Job:
+    """All of it or nothing has this name, which lasts once the folder is synced. Nothing also if
+    `check` raises an OSError."""
     temporary = name + names.TEMPORARY
     try:
         device.create(temporary)
@@ -137,6 +161,8 @@ def write_whole(device: Device, name: str, parts: Sequence[Buffer]) -> Job:
         yield
         device.sync(temporary)
         yield
+        if check is not None:
+            yield from check(device, temporary, parts)
         device.rename(temporary, name)
     except OSError:
         # Half of it is of no use, and on a full disk the next segment needs the room.

@@ -76,6 +76,10 @@ class Device(Protocol):
     def read(self, name: str, offset: int, size: int) -> bytes:
         """The bytes there are, fewer at the end of the file. On the loop's thread only."""
 
+    def read_back(self, name: str, offset: int, size: int) -> bytes:
+        """As `read`, for a job: what the disk has of what was synced, and not what was given to
+        it."""
+
     def read_now(self, name: str, offset: int, size: int) -> Buffer | None:
         """As `read`, if that need not wait for a disk; else None. On the loop's thread only."""
 

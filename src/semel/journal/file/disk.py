@@ -103,6 +103,15 @@ class FileDevice:
     def read(self, name: str, offset: int, size: int) -> bytes:
         return os.pread(self._reader(name), size, offset)
 
+    def read_back(self, name: str, offset: int, size: int) -> bytes:
+        descriptor = self._open(name, os.O_RDONLY)
+        try:
+            if sys.platform == "linux":
+                os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+            return os.pread(descriptor, size, offset)
+        finally:
+            os.close(descriptor)
+
     def read_now(self, name: str, offset: int, size: int) -> bytearray | None:
         if self._nowait is None or self._is_stopped:
             return None

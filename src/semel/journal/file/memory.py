@@ -121,6 +121,9 @@ class MemoryDevice:
     def read(self, name: str, offset: int, size: int) -> bytes:
         return bytes(self._file(name).content[offset : offset + size])
 
+    def read_back(self, name: str, offset: int, size: int) -> bytes:
+        return self.read(name, offset, size)
+
     def read_now(self, name: str, offset: int, size: int) -> bytes | None:
         return None if self.is_cold else self.read(name, offset, size)
 
