@@ -1,37 +1,10 @@
-"""What may be compacted, and when it is worth it."""
+"""When it is worth it to compact a partition."""
 
 import pytest
 
-from semel.compaction.eligibility import Dirtiness, Extent, cleanable_end
-from semel.types import Offset
+from semel.compaction.eligibility import Dirtiness
 
 NOW_MS = 1_000_000
-
-
-def extents(*columns: tuple[int, int]) -> list[Extent]:
-    return [Extent(Offset(base), max_ms) for base, max_ms in columns]
-
-
-@pytest.mark.parametrize(
-    ("last_stable", "active", "expected"),
-    [(50, 80, 50), (80, 50, 50)],
-    ids=["an open transaction", "what is written to"],
-)
-def test_the_end_is_before(last_stable: int, active: int, expected: int) -> None:
-    end = cleanable_end(Offset(last_stable), Offset(active), extents((0, NOW_MS)), NOW_MS, 0)
-    assert end == expected
-
-
-@pytest.mark.parametrize(("lag_ms", "expected"), [(10, 50), (11, 20), (20, 20), (21, 0), (1, 50)])
-def test_the_end_is_before_the_first_extent_with_a_young_record(lag_ms: int, expected: int) -> None:
-    dirty = extents((0, NOW_MS - 20), (20, NOW_MS - 10), (40, NOW_MS - 30))
-    assert cleanable_end(Offset(50), Offset(60), dirty, NOW_MS, lag_ms) == expected
-
-
-def test_an_extent_whose_records_are_of_the_future_is_young() -> None:
-    dirty = extents((0, NOW_MS + 1), (20, NOW_MS - 10))
-    assert cleanable_end(Offset(50), Offset(60), dirty, NOW_MS, 1) == 0
-    assert cleanable_end(Offset(50), Offset(60), dirty, NOW_MS, 0) == 50
 
 
 @pytest.mark.parametrize(

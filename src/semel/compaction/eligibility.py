@@ -1,39 +1,6 @@
-"""Which part of a partition may be compacted, and whether it is worth a pass now."""
+"""Whether it is worth a pass to compact a partition now."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
-
-from semel.types import Offset
-
-
-class Extent(NamedTuple):
-    """Batches of a partition that lie together, in a segment or a volume."""
-
-    base_offset: Offset
-    max_timestamp_ms: int
-    """Of the records in it."""
-
-
-def cleanable_end(
-    last_stable_offset: Offset,
-    active_base_offset: Offset,
-    dirty: Iterable[Extent],
-    now_ms: int,
-    min_compaction_lag_ms: int,
-) -> Offset:
-    """Up to where, exclusively, records may be taken away by a pass that begins at `now_ms`; if it
-    is not behind the first dirty offset, nothing is dirty.
-
-    `dirty` are the extents behind the first dirty offset, in order. Nothing that is written to
-    still, or whose transaction is open, is touched, and nothing from the first extent on that has
-    a record younger than `min_compaction_lag_ms`.
-    """
-    end = min(last_stable_offset, active_base_offset)
-    if min_compaction_lag_ms > 0:
-        for extent in dirty:
-            if extent.max_timestamp_ms > now_ms - min_compaction_lag_ms:
-                return min(end, extent.base_offset)
-    return end
 
 
 class Dirtiness(NamedTuple):
