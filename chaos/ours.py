@@ -17,6 +17,7 @@ from semel.verify.judging.operations import End, Init, Known, Send
 UNDER_WAY_MAX: Final = 100
 ABORTED_OF_TEN: Final = 1
 IDLE_S: Final = 60.0
+SESSION_MS: Final = 10_000
 MOMENT_S: Final = 0.05
 MOMENTS: Final = (100, 600)
 
@@ -141,7 +142,13 @@ class OurApplication(Client):
     def open(self) -> None:
         self._app = App(self.scene.servers, request_timeout_ms=CLIENT_TIMEOUT_MS)
 
-        @self._app.listener(PLAIN, group=self.group, request_timeout_ms=CLIENT_TIMEOUT_MS)
+        @self._app.listener(
+            PLAIN,
+            group=self.group,
+            request_timeout_ms=CLIENT_TIMEOUT_MS,
+            # What it says when it leaves may be lost with a leader.
+            session_timeout_ms=SESSION_MS,
+        )
         @self._app.transactional
         def copy(record: Record, out: Transaction) -> None:
             out.send(self.target, record.value)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from chaos import looking
 from chaos.confluent import Copier, IdempotentProducer, Reader, TransactionalProducer
 from chaos.ours import OurApplication, OurProducer, OurTransactions, copies_of
 from chaos.rest import note_rest
@@ -114,6 +115,7 @@ class Run:
                 self._cluster.mend()
         except Stuck as stuck:
             failures.append(str(stuck))
+            self._look_around()
         finally:
             self._scene.stopping.set()
         self._cluster.mend()
@@ -134,6 +136,11 @@ class Run:
         fatal = [each for client in self.clients for each in getattr(client, "fatal", ())]
         hung = [each for client in self.clients for each in getattr(client, "hung", ())]
         return Report(self._takeovers, judgement, failures, fatal, hung)
+
+    def _look_around(self) -> None:
+        groups = [Copier.group, Reader.group, OurApplication.group]
+        for line in (*looking.threads(), *looking.state(self._cluster, TOPICS, groups)):
+            self._say(line)
 
     def _strike(self, name: str) -> None:
         leader = self._cluster.leader

@@ -57,6 +57,10 @@ class StoreBehind(JournalFull):
     """The store has to confirm first some of what was appended; asking again is of use."""
 
 
+class StorageAway(OSError):
+    """What old data lies on cannot be reached. Nothing is known to be damaged."""
+
+
 class FolderInUse(SemelError):
     """Another process holds the data folder."""
 

@@ -25,6 +25,9 @@ NO_SEQUENCE = Sequence(-1)
 SEQUENCE_COUNT = 2**31  # Sequences run 0 .. 2**31 - 1 and then start again at 0.
 EPOCH_MAX = ProducerEpoch(2**15 - 1)
 
+CATALOGUE_LANE = 0
+"""The lane that holds the topics, and says which nodes there are."""
+
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})

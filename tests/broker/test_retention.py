@@ -12,7 +12,7 @@ from semel.broker.broker import Broker
 from semel.broker.config import BrokerConfig
 from semel.broker.retention import Policies, Retention
 from semel.broker.topic_config import Keeping, compaction_of
-from semel.errors import InvalidRecord, OffsetOutOfRange
+from semel.errors import InvalidRecord, OffsetOutOfRange, StorageAway
 from semel.journal import names
 from semel.journal.file.memory import MemoryDevice
 from semel.lane import facts
@@ -21,7 +21,7 @@ from semel.lane.partition_log import Stored, Wanted
 from semel.lane.topics import DeleteExpired
 from semel.records import batch as record_batch
 from semel.records.records import Record, encode_batch
-from semel.types import Offset
+from semel.types import Offset, TopicPartition
 from semel.volumes.writing import CompactionPlan, Made
 from semel.wire.messages.create_topics import (
     CreatableTopic,
@@ -496,6 +496,10 @@ def test_damage_is_logged_once_and_counted_while_all_else_is_settled(
                 await pass_check()
             assert len(journal_of(broker).segments.bases) <= 2
             assert logged == [("a partition cannot be read", "damaged-0")]
+            assert broker.unreadable_count == 1
+            # What only cannot be reached is told of, and not counted as damaged.
+            broker.found_unreadable(TopicPartition("whole", 0), StorageAway("no answer"))
+            assert logged[-1] == ("a partition cannot be read", "whole-0")
             assert broker.unreadable_count == 1
 
     run(Random(1), scenario())

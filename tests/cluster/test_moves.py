@@ -266,6 +266,21 @@ async def test_whoever_asked_for_a_move_may_go_away(cluster: SimulatedCluster) -
     assert await cluster.leader(but=leader) is other
 
 
+@on_nodes(1, 2, 3, seeds=range(5))
+async def test_a_move_during_a_move_to_another_node_is_not_said_to_be_done(
+    cluster: SimulatedCluster,
+) -> None:
+    leader, (second, third) = await ready(cluster)
+    wanted = (second.node_id, third.node_id)
+    answers = await asyncio.gather(*(call(cluster, leader, Move(each)) for each in wanted))
+    # Which of them came first is drawn.
+    (led,) = [answer for answer in answers if isinstance(answer, Leads)]
+    (refused,) = [answer for answer in answers if isinstance(answer, Refused)]
+    assert led.node_id == wanted[answers.index(led)]
+    assert not refused.is_final, "whoever asks goes to the next leader"
+    assert refused.reason == f"node {leader.node_id} has handed over to node {led.node_id}"
+
+
 @on_nodes(1, 2, 3)
 async def test_the_leader_describes_the_cluster(cluster: SimulatedCluster) -> None:
     leader, (second, third) = await ready(cluster)

@@ -8,8 +8,9 @@ import pytest
 
 from semel.broker.config_resources import ResourceType
 from semel.broker.nodes import NAMED_MS, KnownNodes
+from semel.broker.server import UNLED_S_MAX
 from semel.cluster.channel import Channel, NodeAway
-from semel.cluster.messages import Beat
+from semel.cluster.messages import Beat, Move, Refused
 from semel.errors import NONE, CoordinatorNotAvailable, NotLeaderOrFollower
 from semel.lane.leader import NodeAddress
 from semel.records.records import Record, encode_batch
@@ -17,13 +18,14 @@ from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsReques
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from semel.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.metadata import MetadataRequest
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from support.cluster_calls import error_of
-from support.raw_client import fetch_request
+from support.cluster_calls import call, error_of, ready
+from support.raw_client import encoded, fetch_request, request_frame
 from support.simulated_cluster import (
     TIMING,
     NotAnswered,
@@ -260,3 +262,96 @@ async def test_who_knows_of_no_topics_does_not_say_that_there_are_none(
     assert set(await named(newcomer)) == {3}
     dirs = await newcomer.ask("describe_log_dirs", 4, DescribeLogDirsRequest(None))
     assert [result.topics for result in dirs.results] == [[]]
+
+
+async def coordinator_of(node: SimulatedNode, name: str) -> tuple[int, int]:
+    """The node that is named, and the error."""
+    reply = await node.ask("find_coordinator", 3, FindCoordinatorRequest(name, 1))
+    return reply.node_id, reply.error_code
+
+
+@on_nodes(1, 2, 3, seeds=range(5))
+async def test_who_is_cut_off_from_the_store_sends_clients_to_who_leads_meanwhile(
+    cluster: SimulatedCluster,
+) -> None:
+    """A client may ask nobody else, as long as it is answered."""
+    leader, (other, _) = await ready(cluster)
+    await asyncio.sleep(SOON_S)
+    leader.store.is_cut = other.store.is_cut = True
+    successor = await cluster.leader(but=leader)
+    await asyncio.sleep(3 * SOON_S)
+    for node in (leader, other):
+        metadata = await node.ask("metadata", 12, MetadataRequest([]))
+        assert metadata.controller_id == successor.node_id
+        assert await coordinator_of(node, "id") == (successor.node_id, NONE)
+    # Who leads is gone in its turn, and nobody is there to tell of another.
+    successor.kill()
+    await asyncio.sleep(3 * SOON_S)
+    assert await coordinator_of(leader, "id") == (-1, CoordinatorNotAvailable.code)
+    # What it reads itself counts again as soon as it does.
+    other.store.is_cut = False
+    await cluster.leader(but=leader)
+    leader.store.is_cut = False
+    await asyncio.sleep(3 * SOON_S)
+    assert await coordinator_of(leader, "id") == (other.node_id, NONE)
+
+
+@on_nodes(1, 2)
+async def test_who_cannot_read_the_store_is_not_handed_over_to(cluster: SimulatedCluster) -> None:
+    leader, (other,) = await ready(cluster)
+    other.store.is_cut = True
+    await asyncio.sleep(2 * SOON_S)
+    refused = await call(cluster, leader, Move(other.node_id))
+    assert isinstance(refused, Refused)
+    assert "cannot read the store" in refused.reason
+    assert leader.leads
+
+
+@on_nodes(1, 2)
+async def test_what_was_sent_one_behind_the_other_waits_for_a_leader_together(
+    cluster: SimulatedCluster,
+) -> None:
+    await cluster.leader()
+    cluster.bucket.is_away = True
+    newcomer = cluster.start(3)
+    await until(lambda: newcomer._is_up)
+    count = 5
+    began_s = asyncio.get_running_loop().time()
+    request = FindCoordinatorRequest("id", 1)
+    frames = [request_frame("find_coordinator", 3, encoded("find_coordinator", 3, request))] * count
+    replies = await newcomer.ask_all(frames)
+    assert len(replies) == count
+    waited_s = asyncio.get_running_loop().time() - began_s
+    assert waited_s == pytest.approx(UNLED_S_MAX, abs=0.1)
+
+
+@on_nodes(1, 2)
+async def test_what_waits_for_a_leader_is_counted_at_once(cluster: SimulatedCluster) -> None:
+    await cluster.leader()
+    cluster.bucket.is_away = True
+    newcomer = cluster.start(3)
+    await until(lambda: newcomer._is_up)
+    server = newcomer.broker._server
+    assert server is not None
+    held_max = newcomer.broker.config.queued_max_request_bytes // 2
+    server._undecided_bytes = held_max - 1
+    request = FindCoordinatorRequest("id", 1)
+    # There is no room for it at the door: it is answered at once.
+    began_s = asyncio.get_running_loop().time()
+    assert (await newcomer.ask("find_coordinator", 3, request)).error_code
+    assert asyncio.get_running_loop().time() - began_s < UNLED_S_MAX / 2
+    # And of two that come in one moment the second finds the room taken.
+    size = len(request_frame("find_coordinator", 3, encoded("find_coordinator", 3, request))) - 4
+    server._undecided_bytes = held_max - size
+    loop = asyncio.get_running_loop()
+    waited_s = []
+
+    async def ask() -> None:
+        await newcomer.ask("find_coordinator", 3, request)
+        waited_s.append(loop.time() - began_s)
+
+    began_s = loop.time()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ask())
+        tasks.create_task(ask())
+    assert waited_s[0] < UNLED_S_MAX / 2 < waited_s[1]

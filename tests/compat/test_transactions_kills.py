@@ -152,8 +152,8 @@ def test_after_a_power_loss_confluent_aborts_and_goes_on_with_the_same_producer(
     assert offset_of(broker, "g") == -1
 
 
-def _until_committed(producer: ConfluentProducer, value: bytes) -> int:
-    """Abort what is open and write the value; how often that took."""
+def _until_committed(producer: ConfluentProducer, value: bytes, offset: int | None = None) -> int:
+    """Abort what is open and write the value, and the offset; how often that took."""
     attempts = 0
     while True:
         attempts += 1
@@ -161,12 +161,51 @@ def _until_committed(producer: ConfluentProducer, value: bytes) -> int:
         producer.begin()
         producer.send("t", value)
         try:
+            if offset is not None:
+                producer.send_offsets("g", "t", offset)
             producer.commit()
         except confluent_kafka.KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
         else:
             return attempts
+
+
+def copy_between_two(producer: TransactionalProducer, lose_power: Callable[[], None]) -> None:
+    lose_power()
+    producer.begin()
+    producer.send("t", b"refused")
+    # Without waiting, as those do who copy: this may overtake the partition's joining.
+    producer.send_offsets("g", "t", 99)
+    producer.commit()
+
+
+def copy_in_the_middle(producer: TransactionalProducer, lose_power: Callable[[], None]) -> None:
+    producer.begin()
+    producer.send("t", b"lost")
+    producer.flush()
+    lose_power()
+    producer.send("t", b"refused")
+    producer.send_offsets("g", "t", 99)
+    producer.commit()
+
+
+@pytest.mark.parametrize("loss", [copy_between_two, copy_in_the_middle, before_the_offsets])
+def test_after_a_power_loss_confluent_goes_on_copying_with_the_same_producer(
+    broker: Broker, disk: Disk, loss: Callable[..., None]
+) -> None:
+    """Of AddOffsetsToTxn alone it would not learn to ask for a new epoch."""
+    with transactional_producer("confluent-kafka", broker.bootstrap_servers, "a") as producer:
+        assert isinstance(producer, ConfluentProducer)
+        producer.init()
+        for number in range(3):
+            disk.remember()
+            with pytest.raises(confluent_kafka.KafkaException) as caught:
+                loss(producer, lambda: disk.lose_power(broker))
+            assert caught.value.args[0].txn_requires_abort(), caught.value
+            assert _until_committed(producer, b"%d" % number, offset=number) <= 2
+    assert shown(broker) == [b"0", b"1", b"2"]
+    assert offset_of(broker, "g") == 2
 
 
 @pytest.mark.parametrize("kind", ["kafka-python", "aiokafka"])

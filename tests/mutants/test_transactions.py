@@ -20,6 +20,7 @@ from semel.transactions import (
     joining,
     outcome,
 )
+from semel.transactions.commands import End
 from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_usable
 from semel.transactions.transaction import Status
@@ -90,9 +91,9 @@ def a_rise_aborts_nothing(patch: pytest.MonkeyPatch) -> None:
 def a_tv1_abort_refreshes_the_term(patch: pytest.MonkeyPatch) -> None:
     keep = ending._end_tv1_spent
 
-    def refresh(current: Any, commit: bool, context: Any) -> Any:
-        if commit:
-            return keep(current, commit, context)
+    def refresh(current: Any, command: End, context: Any) -> Any:
+        if command.commit:
+            return keep(current, command, context)
         return outcome.changed(
             context, replace(current, status=Status.EMPTY, epoch_term=context.term)
         )
@@ -103,10 +104,10 @@ def a_tv1_abort_refreshes_the_term(patch: pytest.MonkeyPatch) -> None:
 def a_spent_tv1_commit_is_taken_for_a_retry(patch: pytest.MonkeyPatch) -> None:
     keep = ending._end_tv1_spent
 
-    def trust(current: Any, commit: bool, context: Any) -> Any:
-        if commit and current.status is Status.COMPLETE_COMMIT:
+    def trust(current: Any, command: End, context: Any) -> Any:
+        if command.commit and current.status is Status.COMPLETE_COMMIT:
             return outcome.unchanged(current)
-        return keep(current, commit, context)
+        return keep(current, command, context)
 
     patch.setattr(ending, "_end_tv1_spent", trust)
 

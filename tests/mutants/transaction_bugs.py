@@ -11,6 +11,7 @@ from semel.lane import facts, opening
 from semel.lane import transactions as lane_transactions
 from semel.log.transactions import AbortedIndex, PartitionTransactions
 from semel.transactions import coordinator, ending, epochs, initialising, outcome, transaction
+from semel.transactions.commands import End
 from semel.transactions.transaction import Status
 from semel.types import NO_PRODUCER_ID, Offset
 
@@ -111,9 +112,9 @@ def a_rise_of_the_term_aborts_nothing(patch: Patch) -> None:
 def an_abort_of_tv1_refreshes_the_term(patch: Patch) -> None:
     keep = ending._end_tv1_spent
 
-    def refresh(current: Any, commit: bool, context: Any) -> Any:
-        if commit:
-            return keep(current, commit, context)
+    def refresh(current: Any, command: End, context: Any) -> Any:
+        if command.commit:
+            return keep(current, command, context)
         return outcome.changed(
             context, replace(current, status=Status.EMPTY, epoch_term=context.term)
         )

@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from random import Random
 
 from semel.store.in_memory import Bucket, MemoryStore
+from semel.store.opening import open_store
 from semel.store.probe import probe
+from semel.store.settings import StoreSettings
 from semel.store.with_journal import WithJournal
 from semel.types import Buffer
 from semel.verify.world.loop import SeededRandomness
@@ -46,3 +49,12 @@ def test_the_probe_asks_the_store_that_leadership_rests_on() -> None:
 
     store = WithJournal(MemoryStore(Careless()), MemoryStore(Bucket()))
     asyncio.run(probe(store, SeededRandomness(1)))
+
+
+def test_two_stores_of_one_kind_are_told_apart_and_what_is_kept_is_paid_once() -> None:
+    settings = StoreSettings("memory:///", is_ephemeral=True)
+    store = WithJournal(open_store(settings, Random(1)), open_store(settings, Random(2)))
+    slots, rest = store.counted
+    assert (slots.name, rest.name) == ("memory-journal", "memory")
+    assert (slots.has_slots, slots.has_volumes) == (True, False)
+    assert (rest.has_slots, rest.has_volumes) == (False, True)

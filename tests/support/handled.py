@@ -58,6 +58,7 @@ class Peer:
     was_sent_away = False
     listener = ("127.0.0.1", 9092)
     told_spent: tuple[int, int, int] | None = None
+    put_off_count = 0
     session: Session | None = None
 
 

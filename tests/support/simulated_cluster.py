@@ -44,6 +44,8 @@ class _Transport(asyncio.Transport):
         self._node = node
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._received = b""
+        self.awaited_count = 1
+        """Replies that make an answer."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return {"peername": ("client", 1), "sockname": (self._node.host, 9092)}.get(name, default)
@@ -62,10 +64,19 @@ class _Transport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._received += data
-        if len(self._received) >= 4:
-            (size,) = struct.unpack(">i", self._received[:4])
-            if len(self._received) >= 4 + size and not self.answer.done():
-                self.answer.set_result(self._received[4 : 4 + size])
+        if not self.answer.done() and len(self.replies()) == self.awaited_count:
+            self.answer.set_result(self.replies()[-1])
+
+    def replies(self) -> list[bytes]:
+        """Those that are whole."""
+        found, at = [], 0
+        while len(self._received) >= at + 4:
+            (size,) = struct.unpack_from(">i", self._received, at)
+            if len(self._received) < at + 4 + size:
+                break
+            found.append(self._received[at + 4 : at + 4 + size])
+            at += 4 + size
+        return found
 
     def abort(self) -> None:
         if not self.answer.done():
@@ -230,9 +241,16 @@ class SimulatedNode:
         if not self.process.is_alive or not self._is_up:
             await asyncio.sleep(0.01)
             raise NotAnswered(f"node {self.node_id} does not listen")
-        transport = _Transport(self)
-        self._transports.append(transport)
         frame = request_frame(module, version, encoded(module, version, request))
+        (reply,) = await self.ask_all([frame], timeout_s)
+        return decoded_reply(module, version, reply)
+
+    async def ask_all(self, frames: list[bytes], timeout_s: float = 30.0) -> list[bytes]:
+        """All at once, over one connection. Raises NotAnswered."""
+        transport = _Transport(self)
+        transport.awaited_count = len(frames)
+        self._transports.append(transport)
+        frame = b"".join(frames)
 
         def arrive() -> None:
             connection: Connection = self.broker.connection()
@@ -245,12 +263,12 @@ class SimulatedNode:
         asyncio.get_running_loop().call_soon(arrive, context=self.process.context)
         try:
             async with asyncio.timeout(timeout_s):
-                reply = await transport.answer
+                await transport.answer
         except TimeoutError:
             raise NotAnswered(f"node {self.node_id} is silent") from None
         finally:
             self._transports.remove(transport)
-        return decoded_reply(module, version, reply)
+        return transport.replies()
 
 
 class _Stopped(Exception):

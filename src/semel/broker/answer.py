@@ -47,6 +47,8 @@ class Peer(Protocol):
     """The address that the client connected to."""
     told_spent: tuple[int, int, int] | None
     """The last request that was refused because its epoch is spent: producer id, epoch, API."""
+    put_off_count: int
+    """How often it was put off since, instead of being refused so."""
     was_sent_away: bool
     """A Produce was refused on it, as another node leads."""
     session: "Session | None"

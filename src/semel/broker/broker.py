@@ -22,7 +22,7 @@ from semel.broker.peers import Peers
 from semel.broker.server import Server
 from semel.broker.topics_over_lanes import TopicsOverLanes
 from semel.broker.transactional import LateRequests
-from semel.errors import ConfigError
+from semel.errors import ConfigError, StorageAway
 from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
@@ -139,6 +139,7 @@ class Broker:
         self.late_requests = LateRequests()
         self.peers = Peers(self)
         self._unreadable: set[TopicPartition] = set()
+        self._told_unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
         self._check_sizes(config)
@@ -339,6 +340,10 @@ class Broker:
         """Another says that it leads, sooner than lane 0 does here."""
         self.elsewhere.hear_of(leader)
 
+    def hear_while_blind(self, leader: LedBy | None) -> None:
+        """The store cannot be read from here: others say who leads, or nobody does."""
+        self.elsewhere.hear_while_blind(leader)
+
     # Settings
 
     def reconfigure(self, name: str, config: dict[str, str], only_check: bool) -> None:
@@ -417,13 +422,15 @@ class Broker:
 
     def found_unreadable(self, partition: TopicPartition, error: Exception) -> None:
         """Say it once: its readers will ask again and again."""
-        if partition not in self._unreadable:
-            self._unreadable.add(partition)
+        if partition not in self._told_unreadable:
+            self._told_unreadable.add(partition)
             log.warning("a partition cannot be read", partition=str(partition), reason=str(error))
+        if not isinstance(error, StorageAway):
+            self._unreadable.add(partition)
 
     @property
     def unreadable_count(self) -> int:
-        """Of partitions that were found so since the start."""
+        """Of partitions that were found damaged since the start."""
         return len(self._unreadable)
 
     def complain(self, message: str, error: Exception) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from semel.broker.families import counter, gauge
 from semel.cluster.messages import Rates
-from semel.store.counting import LATENCY_BOUNDS_S, Counted, Usage
+from semel.store.counting import LATENCY_BOUNDS_S, Counted, Counting, Usage
 from semel.store.prices import PriceList
 from semel.store.settings import POSTGRESQL
 
@@ -33,21 +33,22 @@ def journals_on_store(broker: "Broker") -> "list[SlotJournal]":
     return [cast("SlotJournal", each) for each in list(broker.journals_on_store.values())]
 
 
-def stored_bytes(broker: "Broker") -> int:
-    """Of what this node leads: others know of it, and do not count it once more."""
+def stored_bytes(broker: "Broker", store: Counting) -> int:
+    """There, of what this node leads: others know of it, and do not count it once more."""
     slots = sum(journal.counts.stored_bytes for journal in journals_on_store(broker))
-    return slots + sum(lane.settling.volume_bytes for lane in broker.lanes.led)
+    volumes = sum(lane.settling.volume_bytes for lane in broker.lanes.led)
+    return (slots if store.has_slots else 0) + (volumes if store.has_volumes else 0)
 
 
 def store_rates(broker: "Broker", store: Counted) -> list[StoreRate]:
     prices = PriceList.parse(broker.config.store_prices)
-    kept = stored_bytes(broker)
     rates = []
     for each in store.counted:
         usage, elapsed_s = each.recent()
         # A database is paid for whether it is asked or not.
         is_priced = each.name != POSTGRESQL
-        month_usd = prices.month_usd(usage, elapsed_s, kept) if is_priced else 0.0
+        kept_bytes = stored_bytes(broker, each)
+        month_usd = prices.month_usd(usage, elapsed_s, kept_bytes) if is_priced else 0.0
         rates.append(StoreRate(each.name, usage, elapsed_s, month_usd))
     return rates
 

@@ -136,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host = ""
         self.listener = ("", 0)
         self.told_spent: tuple[int, int, int] | None = None
+        self.put_off_count = 0
         self.was_sent_away = False
         self.session: Session | None = None
 

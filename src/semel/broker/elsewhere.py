@@ -34,6 +34,12 @@ class Elsewhere:
             self._told = leader
             self._look()
 
+    def hear_while_blind(self, leader: LedBy | None) -> None:
+        """What was followed tells no more who leads."""
+        if not self._is_here:
+            self._told, self._is_followed_led = leader, False
+            self._look()
+
     def came_here(self) -> None:
         # What was followed may be what the lane goes on from, and say what is not durable yet.
         self._followed = self._told = None

@@ -19,7 +19,7 @@ FORWARDED: Final = "semel-forwarded"
 """The client id of such a request. It is not forwarded once more: two who take each other for the
 leader would never end."""
 PATIENCE_S: Final = 5.0
-REPLY_SIZE_MAX: Final = 1 << 20
+REPLY_SIZE_MAX: Final = 1 << 26
 _HEADER: Final = struct.Struct(">ihhih")
 _SIZE: Final = struct.Struct(">i")
 

@@ -2,14 +2,15 @@
 
 The folder is never synced and holds nothing that must last: a node may lose it at any time.
 
-    lock                held by the process that uses it
-    work-<lane>/        what a volume is made of, and the volume until it is stored
-    cache/              blocks of slots and volumes
+    lock                    held by the process that uses it
+    work-<lane>-<drawn>/    what a volume is made of, and the volume until it is stored
+    cache/                  blocks of slots and volumes
 """
 
+import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -48,13 +49,20 @@ class LaneVolumes:
         assert journal.epoch is not None
         if self._cache is not None:
             journal.use_cache(self._cache.of_leader(journal.epoch, keys.reused(number)))
-        folder = self._folder / f"work-{number:04x}"
-        # Whatever was begun there is of no use to anybody.
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True, exist_ok=True)
+        prefix = f"work-{number:04x}"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # What was begun there is of no use to anybody. It may be large, and clients are waiting.
+        old = list(self._folder.glob(f"{prefix}*"))
+        asyncio.get_running_loop().run_in_executor(None, _remove, old)
+        folder = Path(tempfile.mkdtemp(prefix=f"{prefix}-", dir=self._folder))
         device = FileDevice(folder, synced=False)
         maker = MakesApart(str(folder), synced=False)
         return Volumes(*volumes_in(self._store, number, journal, self._randomness, device, maker))
+
+
+def _remove(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -27,7 +27,8 @@ READING_PASSES_MAX: Final = READING_PASSES + 6 * 2**20 // SCRATCH_SIZE
 """So much the kernel holds for a connection, as Linux comes; what is read behind that is newer."""
 
 UNLED_S_MAX: Final = 1.0
-"""So long a request waits for a leader before it is refused."""
+"""So long a request waits for a leader before it is refused, from when its connection was last
+read: those that were sent one behind the other wait together."""
 
 CLOSINGS_INTERVAL_S: Final = 60.0
 """Between two lines of the log about connections that were closed."""
@@ -175,12 +176,16 @@ class Server:
             call.ends = (
                 {lanes[0]: lanes[0].end} if len(lanes) == 1 else {lane: lane.end for lane in lanes}
             )
+            patience_s = connection.active_at + UNLED_S_MAX - self.loop.time()
             if (
                 not broker.elsewhere.is_known
                 and call.api.is_for_leader
+                and patience_s > 0
                 and self._may_hold(len(frame))
             ):
-                connection.wait(self._when_led(handler, body, call, len(frame)), call)
+                self._undecided_bytes += len(frame)
+                waiting = self._when_led(handler, body, call, len(frame), patience_s)
+                connection.wait(waiting, call)
                 return
         handled = handler(broker, body, call)
         broker.metrics.requests[call.api.key] += 1
@@ -194,13 +199,14 @@ class Server:
         held_max = self._broker.config.queued_max_request_bytes // 2
         return self._undecided_bytes + size <= held_max
 
-    async def _when_led(self, handler: Handler, body: Any, call: Call, size: int) -> Answer:
+    async def _when_led(
+        self, handler: Handler, body: Any, call: Call, size: int, patience_s: float
+    ) -> Answer:
         """While a lane is handed over nobody could say where to go: who asks then is answered when
         it is known who leads, which may be this node. That is sooner than a client would come
         back."""
-        self._undecided_bytes += size
         try:
-            await self._broker.elsewhere.until_known(UNLED_S_MAX)
+            await self._broker.elsewhere.until_known(patience_s)
         finally:
             self._undecided_bytes -= size
         call.ends = {lane: lane.mark().position for lane in self._broker.lanes.led}

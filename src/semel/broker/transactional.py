@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import Call
 from semel.errors import (
+    ConcurrentTransactions,
     CoordinatorNotAvailable,
     InvalidRequest,
     JournalFull,
@@ -22,12 +23,25 @@ from semel.errors import (
 )
 from semel.lane.lane import Lane
 from semel.lane.transactions import Transact
-from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision
-from semel.transactions.dialect import Dialect, as_version, dialect_of
+from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision, End
+from semel.transactions.dialect import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    Dialect,
+    as_version,
+    dialect_of,
+)
 from semel.types import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
+
+LIBRDKAFKA_VERSION: Final = 0
+"""Of AddOffsetsToTxn, which other clients that live are past."""
+END_TXN_VERSION_OF_LIBRDKAFKA: Final = 1
+PUT_OFF_MAX: Final = 2
+"""So often librdkafka asks again, after 0.1 s and 0.2 s: meanwhile its AddPartitionsToTxn comes, of
+which it learns to ask for a new epoch."""
 
 SEEN_MIN: Final = 1_024
 """Entries that are kept without asking whether they are still of use."""
@@ -169,10 +183,32 @@ def join(
     after these requests, nor librdkafka after AddOffsetsToTxn. Who repeats one of them has heard
     the refusal if it came on the same connection; after a lost reply there is another.
     """
-    request = (command.producer_id, command.producer_epoch, call.api.key)
-    was_told = call.peer.told_spent == request
+    peer, key = call.peer, call.api.key
+    request = (command.producer_id, command.producer_epoch, key)
+    joined = (command.producer_id, command.producer_epoch, ADD_PARTITIONS_TO_TXN)
+    may_put_off = (
+        key == ADD_OFFSETS_TO_TXN
+        and call.version == LIBRDKAFKA_VERSION
+        and peer.told_spent != joined
+        and peer.put_off_count < PUT_OFF_MAX
+    )
+    was_told = peer.told_spent == request and not may_put_off
     try:
         return take(broker, call, transactional_id, command._replace(was_told=was_told))
-    except UnknownProducerId:
-        call.peer.told_spent = request
+    except UnknownProducerId as lost:
+        if may_put_off:
+            peer.put_off_count += 1
+            raise ConcurrentTransactions(*lost.args) from lost
+        peer.told_spent, peer.put_off_count = request, 0
         raise
+
+
+def asks_by_aborting(call: Call, command: End) -> bool:
+    """Whether the client will ask for a new epoch if its abort is refused, and has to: librdkafka
+    after AddOffsetsToTxn. It is refused once."""
+    peer = call.peer
+    told = (command.producer_id, command.producer_epoch, ADD_OFFSETS_TO_TXN)
+    if command.commit or call.version > END_TXN_VERSION_OF_LIBRDKAFKA or peer.told_spent != told:
+        return False
+    peer.told_spent = None
+    return True

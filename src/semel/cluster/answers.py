@@ -62,7 +62,7 @@ class Answers:
                 f"the cluster writes at level {level}, and node {beat.node_id} reads {levels}"
             )
         try:
-            led.membership.heard(beat, now_s(), led.journal.slot)
+            led.membership.heard(beat, self._node.now_s(), led.journal.slot)
         except NodeRefused as refused:
             return Refused(str(refused), refused.is_final)
         with contextlib.suppress(JournalFull):
@@ -91,6 +91,8 @@ class Answers:
         if node.follower is None:
             why = "has not begun to read" if node.led is None else "leads"
             return Refused(f"node {node.own.node_id} {why}")
+        if node.is_blind:
+            return Refused(f"node {node.own.node_id} cannot read the store")
         # What is left to be read is not to be waited for behind the seal.
         self._node.look_now.set()
         return Ready(self._node.slot)
@@ -109,7 +111,7 @@ class Answers:
         led = self._node.led
         if led is None:
             return self._does_not_lead()
-        at_s, slot = now_s(), led.journal.slot
+        at_s, slot = self._node.now_s(), led.journal.slot
         nodes = [
             NodeStatus(
                 *known.address,
@@ -148,7 +150,7 @@ class Answers:
         led, newest = self._node.led, self._node.levels.newest
         if led is None:
             return self._does_not_lead()
-        for known in led.membership.all_live(now_s()):
+        for known in led.membership.all_live(self._node.now_s()):
             node_id = known.address.node_id
             if known.incarnation == UNHEARD:
                 return Refused(f"node {node_id} was not heard of yet: try again in a moment")
@@ -172,19 +174,26 @@ class Answers:
             return self._does_not_lead()
         if node_id == self._node.own.node_id:
             return self._tells(led)
-        live = led.membership.live(now_s())
+        live = led.membership.live(self._node.now_s())
         chosen = [node for node in live if node.node_id == node_id]
         if not chosen:
             others = ", ".join(str(node.node_id) for node in live) or "none"
             return Refused(f"node {node_id} does not stand by; of the others: {others}")
-        return _told(await self._node.hand_over(chosen))
+        handed_over = await self._node.hand_over(chosen)
+        if isinstance(handed_over, LedBy) and handed_over.node_id != node_id:
+            # That was under way already. Who is told so asks the next leader.
+            return Refused(
+                f"node {self._node.own.node_id} has handed over to node {handed_over.node_id}",
+                is_final=False,
+            )
+        return _told(handed_over)
 
     async def _drain(self, drain: Drain) -> AnyAnswer:
         is_drained = self._node.is_drained = drain.is_drained
         led = self._node.led
         if led is None or not is_drained:
             return Ready(self._node.slot)
-        candidates = led.membership.successors(now_s())
+        candidates = led.membership.successors(self._node.now_s())
         handed_over = await self._node.hand_over(candidates)
         if isinstance(handed_over, NotHandedOver):
             self._node.is_drained = self._node.led is None
@@ -195,7 +204,3 @@ def _told(handed_over: LedBy | NotHandedOver) -> AnyAnswer:
     if isinstance(handed_over, NotHandedOver):
         return Refused(str(handed_over))
     return Leads(handed_over.epoch, handed_over.node_id)
-
-
-def now_s() -> float:
-    return asyncio.get_running_loop().time()

@@ -35,13 +35,12 @@ from semel.lane.following import FollowedLane
 from semel.lane.lane import Lane
 from semel.lane.settling import Volumes
 from semel.store.seam import Store
-from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from semel.types import CATALOGUE_LANE, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.volumes.making import MakesNone
 from semel.volumes.objects import ObjectVolumes
 from semel.volumes.store import DeviceVolumes
 from semel.world import Clock, Randomness
 
-LANE: Final = 0
 PARTIAL: Final = ".partial"
 LANE_SETTINGS: Final = LaneSettings(GroupSettings())
 """Nothing is decided by these."""
@@ -75,7 +74,7 @@ async def import_folder(
         journal = FileJournal.open(device, JournalSettings(), CONTENTS)
         try:
             volumes = Volumes(DeviceVolumes(device), MakesNone())
-            lane = Lane(journal, LANE_SETTINGS, clock, randomness, LANE, volumes=volumes)
+            lane = Lane(journal, LANE_SETTINGS, clock, randomness, CATALOGUE_LANE, volumes=volumes)
         except BaseException:
             device.stop()
             raise
@@ -119,13 +118,13 @@ async def _begun(
     store: Store, epoch: int, randomness: Randomness, settings: SlotSettings
 ) -> SlotJournal:
     """A journal whose epochs go on behind those that batches have."""
-    await begin_at(store, LANE, epoch, NOBODY, randomness, settings)
-    return await SlotJournal.open(store, LANE, NOBODY, randomness, settings)
+    await begin_at(store, CATALOGUE_LANE, epoch, NOBODY, randomness, settings)
+    return await SlotJournal.open(store, CATALOGUE_LANE, NOBODY, randomness, settings)
 
 
 async def _check_copied(store: Store, target: SlotJournal) -> None:
     """That whoever opens it finds all of it."""
-    follower = Follower(store, LANE)
+    follower = Follower(store, CATALOGUE_LANE)
     await follower.begin()
     has_begun_anew = await follower.look()
     is_whole = follower.end == target.end and follower.is_sealed and follower.checkpoint
@@ -135,12 +134,12 @@ async def _check_copied(store: Store, target: SlotJournal) -> None:
 
 async def _followed_to_the_end(follower: Follower) -> FollowedLane:
     await follower.begin()
-    followed = FollowedLane(LANE_SETTINGS, LANE, follower)
+    followed = FollowedLane(LANE_SETTINGS, CATALOGUE_LANE, follower)
     slot = -1
     while follower.slot != slot:
         slot = follower.slot
         if await follower.look():
-            followed = FollowedLane(LANE_SETTINGS, LANE, follower)
+            followed = FollowedLane(LANE_SETTINGS, CATALOGUE_LANE, follower)
         else:
             followed.read_on(follower)
     return followed
@@ -161,7 +160,7 @@ async def export_cluster(
     partial = folder.with_name(folder.name + PARTIAL)
     _check_new(folder, partial)
     async with opened(settings) as (store, cluster):
-        follower = Follower(store, LANE)
+        follower = Follower(store, CATALOGUE_LANE)
         followed = await _followed_to_the_end(follower)
         cluster_format.check_same(followed.cluster_id, cluster)
         led_by = followed.led_by
@@ -181,7 +180,7 @@ async def export_cluster(
             LANE_SETTINGS,
             clock,
             randomness,
-            LANE,
+            CATALOGUE_LANE,
             volumes=Volumes(_volumes(store, source, randomness, device), MakesNone()),
             followed=followed if source.is_continued else None,
         )
@@ -204,7 +203,7 @@ def _volumes(
 ) -> ObjectVolumes:
     """Those that are there; none is made."""
     assert journal.epoch is not None
-    return ObjectVolumes(store, LANE, journal.epoch, randomness, device, journal.blocks)
+    return ObjectVolumes(store, CATALOGUE_LANE, journal.epoch, randomness, device, journal.blocks)
 
 
 def _check_new(folder: Path, partial: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from semel.cluster.answers import Answers
+from semel.cluster.asking_around import AskingAround
 from semel.cluster.beating import Beating
 from semel.cluster.channel import Channel, Connect
 from semel.cluster.desk import Desk
@@ -34,9 +35,9 @@ from semel.lane.lane import Lane
 from semel.lane.leader import Leader, LedBy, NodeAddress
 from semel.lane.nodes import NoteStandbys
 from semel.store.seam import Store
+from semel.types import CATALOGUE_LANE
 from semel.world import Randomness
 
-LANE: Final = 0
 INCARNATION_SIZE: Final = 16
 TAKING_S_MAX: Final = 2.0
 """Beside the detection time: so long a node may take to lead that was handed over to."""
@@ -52,6 +53,8 @@ class Host(Protocol):
     def follow(self, followed: FollowedLane, *, is_led: bool) -> None: ...
 
     def hear_of_leader(self, leader: LedBy) -> None: ...
+
+    def hear_while_blind(self, leader: LedBy | None) -> None: ...
 
     async def take_journal(
         self, number: int, journal: Journal, leader: Leader, followed: FollowedLane | None
@@ -125,8 +128,12 @@ class Node:
         self._handing_over: asyncio.Task[LedBy | NotHandedOver] | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._beating: Beating | None = None
+        self._asking_around: AskingAround | None = None
         if connect is not None:
             self._beating = Beating(self._reach, timing, self._own_beat)
+            self._asking_around = AskingAround(
+                self._reach, timing, lambda: self.is_blind, host.hear_while_blind
+            )
             host.node = Desk(cluster.rpc_key, randomness, Answers(self).answer)
 
     async def run(self) -> None:
@@ -135,6 +142,8 @@ class Node:
             self._tasks = tasks
             if self._beating is not None:
                 tasks.create_task(self._beating.run())
+            if self._asking_around is not None:
+                tasks.create_task(self._asking_around.run())
             tasks.create_task(self._live())
 
     async def leave(self) -> None:
@@ -143,11 +152,15 @@ class Node:
         self.is_leaving = True
         led = self.led
         if led is not None and self._tasks is not None and self._connect is not None:
-            candidates = led.membership.successors(_now_s())
+            candidates = led.membership.successors(self.now_s())
             if candidates and isinstance(await self.hand_over(candidates), LedBy):
                 await asyncio.sleep(FAREWELL_S)
         elif self._beating is not None:
             await self._beating.say_goodbye(Goodbye(self.own.node_id, self._incarnation))
+
+    @staticmethod
+    def now_s() -> float:
+        return asyncio.get_running_loop().time()
 
     async def _reach(self, address: NodeAddress) -> Channel:
         """Raises NodeAway."""
@@ -165,7 +178,9 @@ class Node:
         while True:
             journal, followed = await self._stand_by()
             try:
-                lane = await self._host.take_journal(LANE, journal, self._leader, followed)
+                lane = await self._host.take_journal(
+                    CATALOGUE_LANE, journal, self._leader, followed
+                )
             except (JournalFailed, NotLeaderOrFollower):
                 # Another was faster, before anybody was served here.
                 continue
@@ -177,7 +192,7 @@ class Node:
         """Returns once the lane is fenced by this node."""
         # Until it has begun, it has read nothing that others could ask for.
         self.follower = None
-        follower = Follower(self._store, LANE, self._slot_settings)
+        follower = Follower(self._store, CATALOGUE_LANE, self._slot_settings)
         follower.on_warning = self._host.warn
         await follower.begin()
         self.follower = follower
@@ -189,9 +204,10 @@ class Node:
                 followed.read_on(follower)
             is_led = self._is_led(follower, followed)
             is_heard = follower.silence.lasted_s < self.timing.doubt_s
-            if follower.caught_up_s is not None:
+            if not self.is_blind:
                 # A checkpoint alone may tell of a leader, and of topics, of long ago.
                 self._host.follow(followed, is_led=is_led and is_heard)
+                self._remember([*followed.standing_by, *_leader_of(followed)])
             self._beat_to(followed.led_by if is_led else None)
             left_s = self._left_s(follower, followed)
             if left_s <= 0:
@@ -210,7 +226,7 @@ class Node:
             self.look_now.clear()
 
     def _followed(self, follower: Follower) -> FollowedLane:
-        followed = FollowedLane(self._lane_settings, LANE, follower, self.levels.check)
+        followed = FollowedLane(self._lane_settings, CATALOGUE_LANE, follower, self.levels.check)
         check_same(followed.cluster_id, self._cluster)
         return followed
 
@@ -255,6 +271,19 @@ class Node:
         """The next that it will read."""
         return 0 if self.follower is None else self.follower.slot
 
+    @property
+    def is_blind(self) -> bool:
+        """It stands by, and has not been able to read the store for the detection time."""
+        if self.led is not None:
+            return False
+        caught_up_s = None if self.follower is None else self.follower.caught_up_s
+        return caught_up_s is None or self.now_s() - caught_up_s > self.timing.detection_s
+
+    def _remember(self, nodes: Sequence[NodeAddress]) -> None:
+        if self._asking_around is not None:
+            own_id = self.own.node_id
+            self._asking_around.others = [node for node in nodes if node.node_id != own_id]
+
     # Leading
 
     async def _lead(self, lane: Lane, journal: SlotJournal) -> None:
@@ -263,12 +292,13 @@ class Node:
         self.follower = None
         self._beat_to(None)
         standing_by = lane.view.standing_by
-        now_s = _now_s()
+        now_s = self.now_s()
         membership = Membership(self.own, standing_by, self.timing.detection_s, now_s)
         self.led = Led(lane, journal, membership, now_s)
         self.leads.set()
         try:
             while not lane.has_left.is_set():
+                self._remember(membership.live(self.now_s()))
                 if lane.is_leading:
                     # While the store is away there may be no room; who waits is told all the same.
                     with contextlib.suppress(JournalFull):
@@ -286,7 +316,7 @@ class Node:
         """In lane 0, when there is something new to say. Raises JournalFull."""
         led = self.led
         if led is not None and led.lane.is_leading:
-            led.lane.submit(NoteStandbys.of(led.membership.live(_now_s())))
+            led.lane.submit(NoteStandbys.of(led.membership.live(self.now_s())))
 
     async def hand_over(self, candidates: Sequence[NodeAddress]) -> LedBy | NotHandedOver:
         """To the first of them that is ready; whoever asks for it may go away meanwhile."""
@@ -325,5 +355,5 @@ def _passed() -> None:
     """That it was said is enough."""
 
 
-def _now_s() -> float:
-    return asyncio.get_running_loop().time()
+def _leader_of(followed: FollowedLane) -> list[NodeAddress]:
+    return [] if followed.led_by is None else [followed.led_by.address]

@@ -17,9 +17,9 @@ from semel.lane.commands import LaneSettings
 from semel.lane.following import FollowedLane
 from semel.lane.leader import LedBy, NodeAddress
 from semel.store.seam import Store
+from semel.types import CATALOGUE_LANE
 from semel.world import Randomness, SystemRandomness
 
-LANE: Final = 0
 CONNECTING_S: Final = 5.0
 ATTEMPTS: Final = 3
 """A leader that was just found may have handed over meanwhile."""
@@ -51,7 +51,7 @@ class Outside:
         return outside
 
     async def look(self) -> None:
-        follower = Follower(self._store, LANE)
+        follower = Follower(self._store, CATALOGUE_LANE)
         await follower.begin()
         self._followed = _followed(follower)
         while True:
@@ -125,4 +125,4 @@ class Outside:
 
 
 def _followed(follower: Follower) -> FollowedLane:
-    return FollowedLane(LaneSettings(GroupSettings()), LANE, follower, LEVELS.check)
+    return FollowedLane(LaneSettings(GroupSettings()), CATALOGUE_LANE, follower, LEVELS.check)

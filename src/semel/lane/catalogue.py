@@ -11,7 +11,6 @@ from semel.errors import InvalidConfig, InvalidPartitions, UnknownTopicOrPartiti
 from semel.lane import facts
 from semel.types import INTERNAL_TOPICS
 
-CATALOGUE_LANE: Final = 0
 PARTITION_COUNT_MAX: Final = 100_000
 CONFIG_SIZE_MAX: Final = 32 * 2**10
 """Bytes of all settings of a topic; every checkpoint holds them."""

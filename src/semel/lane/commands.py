@@ -19,13 +19,13 @@ from semel.groups.deciding import GroupDecision
 from semel.groups.settings import GroupSettings
 from semel.journal.seam import Limits
 from semel.lane import facts
-from semel.lane.catalogue import CATALOGUE_LANE, TOPIC_ID_SIZE, Topic, topic_created
+from semel.lane.catalogue import TOPIC_ID_SIZE, Topic, topic_created
 from semel.lane.frame import Frame, Learned
 from semel.lane.state import LaneState
 from semel.records import batch as record_batch
 from semel.records.partitioning import partition_for
 from semel.transactions.commands import TransactionSettings
-from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, Term
+from semel.types import CATALOGUE_LANE, OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Offset, Term
 from semel.world import Moment, Randomness
 
 R = TypeVar("R")

@@ -79,11 +79,6 @@ class FollowedLane:
         return LedBy(self.state.epoch, led.node_id, led.host, led.port)
 
     @property
-    def level(self) -> int:
-        """What versions the cluster writes for."""
-        return self.state.level
-
-    @property
     def standing_by(self) -> list[NodeAddress]:
         """Other nodes than the leader that it hears of."""
         return standing_by(self.state)

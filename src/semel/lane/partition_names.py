@@ -3,11 +3,11 @@
 from semel.groups.coordinator import Groups
 from semel.groups.settings import GroupSettings
 from semel.lane import facts, restoring
-from semel.lane.catalogue import CATALOGUE_LANE, Topic, topic_created
+from semel.lane.catalogue import Topic, topic_created
 from semel.lane.facts import AnyFact
 from semel.lane.state import LaneState
 from semel.transactions.store import Transactions
-from semel.types import TopicPartition
+from semel.types import CATALOGUE_LANE, TopicPartition
 
 
 def restored(stored: bytes) -> LaneState:

@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from semel.store.seam import StoreError
+from semel.errors import StorageAway
+from semel.store.seam import StoreAway, StoreError, StoreRefused
 from semel.types import Buffer
 
 BLOCK_SIZE: Final = 1 << 20
@@ -162,6 +163,8 @@ class Blocks:
         self.gets += 1
         try:
             found = await self._get_range(key, start, size)
+        except (StoreAway, StoreRefused) as error:
+            raise StorageAway(f"{key} cannot be read: {error}") from error
         except StoreError as error:
             raise OSError(f"{key} cannot be read: {error}") from error
         if found is None:

@@ -93,6 +93,9 @@ class Counting:
     def __init__(self, store: Store, name: str = "store") -> None:
         self.name = name
         """Of the store, where there are several."""
+        self.has_slots = True
+        self.has_volumes = True
+        """What is kept there, and so paid there; each in one of two stores."""
         self.usage = Usage()
         self.latencies: dict[str, Latencies] = {
             verb: Latencies() for verb in ("put", "get", "list", "delete")

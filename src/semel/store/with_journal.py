@@ -17,6 +17,15 @@ class WithJournal:
     def __init__(self, store: Store, journal: Store) -> None:
         self._store = store
         self._journal = journal
+        if isinstance(journal, Counted):
+            named = {each.name for each in store.counted} if isinstance(store, Counted) else set()
+            for each in journal.counted:
+                each.has_volumes = False
+                if each.name in named:
+                    each.name += "-journal"
+        if isinstance(store, Counted):
+            for each in store.counted:
+                each.has_slots = False
 
     @property
     def counted(self) -> Sequence[Counting]:

@@ -82,6 +82,8 @@ class End(NamedTuple):
     producer_epoch: ProducerEpoch
     commit: bool
     dialect: Dialect
+    asks_by_aborting: bool = False
+    """Whether the client asks for a new epoch if it cannot abort under the one it has."""
 
 
 class Doom(NamedTuple):

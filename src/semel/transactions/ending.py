@@ -43,7 +43,7 @@ def end(current: Transaction | None, command: End, context: Context) -> Decision
         raise _refused_while_prepared(current, command)
     if is_tv2:
         return _end_tv2(current, command.commit, context)
-    return _end_tv1(current, command.commit, context)
+    return _end_tv1(current, command, context)
 
 
 def _answer_retry(current: Transaction, commit: bool) -> Decision:
@@ -69,26 +69,27 @@ def _end_tv2(current: Transaction, commit: bool, context: Context) -> Decision:
     return _ended(current, context, Dialect.TV2, commit=commit)
 
 
-def _end_tv1(current: Transaction, commit: bool, context: Context) -> Decision:
+def _end_tv1(current: Transaction, command: End, context: Context) -> Decision:
+    commit = command.commit
     if current.status is Status.ONGOING:
         if commit:
             check_usable(current, context.term)
         return _ended(current, context, Dialect.TV1, commit=commit)
     if is_spent(current, context.term):
-        return _end_tv1_spent(current, commit, context)
+        return _end_tv1_spent(current, command, context)
     if current.status is _completed(commit):
         return unchanged(current)
     raise _nothing_to_end(current, commit)
 
 
-def _end_tv1_spent(current: Transaction, commit: bool, context: Context) -> Decision:
+def _end_tv1_spent(current: Transaction, command: End, context: Context) -> Decision:
     """What was open was aborted when the term rose, or its frames are lost.
 
     Nothing changes, so that only an epoch issued in this term ends the refusals.
     """
-    if not commit:
+    if not command.commit and not command.asks_by_aborting:
         return unchanged(current)
-    if current.status is Status.COMPLETE_COMMIT:
+    if command.commit and current.status is Status.COMPLETE_COMMIT:
         raise ProducerFenced(
             f"whether this commit of {current.transactional_id!r} repeats the last one, "
             f"or its transaction was lost in term {current.epoch_term}, cannot be known"

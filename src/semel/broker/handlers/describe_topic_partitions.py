@@ -7,9 +7,11 @@ request goes on. Nothing is created by asking.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, Handled
 from semel.broker.authorized_operations import ON_TOPIC
+from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.errors import (
+    CoordinatorLoadInProgress,
     InvalidRequest,
     InvalidTopic,
     LeaderNotAvailable,
@@ -17,6 +19,7 @@ from semel.errors import (
     RequestError,
     UnknownTopicOrPartition,
 )
+from semel.lane.leader import LedBy
 from semel.lane.topics import check_name
 from semel.lane.view import TopicView
 from semel.wire.messages.describe_topic_partitions import (
@@ -36,7 +39,27 @@ PARTITION_COUNT_MAX: Final = 2_000
 
 def describe_topic_partitions(
     broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call
+) -> Handled:
+    leader = leader_to_ask(broker, call)
+    if leader is not None and not (
+        broker.lanes.knows_topics
+        and all(topic.name in broker.lanes.catalogue for topic in request.topics)
+    ):
+        return _described_there(leader, broker, request, call)
+    return _described(broker, request)
+
+
+async def _described_there(
+    leader: LedBy, broker: "Broker", request: DescribeTopicPartitionsRequest, call: Call
 ) -> Answer:
+    """What is not known here the leader may have made since."""
+    try:
+        return Answer(await forwarded(leader, call.api, call.version, request))
+    except CoordinatorLoadInProgress:
+        return _described(broker, request)
+
+
+def _described(broker: "Broker", request: DescribeTopicPartitionsRequest) -> Answer:
     try:
         return Answer(_describe(broker, request, _names(broker, request)))
     except RequestError as error:
@@ -76,7 +99,10 @@ def _describe(
             return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
         topic = broker.lanes.catalogue.get(name)
         if topic is None:
-            topics.append(DescribeTopicPartitionsResponseTopic(_code_of_missing(name), name))
+            code = (
+                _code_of_missing(name) if broker.lanes.leads_catalogue else LeaderNotAvailable.code
+            )
+            topics.append(DescribeTopicPartitionsResponseTopic(code, name))
             continue
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
         stop = min(first + room, topic.partition_count)

@@ -11,7 +11,7 @@ transaction may begin.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import dialect, refuse_if_late, take
+from semel.broker.transactional import asks_by_aborting, dialect, refuse_if_late, take
 from semel.errors import RequestError
 from semel.transactions.commands import End
 from semel.types import ProducerEpoch, ProducerId, TransactionalId
@@ -26,6 +26,7 @@ def end_txn(broker: "Broker", request: EndTxnRequest, call: Call) -> Answer:
     epoch = ProducerEpoch(request.producer_epoch)
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     command = End(producer_id, epoch, request.committed, dialect(call))
+    command = command._replace(asks_by_aborting=asks_by_aborting(call, command))
     try:
         lane = broker.coordinators.of_transactional_id(TransactionalId(request.transactional_id))
         decision = take(broker, call, request.transactional_id, command)

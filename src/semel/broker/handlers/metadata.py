@@ -31,7 +31,6 @@ from semel.errors import (
     RequestError,
     TopicAlreadyExists,
     UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from semel.lane.leader import LedBy
 from semel.lane.topics import CreateTopic
@@ -53,8 +52,8 @@ NO_ID: Final = bytes(16)
 NULL_NAMES_SINCE: Final = 12
 """Before, a refusal of an id that nobody has names the topic by an empty string."""
 
-CREATING_VERSION: Final = 4
-"""In which the leader is asked to make topics: who asks says that it may."""
+ASKED_VERSION: Final = 12
+"""In which a leader is asked for what is not known here: it has ids, and epochs of leaders."""
 
 PARTITIONS_AT_ONCE: Final = 1024
 """Described before others have their turn."""
@@ -67,15 +66,16 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
     wants_all = request.topics is None or (call.version == 0 and not request.topics)
     found: list[TopicView | MetadataResponseTopic]
     if wants_all:
+        if not broker.lanes.knows_topics and (leader := leader_to_ask(broker, call)) is not None:
+            return _all_found_there(leader, broker, request, call)
         found = [*_all_topics(broker)]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
         found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
-        if may_create and not broker.lanes.leads_catalogue:
-            missing = [topic for topic in found if isinstance(topic, MetadataResponseTopic)]
-            leader = leader_to_ask(broker, call)
-            if leader is not None and (names := [topic.name for topic in missing if topic.name]):
-                return _created(leader, broker, request, found, names, call)
+        leader = leader_to_ask(broker, call)
+        missing = [n for n, topic in enumerate(found) if isinstance(topic, MetadataResponseTopic)]
+        if leader is not None and missing:
+            return _found_there(leader, broker, request, found, missing, call)
     describing = _describing(broker, found)
     topics = next(describing)
     if topics is None:
@@ -91,18 +91,38 @@ def _all_topics(broker: "Broker") -> CatalogueView:
     return broker.lanes.catalogue
 
 
-async def _created(
+async def _all_found_there(
+    leader: LedBy, broker: "Broker", request: MetadataRequest, call: Call
+) -> Answer:
+    """While the store cannot be read here. Raises ProtocolError if it does not answer."""
+    wanted = MetadataRequest(
+        None, include_topic_authorized_operations=request.include_topic_authorized_operations
+    )
+    try:
+        told = await forwarded(leader, call.api, ASKED_VERSION, wanted)
+    except CoordinatorLoadInProgress as error:
+        raise ProtocolError(f"asked for all topics: {error}") from error
+    return _answer(broker, request, told.topics, call)
+
+
+async def _found_there(
     leader: LedBy,
     broker: "Broker",
     request: MetadataRequest,
     found: list[TopicView | MetadataResponseTopic],
-    names: list[str],
+    missing: list[int],
     call: Call,
 ) -> Answer:
-    """Let the leader make what is missing, and tell of it as soon as it is heard of here."""
-    wanted = MetadataRequest([MetadataRequestTopic(name=name) for name in names], True)
+    """What is not known here the leader may have made since, or make now."""
+    wanted = MetadataRequest(
+        [(request.topics or [])[number] for number in missing],
+        request.allow_auto_topic_creation,
+        include_topic_authorized_operations=request.include_topic_authorized_operations,
+    )
     with contextlib.suppress(CoordinatorLoadInProgress):
-        await forwarded(leader, call.api, CREATING_VERSION, wanted)
+        told = await forwarded(leader, call.api, ASKED_VERSION, wanted)
+        for number, topic in zip(missing, told.topics, strict=False):
+            found[number] = topic
     return await _later(broker, request, _describing(broker, found), call)
 
 
@@ -143,18 +163,17 @@ def _find(
     broker: "Broker", wanted: MetadataRequestTopic, may_create: bool
 ) -> TopicView | MetadataResponseTopic:
     """The topic, or why there is none."""
-    catalogue = broker.lanes.catalogue
     name = wanted.name
     try:
         # The Java client leaves the name empty where it asks by id, and does not say null.
         if name is None or wanted.topic_id != NO_ID:
-            by_id = catalogue.with_id(wanted.topic_id)
+            by_id = broker.lanes.topic_with_id(wanted.topic_id)
             if by_id is None:
                 raise UnknownTopicId
             return by_id
-        if name not in catalogue and not may_create:
-            raise UnknownTopicOrPartition
-        return catalogue.get(name) or _create(broker, name)
+        if may_create and name not in broker.lanes.catalogue:
+            return _create(broker, name)
+        return broker.lanes.topic_named(name)
     except (NotLeaderOrFollower, NotController):
         # Where the topics are led the next request may tell.
         return MetadataResponseTopic(LeaderNotAvailable.code, name, wanted.topic_id)

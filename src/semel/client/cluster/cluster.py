@@ -20,6 +20,7 @@ from semel.client.connecting.link import Link, Pending, open_link
 from semel.client.security import PLAINTEXT, Security
 from semel.errors import (
     BrokerNotAvailable,
+    CoordinatorNotAvailable,
     NetworkException,
     NotController,
     RequestTimedOut,
@@ -70,6 +71,9 @@ class Cluster:
         self._opening: dict[Address, asyncio.Lock] = {}
         self._looking = asyncio.Lock()
         self._worked_last: Address | None = None
+        self._knew_nobody: Address | None = None
+        """Of a broker that could not tell who leads: others are asked first, as it may be cut off
+        from all that could tell it."""
         self._addresses: dict[int, Address] = {}
         self._controller_id = NO_NODE
         self._coordinators: dict[tuple[CoordinatorOf, str], int] = {}
@@ -140,7 +144,10 @@ class Cluster:
             else [metadata_messages.MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=may_create,
         )
-        described = metadata.from_wire(await self.call_any(metadata_messages, request))
+        link = await self._any_link()
+        reply = await link.call(metadata_messages, request, self.timeout_ms)
+        described = metadata.from_wire(reply)
+        self._heard_from(link, knows=not described.lacks_leader)
         self._addresses = dict(described.brokers)
         self._controller_id = described.controller_id
         return described
@@ -212,13 +219,15 @@ class Cluster:
         return self._coordinators[kind, key]
 
     async def _find(self, kind: CoordinatorOf, key: str) -> int:
-        reply = await self.call_any(
-            find_coordinator,
-            find_coordinator.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]),
+        link = await self._any_link()
+        request = find_coordinator.FindCoordinatorRequest(
+            key=key, key_type=kind, coordinator_keys=[key]
         )
+        reply = await link.call(find_coordinator, request, self.timeout_ms)
         # Before version 4 a reply has room for one coordinator only.
         found = reply.coordinators[0] if reply.coordinators else reply
         subject = f"coordinator of {kind.name.lower()} {key}"
+        self._heard_from(link, knows=found.error_code != CoordinatorNotAvailable.code)
         raise_for(found.error_code, subject, found.error_message)
         self._addresses[found.node_id] = Address(found.host, found.port)
         return found.node_id
@@ -273,11 +282,23 @@ class Cluster:
             known = [*self._bootstrap_servers, *self._addresses.values()]
             if self._worked_last is not None:
                 known.insert(0, self._worked_last)
-            return await self._first_link(dict.fromkeys(known))
+            last = self._knew_nobody
+            order = dict.fromkeys(each for each in known if each != last)
+            return await self._first_link(order if last is None else {**order, last: None})
+
+    def _heard_from(self, link: Link, *, knows: bool) -> None:
+        if not knows:
+            self._knew_nobody = link.address
+        elif self._knew_nobody == link.address:
+            self._knew_nobody = None
 
     def _open_link(self) -> Link | None:
         """The one on which the fewest replies are awaited: none may ever come of a frozen node."""
-        links = [link for link in self._links.values() if link.is_open]
+        links = [
+            link
+            for link in self._links.values()
+            if link.is_open and link.address != self._knew_nobody
+        ]
         return min(links, key=lambda link: link.awaited_count, default=None)
 
     async def _first_link(self, addresses: Iterable[Address]) -> Link:

@@ -53,6 +53,16 @@ class ClusterMetadata(NamedTuple):
     refused: Mapping[str, RequestError]
     """Why a topic that was asked for is not among the topics."""
 
+    @property
+    def lacks_leader(self) -> bool:
+        """Whoever said so may not know what others do."""
+        leaders = {
+            each.leader_id for topic in self.topics.values() for each in topic.partitions
+        } | {self.controller_id}
+        return NO_NODE in leaders or any(
+            isinstance(error, LeaderNotAvailable) for error in self.refused.values()
+        )
+
     def topic(self, name: str) -> TopicMetadata:
         if name in self.topics:
             return self.topics[name]

@@ -134,7 +134,7 @@ class GroupCoordination:
             reply = await self._asking.call_coordinator(self._group, leave_group, request)
             raise_for(reply.error_code, self._subject)
 
-        await self._within(min(_LEAVE_MS_MAX, self._settings.request_timeout_ms), attempt)
+        await self._within(_LEAVE_MS_MAX, attempt)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, Position], identity: MemberIdentity, timeout_ms: int

@@ -22,7 +22,6 @@ KEYS_AT_ONCE: Final = 1000
 
 class Collecting:
     def __init__(self, calls: Calls, lane: int, on_warning: Callable[[str], None]) -> None:
-        self.deleted = 0
         self.on_warning = on_warning
         self._calls = calls
         self._lane = lane
@@ -77,8 +76,6 @@ class Collecting:
                 await self._calls.delete(some)
             except StoreError as error:
                 self.on_warning(f"{len(some)} old objects are not deleted: {error}")
-            else:
-                self.deleted += len(some)
 
     async def _list_some(self) -> None:
         if self._sweeps:
