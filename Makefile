@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 COMPILED := $(CURDIR)/build/compiled
 SEEDS ?= 1000
 # Tests wait more than they work; those of one file stay together, as they share a broker or Spark.
-WORKERS ?= 2
+WORKERS ?= 3
 
 # Sets and dictionaries keep their strings in the same order, so that a run is like the one before.
 export PYTHONHASHSEED ?= 0

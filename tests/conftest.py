@@ -1,10 +1,11 @@
 """What every test shares: properties are judged by their outcome, not by the clock."""
 
 import signal
-from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from support import drawing as drawing
 
@@ -13,21 +14,48 @@ settings.load_profile("repeated")
 # A shell has what it runs in the background ignore interrupts, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SPARK = Path(__file__).parent / "spark"
+SPARK = "tests/spark/"
+LONG = ("tests/mutants/", "tests/simulation/", "tests/cluster/", "tests/compaction/")
+
+OF_ONE_SESSION = frozenset(
+    f"tests/spark/test_{name}.py" for name in ("compacted_logs", "examples", "pipelines", "volume")
+)
+"""Those with the fixture `spark`, whose first queries take longer than all that follow."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file run in one process, and so do all that share a session of Spark."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    scheduling = LoadFileScheduling(config, log)
+    scheduling._split_scope = _scope
+    return scheduling
+
+
+def _scope(nodeid: str) -> str:
+    file = _file(nodeid)
+    return "a session of Spark" if file in OF_ONE_SESSION else file
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with Spark are spread over the run.
+    """What takes long comes early, so that nothing long is waited for alone at the end.
 
-    They take long and need both cores, so that two at once hold each other up, and one that is left
-    for the end is waited for alone.
+    Files with a Spark of their own are spread over the first half: they need both cores, so that
+    two at once hold each other up.
     """
-    files: dict[Path, list[pytest.Item]] = {}
+    files: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
-    others = [path for path in files if path.parent != SPARK]
-    with_spark = [path for path in files if path.parent == SPARK]
-    order: dict[Path, float] = {path: number for number, path in enumerate(others)}
-    for number, path in enumerate(with_spark):
-        order[path] = number * len(others) / len(with_spark) - 0.5
-    items[:] = [item for path in sorted(files, key=order.__getitem__) for item in files[path]]
+        files.setdefault(_file(item.nodeid), []).append(item)
+    order = {file: -1.0 for file in files if file in OF_ONE_SESSION}
+    with_spark = [file for file in files if file not in order and file.startswith(SPARK)]
+    others = [file for file in files if file not in order and not file.startswith(SPARK)]
+    others.sort(key=lambda file: not file.startswith(LONG))
+    order.update((file, number) for number, file in enumerate(others))
+    for number, file in enumerate(with_spark):
+        order[file] = number * len(others) / (2 * len(with_spark)) - 0.5
+    items[:] = [item for file in sorted(files, key=order.__getitem__) for item in files[file]]

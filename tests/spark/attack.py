@@ -19,12 +19,12 @@ from semel.client.cluster.offsets import Isolation, ends_of
 from semel.testing import Broker
 from semel.types import TopicPartition
 from spark import victim
+from spark.cluster import with_tests_to_import
 from spark.steps import HALTS, UNCHECKED
 from support import topics
 
 STEPS = ("task", "before taking over", "taken over", "written", "marked", "committed")
 PARTITIONS = 2
-_TESTS = Path(__file__).parent.parent
 _DEADLINE_S = 600
 _STARTS_MAX = 20
 
@@ -115,11 +115,8 @@ class Attack:
         self._command += [broker.bootstrap_servers, str(folder)]
         self._command += [self.source, self.target, str(timeout_ms)]
         self._environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")]),
+            **with_tests_to_import(),
             HALTS: f"127.0.0.1:{port}",
-            # Started again and again, it is done sooner with a Java that compiles less.
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         if is_unchecked:
             self._environment[UNCHECKED] = "yes"

@@ -2,11 +2,12 @@
 
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -14,7 +15,14 @@ import pyspark
 from semel.spark.java import find_java_home
 
 _SPARK_HOME = Path(pyspark.__file__).parent
+_TESTS = Path(__file__).parent.parent
 _DEADLINE_S = 120
+
+
+def with_tests_to_import() -> dict[str, str]:
+    """The environment of a program that imports what tests share."""
+    path = os.pathsep.join([str(_TESTS), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path}
 
 
 class _Server:
@@ -34,6 +42,7 @@ class _Server:
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
+            start_new_session=True,
         )
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._listener = threading.Thread(target=self._listen)
@@ -56,6 +65,9 @@ class _Server:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(_DEADLINE_S)
+        # A server of Connect may leave processes of functions for each batch behind.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._listener.join()
         assert self._process.stderr is not None
         self._process.stderr.close()

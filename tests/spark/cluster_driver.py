@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 import semel.spark
+from spark import queries
 
 ROWS_PER_BATCH = "1000"
 
@@ -55,8 +56,7 @@ def main(master: str, broker: str, folder: Path) -> None:
         default = orders("default").writeStream.format("semel").option("topic", "copied")
         volume = orders("volume").writeStream.foreachBatch(semel.spark.exactly_once(topic="volume"))
         for name, writer in (("default", default), ("volume", volume)):
-            chosen = writer.option("checkpointLocation", str(folder / f"{name}-checkpoint"))
-            chosen.trigger(availableNow=True).start().awaitTermination()
+            queries.finish(writer, folder / f"{name}-checkpoint")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """One local Spark session for all tests of a process: starting one takes longer than most tests."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,9 @@ import pytest
 import semel.spark
 from semel.testing import Broker
 from support import topics
+
+# Each Java lives for seconds, and is done sooner if it compiles less.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

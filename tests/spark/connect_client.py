@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import semel.spark
+from spark import queries
 
 ROWS_PER_BATCH = "200"
 
@@ -42,32 +43,35 @@ def main(address: str, broker: str, folder: Path) -> None:
 
     def start(name: str, writer: DataStreamWriter) -> Any:
         chosen = writer.option("checkpointLocation", str(folder / name)).trigger(availableNow=True)
-        return chosen.start()
+        return queries.once_python_is_there(chosen.start)
 
-    def finish(name: str, query: Any) -> None:
-        query.awaitTermination()
-        sys.stdout.write(f"{name} {query.id}\n")
+    def finish(name: str, writer: DataStreamWriter, started: Any = None) -> None:
+        def run() -> Any:
+            nonlocal started
+            query, started = started or start(name, writer), None
+            query.awaitTermination()
+            return query
+
+        sys.stdout.write(f"{name} {queries.once_python_is_there(run).id}\n")
 
     shared = orders()
     sinks = {
         "one": semel.spark.exactly_once(topic="one", bootstrap_servers=broker),
         "two": semel.spark.exactly_once(numbered, bootstrap_servers=broker),
     }
-    # Spark waits ten seconds for the process of each, so that nothing else runs meanwhile.
-    started = {
-        name: start(name, shared.writeStream.foreachBatch(sink)) for name, sink in sinks.items()
-    }
+    writers = {name: shared.writeStream.foreachBatch(sink) for name, sink in sinks.items()}
+    started = {name: start(name, writer) for name, writer in writers.items()}
     for name, query in started.items():
-        finish(name, query)
+        finish(name, writers[name], query)
     default = orders().writeStream.format("semel").option("kafka.bootstrap.servers", broker)
-    finish("copied", start("copied", default.option("topic", "copied")))
+    finish("copied", default.option("topic", "copied"))
 
     def save(frame: DataFrame, batch_id: int) -> None:
         sink = frame.write.format("semel").mode("append").option("topic", "saved")
         sink.option("kafka.bootstrap.servers", broker).save()
 
     try:
-        finish("saved", start("saved", orders().writeStream.foreachBatch(save)))
+        finish("saved", orders().writeStream.foreachBatch(save))
     except PySparkException as error:
         if "write with semel.spark.exactly_once" not in str(error):
             raise

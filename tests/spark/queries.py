@@ -2,11 +2,16 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+Result = TypeVar("Result")
 
 
 def stream(spark: SparkSession, topic: str, **options: str) -> DataFrame:
@@ -16,15 +21,34 @@ def stream(spark: SparkSession, topic: str, **options: str) -> DataFrame:
     return reader.load().select("key", "value")
 
 
+def once_python_is_there(begin: Callable[[], Result]) -> Result:
+    """Begin again where Spark was not patient enough.
+
+    A source, and on Spark Connect a function for each batch, has a process of its own. The query is
+    given up where that takes longer than ten seconds to start: no setting says otherwise, and a
+    machine may be that busy.
+    """
+    while True:
+        try:
+            return begin()
+        except PySparkException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+
+
 def finish(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
     """Run the query up to what is there now."""
     chosen = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    query = chosen.start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-    return query
+
+    def run() -> StreamingQuery:
+        query = chosen.start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return query
+
+    return once_python_is_there(run)
 
 
 def batch_count(query: StreamingQuery) -> int:

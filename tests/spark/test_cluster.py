@@ -8,7 +8,7 @@ import pytest
 
 from semel.testing import Broker
 from spark import cluster_driver
-from spark.cluster import standalone
+from spark.cluster import standalone, with_tests_to_import
 from support import topics
 
 VALUES = [b"%05d" % number for number in range(3000)]
@@ -28,6 +28,7 @@ def test_both_sinks_are_exact_on_two_workers_with_tasks_that_are_retried(tmp_pat
             capture_output=True,
             text=True,
             check=False,
+            env=with_tests_to_import(),
         )
         assert done.returncode == 0, done.stderr
         assert topics.values(servers, "copied") == VALUES

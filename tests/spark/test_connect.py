@@ -9,7 +9,7 @@ import pytest
 
 from semel.testing import Broker
 from spark import connect_client, queries
-from spark.cluster import connect_server
+from spark.cluster import connect_server, with_tests_to_import
 from support import topics
 
 VALUES = [b"%04d" % number for number in range(600)]
@@ -24,7 +24,7 @@ def run_client(address: str, broker: Broker, folder: Path) -> dict[str, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        env=with_tests_to_import(),
     )
     assert done.returncode == 0, done.stderr
     return dict(line.split() for line in done.stdout.splitlines())

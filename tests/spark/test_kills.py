@@ -1,6 +1,6 @@
 """The failure table with real processes: whoever dies at whatever step, every row is there once.
 
-`make test` runs the first two, `make chaos` all: that takes longer than all other tests together.
+`make chaos` runs these: they take longer than all other tests together.
 """
 
 import signal
@@ -33,10 +33,10 @@ SINKS = ["default", "volume"]
 SHORT_TIMEOUT_MS = 2_000
 FEW = VALUES[: 4 * ROWS_PER_BATCH]
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.chaos]
 
 
-@pytest.mark.parametrize("sink", ["default", pytest.param("volume", marks=pytest.mark.chaos)])
+@pytest.mark.parametrize("sink", SINKS)
 def test_a_driver_a_worker_and_the_broker_may_die_at_their_worst_moments(
     tmp_path: Path, sink: str
 ) -> None:
@@ -61,7 +61,6 @@ def test_without_the_number_of_the_last_batch_a_replay_is_doubled(tmp_path: Path
         assert len(found) == len(FEW) + ROWS_PER_BATCH
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("kill", [kill_driver, kill_jvm, kill_python, kill_broker])
 @pytest.mark.parametrize("sink", SINKS)
 def test_any_process_may_die_at_any_step(tmp_path: Path, sink: str, kill: Hit) -> None:
@@ -70,7 +69,6 @@ def test_any_process_may_die_at_any_step(tmp_path: Path, sink: str, kill: Hit) -
         assert values_in(attack) == VALUES, attack.log()
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("sink", SINKS)
 def test_an_executor_may_die_while_its_tasks_run(tmp_path: Path, sink: str) -> None:
     with (
@@ -81,7 +79,6 @@ def test_an_executor_may_die_while_its_tasks_run(tmp_path: Path, sink: str) -> N
         assert values_in(attack) == VALUES, attack.log()
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize(
     "pause",
     [pause_past_the_timeout, freeze_broker_past_the_timeout, let_the_transaction_time_out],
@@ -102,7 +99,6 @@ def test_a_transaction_that_times_out_is_written_again_by_the_same_run(
         assert runs == [attack.starts] * 2, attack.log()
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("step", ["taken over", "written", "marked", "committed"])
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_driver_that_wakes_up_after_another_took_over_writes_nothing(
@@ -120,7 +116,6 @@ def test_a_driver_that_wakes_up_after_another_took_over_writes_nothing(
         assert values_in(attack) == VALUES, attack.log()
 
 
-@pytest.mark.chaos
 @pytest.mark.parametrize("sink", SINKS)
 def test_without_the_number_every_replay_is_doubled(tmp_path: Path, sink: str) -> None:
     with attacked(tmp_path, sink, is_unchecked=True) as attack:
