@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +15,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Result = TypeVar("Result")
+
+_PATIENCE_S = 10
+_SLOWEST_TO_START = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 
 
 def stream(spark: SparkSession, topic: str, **options: str) -> DataFrame:
@@ -34,6 +40,14 @@ def once_python_is_there(begin: Callable[[], Result]) -> Result:
         except PySparkException as error:
             if "Python worker failed to connect back" not in str(error):
                 raise
+        while _seconds_of_a_start() > _PATIENCE_S:
+            """Those that were given up still start, and would be in the way of the next."""
+
+
+def _seconds_of_a_start() -> float:
+    begun_s = time.monotonic()
+    subprocess.run([sys.executable, "-c", f"import {_SLOWEST_TO_START}"], check=True)
+    return time.monotonic() - begun_s
 
 
 def finish(writer: DataStreamWriter, checkpoint: Path) -> StreamingQuery:
