@@ -1,9 +1,9 @@
 """Torture a cluster of real nodes: `python -m chaos --takeovers 200`.
 
-Three nodes share a store; clients of librdkafka and of Semel produce, transact, copy and read. The
-leader is killed, frozen, cut off or stopped, again and again. All that clients were told goes to a
-file, which `python -m semel.verify --check` judges: exit code 0 if nothing was lost, doubled, torn
-or stuck.
+Three nodes share a store; clients of librdkafka, kafka-python, aiokafka and Semel produce,
+transact, copy and read. The leader is killed, frozen, cut off, stopped or moved, again and again.
+All that clients were told goes to a file, which `python -m semel.verify --check` judges: exit code
+0 if nothing was lost, doubled, torn or stuck.
 """
 
 import argparse

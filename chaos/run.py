@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos import looking
 from chaos.confluent import Copier, IdempotentProducer, Reader, TransactionalProducer
+from chaos.in_python import AioKafkaTransactions, KafkaPythonTransactions
 from chaos.ours import OurApplication, OurProducer, OurTransactions, copies_of
 from chaos.rest import note_rest
 from chaos.scene import LEFT, PARTITION_COUNTS, PLAIN, RIGHT, Client, Scene
@@ -35,6 +36,12 @@ def hold(cluster: Cluster, node_id: int) -> None:
     cluster[node_id].store_link.hold()
 
 
+def move(cluster: Cluster, node_id: int) -> None:
+    """To one of those that stand by and can be heard."""
+    others = (each for each in cluster.nodes.values() if each.node_id != node_id)
+    cluster.move(next(each.node_id for each in others if each.is_heard))
+
+
 DEEDS: Final[dict[str, Deed]] = {
     "kill": Cluster.kill,
     "freeze": Cluster.freeze,
@@ -42,6 +49,7 @@ DEEDS: Final[dict[str, Deed]] = {
     "hold": hold,
     "cut off from the store": Cluster.cut_off_from_store,
     "stop": Cluster.stop,
+    "move": move,
 }
 
 
@@ -91,6 +99,8 @@ class Run:
             Copier("rd-copier-2", scene, seed),
             Reader("rd-reader-1", scene, seed),
             Reader("rd-reader-2", scene, seed),
+            KafkaPythonTransactions("kafka-python", scene, seed),
+            AioKafkaTransactions("aiokafka", scene, seed),
             OurProducer("our-idempotent", scene, seed),
             OurTransactions("our-transactional", scene, seed),
             self._application,

@@ -1,6 +1,8 @@
 """The examples do what they show."""
 
 import io
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 from examples import billing, kill_and_recover, produce_and_consume
 from rich.console import Console
 
+from semel.cli import serve
 from semel.testing import Broker
 
 ROOT = Path(__file__).parent.parent
@@ -37,3 +40,26 @@ def test_a_broker_is_embedded_in_pytest() -> None:
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout
     assert "2 passed" in ran.stdout
+
+
+def test_what_the_compose_file_runs_is_there() -> None:
+    lines = (ROOT / "examples" / "cluster" / "compose.yaml").read_text()
+    found = re.findall(r"^    command: (\[.*\])$", lines, re.MULTILINE)
+    commands = [json.loads(each) for each in found]
+    nodes = [
+        serve._parser().parse_args(command[1:]) for command in commands if command[0] == "serve"
+    ]
+    assert [node.node_id for node in nodes] == [1, 2, 3]
+    assert {node.store for node in nodes} == {"s3://semel/log"}
+    (made,) = (command for command in commands if "semel cluster create" in command[0])
+    assert "--store s3://semel/log" in made[0]
+    (demo,) = (command for command in commands if command[0] == "--cluster")
+    helped = subprocess.run(
+        [sys.executable, "-m", "examples.demo", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for option in (each for each in demo if each.startswith("--")):
+        assert option in helped.stdout

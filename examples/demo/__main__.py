@@ -1,6 +1,6 @@
 """Kill a PySpark pipeline wherever it hurts, and count: exactly once beside at least once.
 
-    python -m examples.demo [PICTURE] [--cluster]
+    python -m examples.demo [PICTURE] [--cluster [--store URL]]
 
 Orders come in as a stream. A Spark application enriches each of them, adds up the revenue by
 category and writes both to topics of their own, in one transaction for each micro-batch. While it
@@ -14,6 +14,7 @@ killed and frozen in turns.
 
 import argparse
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -32,10 +33,12 @@ TAKEOVERS = Words(
 )
 
 
-def main(picture: Path, console: Console, *, is_cluster: bool = False) -> list[Story]:
+def main(
+    picture: Path, console: Console, *, is_cluster: bool = False, store: str = ""
+) -> list[Story]:
     stories = []
     deliveries = ("exactly-once",) if is_cluster else ("exactly-once", "at-least-once")
-    stage = three_nodes if is_cluster else one_broker
+    stage = partial(three_nodes, store=store) if is_cluster else one_broker
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
         for delivery in deliveries:
             console.print(f"[bold]{delivery}[/]: the driver starts, which takes a few seconds")
@@ -75,7 +78,10 @@ if __name__ == "__main__":
     reader = argparse.ArgumentParser(prog="python -m examples.demo")
     reader.add_argument("picture", nargs="?", type=Path)
     reader.add_argument("--cluster", action="store_true")
+    reader.add_argument("--store", default="", help="where the nodes' log lies, as s3://BUCKET")
     chosen = reader.parse_args()
     name = "semel-demo-cluster.html" if chosen.cluster else "semel-demo.html"
-    told = main(chosen.picture or FOLDER / name, Console(), is_cluster=chosen.cluster)
+    told = main(
+        chosen.picture or FOLDER / name, Console(), is_cluster=chosen.cluster, store=chosen.store
+    )
     raise SystemExit(not told[0].outcome.is_exact)

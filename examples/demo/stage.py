@@ -85,8 +85,10 @@ def one_broker(folder: Path) -> Iterator[Stage]:
 
 
 @contextmanager
-def three_nodes(folder: Path) -> Iterator[Stage]:
-    with Cluster(nodes=3) as cluster:
+def three_nodes(folder: Path, store: str = "") -> Iterator[Stage]:
+    """Under a path of its own in that store, or on a folder that is gone afterwards."""
+    path = f"{store.rstrip('/')}/{folder.parent.name}-{folder.name}" if store else ""
+    with Cluster(nodes=3, store=path) as cluster:
         stage = ThreeNodes(cluster)
         try:
             yield stage

@@ -27,6 +27,7 @@ cluster.app.command(cluster_status.status)
 cluster.app.command(steering.move)
 cluster.app.command(steering.drain)
 cluster.app.command(steering.upgrade)
+cluster.app.command(steering.rotate_key)
 
 
 @app.command

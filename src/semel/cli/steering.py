@@ -1,4 +1,4 @@
-"""`semel cluster move`, `drain` and `upgrade`: a cluster as its owner wants it.
+"""`semel cluster move`, `drain`, `upgrade` and `rotate-key`: a cluster as its owner wants it.
 
 The store is all that is needed: it says where the nodes are, and holds the key that they listen to.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 from cyclopts import Parameter
 
 from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
-from semel.cli.output import say, say_json
+from semel.cli.output import note, say, say_json
 
 if TYPE_CHECKING:
     from semel.cluster.messages import AnyAnswer
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from semel.cluster.outside import Outside
 
 PATIENCE_S = 60.0
+ROTATING_S_MAX = 15.0
 
 Asked = TypeVar("Asked")
 AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")]
@@ -93,6 +94,47 @@ def upgrade(
         say_json({"level": answer.level})
     else:
         say(f"the cluster writes at level {answer.level}, which all of its nodes can read")
+
+
+def rotate_key(
+    *,
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> int:
+    """Give the nodes another key by which they know each other and who steers them.
+
+    It lies in the store, as the one before did: do this when somebody has read that who should not
+    have. The exit code is 1 if a node does not answer to it yet.
+    """
+    from semel.cluster import keys
+    from semel.cluster.opening import ClusterSettings, opened
+    from semel.cluster.outside import Outside
+    from semel.world import SystemRandomness
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+
+    async def rotated() -> tuple[list[int], list[int]]:
+        async with opened(settings) as (found, cluster):
+            changed = await keys.rotate(found, cluster, SystemRandomness())
+            outside = await Outside.of(found, changed)
+            nodes = [node.node_id for node in outside.nodes]
+            return nodes, await outside.deaf(ROTATING_S_MAX)
+
+    nodes, deaf = asyncio.run(rotated())
+    if as_json:
+        say_json({"nodes": nodes, "unanswered": deaf})
+        return 1 if deaf else 0
+    say(f"there is a new key; nodes that answer to it: {_listed(set(nodes) - set(deaf))}")
+    for node in deaf:
+        note(f"node {node} does not answer: it takes the key when it is called or starts")
+    return 1 if deaf else 0
+
+
+def _listed(nodes: set[int]) -> str:
+    return ", ".join(map(str, sorted(nodes))) or "none"
 
 
 def _say_who_leads(answer: "AnyAnswer", as_json: bool) -> None:

@@ -21,10 +21,13 @@ class Beating:
         reach: Reach,
         timing: Timing,
         beat: Callable[[], Beat],
+        on_away: Callable[[], None],
     ) -> None:
+        """`on_away` hears that a leader does not answer, or does not know this node."""
         self._reach = reach
         self._timing = timing
         self._beat = beat
+        self._on_away = on_away
         self._leader: NodeAddress | None = None
         self._is_new = asyncio.Event()
 
@@ -40,8 +43,10 @@ class Beating:
             leader = self._leader
             self._is_new.clear()
             if leader is not None:
-                with contextlib.suppress(NodeAway):
+                try:
                     await self._beat_to(leader)
+                except NodeAway:
+                    self._on_away()
             await self._pause()
 
     async def _beat_to(self, leader: NodeAddress) -> None:

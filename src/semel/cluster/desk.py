@@ -5,26 +5,37 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from semel.cluster import messages
+from semel.cluster.keys import Keys
 from semel.cluster.messages import AnyAnswer, AnyRequest, Refused
-from semel.cluster.session import NONCE_SIZE, Session
+from semel.cluster.session import NONCE_SIZE, Session, WrongCode
 from semel.world import Randomness
 
 
 class Desk:
     def __init__(
         self,
-        key: bytes,
+        keys: Keys,
         randomness: Randomness,
         answer: Callable[[AnyRequest], Awaitable[AnyAnswer]],
     ) -> None:
-        self._key = key
+        self._keys = keys
         self._randomness = randomness
         self._answer = answer
 
     def challenged(self, nonce: bytes) -> tuple[bytes, Session]:
         """A nonce of ours for that of a caller, and what both make. Raises WrongCode."""
         own = self._randomness.token_bytes(NONCE_SIZE)
-        return own, Session(self._key, nonce, own)
+        return own, Session(self._keys.newest, nonce, own)
+
+    def opened(self, session: Session, signed: bytes) -> bytes:
+        """What was asked. Raises WrongCode."""
+        if session.key != self._keys.newest:
+            raise WrongCode("the nodes of this cluster have a newer key by now")
+        try:
+            return session.open_call(signed)
+        except WrongCode:
+            self._keys.doubt()
+            raise
 
     async def answered(self, asked: bytes) -> bytes:
         answer: AnyAnswer

@@ -1,7 +1,8 @@
 """What makes the objects under a prefix one cluster: created once, and never changed.
 
-    cluster/format    format, cluster id, the key by which nodes know each other, how many
+    cluster/format    format, cluster id, the first key by which nodes know each other, how many
                       partitions the internal topics have, and where the slots lie if not here
+    cluster/key/      newer keys (`keys.py`)
     cluster/importing there while a folder is being taken over, and not all of it is there
     cluster/journal   in a store that holds the slots of a cluster which is elsewhere: its id
 

@@ -19,6 +19,7 @@ from semel.cluster.channel import Channel, Connect
 from semel.cluster.desk import Desk
 from semel.cluster.format import ClusterFormat, check_same
 from semel.cluster.handing_over import NotHandedOver, prepared
+from semel.cluster.keys import Keys
 from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.membership import Membership
 from semel.cluster.messages import About, Beat, Goodbye
@@ -127,14 +128,15 @@ class Node:
         self.is_leaving = False
         self._handing_over: asyncio.Task[LedBy | NotHandedOver] | None = None
         self._tasks: asyncio.TaskGroup | None = None
+        self._keys = Keys(store, cluster, timing.beat_s)
         self._beating: Beating | None = None
         self._asking_around: AskingAround | None = None
         if connect is not None:
-            self._beating = Beating(self._reach, timing, self._own_beat)
+            self._beating = Beating(self._reach, timing, self._own_beat, self._keys.doubt)
             self._asking_around = AskingAround(
                 self._reach, timing, lambda: self.is_blind, host.hear_while_blind
             )
-            host.node = Desk(cluster.rpc_key, randomness, Answers(self).answer)
+            host.node = Desk(self._keys, randomness, Answers(self).answer)
 
     async def run(self) -> None:
         """Until it is cancelled. Raises CorruptJournal, NewerFormat, ClusterRefused."""
@@ -144,6 +146,7 @@ class Node:
                 tasks.create_task(self._beating.run())
             if self._asking_around is not None:
                 tasks.create_task(self._asking_around.run())
+            tasks.create_task(self._keys.run())
             tasks.create_task(self._live())
 
     async def leave(self) -> None:
@@ -169,7 +172,7 @@ class Node:
             self._connect,
             address.host,
             address.port,
-            self._cluster.rpc_key,
+            self._keys.newest,
             self._randomness,
             self.timing.detection_s,
         )

@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple, Self
 
 from semel.cluster.format import ClusterFormat, JournalStore, check_journal, read
+from semel.cluster.keys import with_newest
 from semel.store.opening import open_store
 from semel.store.seam import Store
 from semel.store.settings import StoreSettings, shown
@@ -66,6 +67,6 @@ async def stores(settings: ClusterSettings) -> AsyncIterator[Stores]:
 async def opened(settings: ClusterSettings) -> AsyncIterator[Opened]:
     """Raises ClusterRefused, NewerFormat, StoreAway, StoreRefused and ConfigError."""
     async with stores(settings) as found:
-        cluster = await read(found.store)
+        cluster = await with_newest(found.store, await read(found.store))
         await check_journal(cluster, found.journal)
         yield Opened(found.joined, cluster)

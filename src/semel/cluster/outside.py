@@ -5,12 +5,13 @@ The store alone is needed: its journal names the leader and those that stand by,
 their ears.
 """
 
+import asyncio
 from typing import Final, Self
 
 from semel.cluster.channel import Channel, Connect, NodeAway, connect
 from semel.cluster.format import ClusterFormat, ClusterRefused, check_same
 from semel.cluster.levels import LEVELS
-from semel.cluster.messages import AnyAnswer, AnyRequest, Refused
+from semel.cluster.messages import AnyAnswer, AnyRequest, Describe, Refused
 from semel.groups.settings import GroupSettings
 from semel.journal.slots.following import Follower
 from semel.lane.commands import LaneSettings
@@ -21,6 +22,7 @@ from semel.types import CATALOGUE_LANE
 from semel.world import Randomness, SystemRandomness
 
 CONNECTING_S: Final = 5.0
+DEAF_PAUSE_S: Final = 0.1
 ATTEMPTS: Final = 3
 """A leader that was just found may have handed over meanwhile."""
 
@@ -95,9 +97,7 @@ class Outside:
 
     async def ask(self, node_id: int, request: AnyRequest, patience_s: float) -> AnyAnswer:
         """Raises ClusterRefused, also if there is no such node."""
-        nodes = {node.node_id: node for node in self.standing_by}
-        if self.led_by is not None:
-            nodes[self.led_by.node_id] = self.led_by.address
+        nodes = {node.node_id: node for node in self.nodes}
         if node_id not in nodes:
             known = ", ".join(map(str, sorted(nodes))) or "none"
             raise ClusterRefused(f"node {node_id} is not among those that are known: {known}")
@@ -105,6 +105,33 @@ class Outside:
         if isinstance(answer, Refused):
             raise ClusterRefused(answer.reason)
         return answer
+
+    @property
+    def nodes(self) -> list[NodeAddress]:
+        """All that are known, by their ids."""
+        nodes = {node.node_id: node for node in self.standing_by}
+        if self.led_by is not None:
+            nodes[self.led_by.node_id] = self.led_by.address
+        return [nodes[node_id] for node_id in sorted(nodes)]
+
+    async def deaf(self, patience_s: float) -> list[int]:
+        """Those that do not answer to this key, or at all, for so long."""
+
+        async def hears(address: NodeAddress) -> bool:
+            loop = asyncio.get_running_loop()
+            until_s = loop.time() + patience_s
+            while True:
+                try:
+                    await self._ask(address, Describe(), patience_s)
+                except ClusterRefused:
+                    if loop.time() >= until_s:
+                        return False
+                    await asyncio.sleep(DEAF_PAUSE_S)
+                else:
+                    return True
+
+        heard = await asyncio.gather(*(hears(address) for address in self.nodes))
+        return [node.node_id for node, has in zip(self.nodes, heard, strict=True) if not has]
 
     async def _ask(self, address: NodeAddress, request: AnyRequest, patience_s: float) -> AnyAnswer:
         try:

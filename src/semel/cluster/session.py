@@ -27,6 +27,7 @@ class Session:
     def __init__(self, key: bytes, caller_nonce: bytes, answerer_nonce: bytes) -> None:
         if len(caller_nonce) != NONCE_SIZE or len(answerer_nonce) != NONCE_SIZE:
             raise WrongCode(f"a nonce has {NONCE_SIZE} bytes")
+        self.key = key
         self._key = hmac.digest(key, b"session" + caller_nonce + answerer_nonce, "sha256")
         self._counts = {_CALL: 0, _ANSWER: 0}
 

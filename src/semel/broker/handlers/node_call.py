@@ -19,7 +19,7 @@ def node_call(broker: "Broker", signed: bytes, call: Call) -> Handled:
     session = call.peer.session
     if broker.node is None or session is None:
         raise ProtocolError("a call between nodes without a challenge")
-    return _answer(broker, session, session.open_call(signed))
+    return _answer(broker, session, broker.node.opened(session, signed))
 
 
 async def _answer(broker: "Broker", session: Session, asked: bytes) -> Answer:
