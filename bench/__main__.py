@@ -1,4 +1,7 @@
-"""`python -m bench [--quick] [--peers] [NAME …]`: measure, print a table, keep it as JSON."""
+"""`python -m bench [--quick] [--peers] [--beside REV] [NAME …]`: measure, print a table, keep it.
+
+It is kept as JSON. With `--beside` each measure is taken by turns in this version and in another.
+"""
 
 import argparse
 import json
@@ -24,6 +27,7 @@ from bench import (
     the_log,
     transactions,
 )
+from bench.beside import in_turns
 from bench.figures import Figure, NotMeasured, Plan
 
 MEASURES = (
@@ -63,6 +67,7 @@ MEASURES = (
 PEER_MEASURES = (connector.spark_connector,)
 """Beside programs that PyPI does not have."""
 RESULTS = Path(__file__).parent / "results"
+TURNS = 3
 
 
 def main() -> int:
@@ -71,6 +76,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
     parser.add_argument("--peers", action="store_true", help="beside programs from Maven Central")
     parser.add_argument("--quick", action="store_true", help="short loads, rough figures")
+    parser.add_argument("--beside", metavar="REV", help="by turns with this version of the source")
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"how many, each; {TURNS}")
     options = parser.parse_args()
     if unknown := set(options.names) - set(known):
         parser.error(f"no such measure: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
@@ -78,6 +85,9 @@ def main() -> int:
     console = Console()
     table = Table("figure", "value", "limit", "", "detail")
     figures: list[Figure] = []
+    if options.beside:
+        names = options.names or known[: len(MEASURES)]
+        return _beside(options, names, console)
     try:
         for measure in PEER_MEASURES if options.peers else MEASURES:
             if options.names and measure.__name__ not in options.names:
@@ -90,15 +100,52 @@ def main() -> int:
                 continue
             for figure in measured:
                 figures.append(figure)
-                detail = ", ".join(f"{name} {value:,.3g}" for name, value in figure.detail.items())
-                mark = "[green]holds[/green]" if figure.holds else "[red]missed[/red]"
-                table.add_row(figure.name, f"{figure.value:.3g}", figure.limit, mark, detail)
+                table.add_row(
+                    figure.name, f"{figure.value:.3g}", figure.limit, _mark(figure), _detail(figure)
+                )
     finally:
         # Also if one fails, as those before it took minutes.
         if figures:
             console.print(table)
             _keep(figures, plan)
     return 0 if all(figure.holds for figure in figures) else 1
+
+
+def _beside(options: argparse.Namespace, names: list[str], console: Console) -> int:
+    table = Table("figure", "value", options.beside, "limit", "", "detail")
+    flags = [f"--{flag}" for flag in ("quick", "peers") if getattr(options, flag)]
+    figures = []
+    for name in names:
+        console.print(f"[dim]{name} …[/dim]")
+        try:
+            found = in_turns(options.beside, [name], flags, options.turns)
+        except NotMeasured as reason:
+            console.print(f"[yellow]{name} is left out: {reason}[/yellow]")
+            continue
+        for figure, other in found:
+            shown = "" if other is None else f"{other:.3g}"
+            table.add_row(
+                figure.name,
+                f"{figure.value:.3g}",
+                shown,
+                figure.limit,
+                _mark(figure),
+                _detail(figure),
+            )
+            if other is not None:
+                figure.detail[options.beside] = other
+            figures.append(figure)
+    console.print(table)
+    _keep(figures, Plan(seconds=0, repeats=options.turns))
+    return 0 if all(figure.holds for figure in figures) else 1
+
+
+def _mark(figure: Figure) -> str:
+    return "[green]holds[/green]" if figure.holds else "[red]missed[/red]"
+
+
+def _detail(figure: Figure) -> str:
+    return ", ".join(f"{name} {value:,.3g}" for name, value in figure.detail.items())
 
 
 def _keep(figures: list[Figure], plan: Plan) -> None:
