@@ -66,7 +66,8 @@ def test_groups_without_offsets_of_a_topic_are_not_looked_at(
         groups.apply(committed(GroupId(f"other{number}"), "kept", 0), 0)
     groups.apply(committed(GroupId("g"), "gone", 0), 0)
     looked_at = []
-    offsets_class = type(groups.lasting[GroupId("g")].offsets)
+    *_, (_, group) = groups.lasting.walk()
+    offsets_class = type(group.offsets)
     of_topic = offsets_class.of_topic
 
     def counted(self: object, topic: str) -> list[TopicPartition]:
@@ -76,4 +77,4 @@ def test_groups_without_offsets_of_a_topic_are_not_looked_at(
     monkeypatch.setattr(offsets_class, "of_topic", counted)
     decided = groups.decide(ForgetTopic("gone"), UNASKED, Moment(0, 0))
     assert decided.records == (OffsetForgotten(GroupId("g"), "gone", 0),)
-    assert looked_at == [groups.lasting[GroupId("g")].offsets]
+    assert looked_at == [group.offsets]

@@ -1,5 +1,6 @@
 """A snapshot is the state at its start, whatever is applied while it is taken."""
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from random import Random
 
@@ -7,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from lane.test_recovery import Workload, empty_state
-from semel.groups.commands import CommitOffsets, OffsetToCommit
+from semel.groups.commands import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
 from semel.groups.settings import GroupSettings
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import MemoryDevice
@@ -15,7 +16,7 @@ from semel.journal.file.settings import JournalSettings
 from semel.lane import facts, restoring, snapshot
 from semel.lane.commands import Claim, LaneSettings
 from semel.lane.frame import Frame
-from semel.lane.group_commands import CommitOffsetsInTransaction
+from semel.lane.group_commands import AskGroups, CommitOffsetsInTransaction
 from semel.lane.lane import Lane
 from semel.lane.producing import TakeProducerId
 from semel.lane.topics import ConfigureTopic, CreateTopic, DeleteTopic, GrowTopic
@@ -50,6 +51,8 @@ def restored(stored: bytes) -> list[str]:
         *(sorted(value.partitions) for value in transactions.values),
         *(replace(value, partitions=frozenset()) for value in transactions.values),
         *transactions.changed_ms,
+        *state.compacted.items(),
+        *state.compacted_volumes.items(),
     ]
     return sorted(map(repr, found))
 
@@ -124,6 +127,19 @@ class World:
         self.produce("u", 1)
         self.commit_offset()
         self.produce("t", 1, producer_id=-1)
+        self.compact(1, ((0, 1, 50), (3, 1, 70)))
+
+    def compact(self, volume: int, parts: tuple[tuple[int, int, int], ...]) -> None:
+        """As far as the state is concerned: nobody reads what is left."""
+        frame = Frame(self.lane._clock.moment())
+        frame.add_fact(facts.Compacted(volume, parts))
+        self.lane._state.apply(frame)
+
+    def delete(self, topic: str) -> None:
+        """As `compact`."""
+        frame = Frame(self.lane._clock.moment())
+        frame.add_fact(facts.TopicDeleted(topic))
+        self.lane._state.apply(frame)
 
     def produce(self, topic: str, index: int, producer_id: int | None = None) -> None:
         own, epoch = self.producer
@@ -188,6 +204,8 @@ CHANGES: dict[str, Callable[[World], object]] = {
     ),
     "a topic deleted": lambda world: world.lane.submit(DeleteTopic("t")),
     "a topic deleted and made again": lambda world: world.make_again("t"),
+    "a compaction": lambda world: world.compact(2, ((0, 1, 40),)),
+    "a compacted topic deleted": lambda world: world.delete("u"),
     "a term": lambda world: world.say(facts.Opened(9)),
 }
 
@@ -221,6 +239,41 @@ def test_what_is_about_to_change_is_captured_first(name: str) -> None:
             device.kill()
 
     run(Random(1), scenario())
+
+
+def test_a_start_copies_nothing_of_what_there_may_be_much_of() -> None:
+    """The mark of a checkpoint is one step of the loop, and its frames wait for it."""
+
+    async def mark_bytes(count: int) -> int:
+        journal = FileJournal.open(MemoryDevice(Random(1)), JournalSettings())
+        settings = LaneSettings(GroupSettings(), 2, transactions_partition_count=2)
+        lane = Lane(journal, settings, LoopClock(), SeededRandomness(Random(2)))
+        await lane.start(_fail)
+        lane.submit(CreateTopic("t", count, {}))
+        parts = tuple((number, 1, 1) for number in range(count))
+        for number in range(count):
+            partition = lane._state.partition("t", number)
+            assert partition is not None
+            lane.submit(CreateTopic(f"t{number}", 1, {}))
+            name = TransactionalId(f"id{number}")
+            lane.submit(Transact(name, InitProducer(name, 60_000)))
+            offsets = (OffsetToCommit("t", 0, 1),)
+            group_id = GroupId(f"g{number}")
+            lane.submit(AskGroups(CommitOffsets(group_id, -1, NO_MEMBER_ID, None, offsets)))
+        frame = Frame(lane._clock.moment())
+        frame.add_fact(facts.Compacted(1, parts))
+        lane._state.apply(frame)
+        tracemalloc.start()
+        try:
+            pieces = snapshot.take(lane._state)
+            assert next(pieces)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        return peak_bytes
+
+    few, many = (run(Random(1), mark_bytes(count)) for count in (10, 1_000))
+    assert many < 1.2 * few + 2_000
 
 
 def _fail(error: BaseException) -> None:

@@ -11,3 +11,6 @@ def whole(state: LaneState) -> bytes:
     finally:
         state.capture = under_way
         state.groups.before_change(None if under_way is None else under_way.before_group)
+        state.transactions.before_change = (
+            None if under_way is None else under_way.before_transaction
+        )

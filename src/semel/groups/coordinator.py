@@ -9,8 +9,9 @@ Laws
   later one, unless its ticket is forgotten first.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
+from semel.arrivals import Arrivals
 from semel.errors import (
     NONE,
     InvalidGroupId,
@@ -215,9 +216,9 @@ class Groups:
         self._volatile.adopt(decided)
 
     @property
-    def lasting(self) -> Mapping[GroupId, LastingGroup]:
+    def lasting(self) -> Arrivals[LastingGroup]:
         """All groups. What lasts of one is `recorded`, `recorded_ms` and `offsets`."""
-        return self._lasting.by_id
+        return self._lasting.arrivals
 
     @property
     def order(self) -> int:

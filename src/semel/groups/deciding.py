@@ -42,16 +42,17 @@ class GroupChanged(NamedTuple):
 class RetentionCursor(NamedTuple):
     """How far a look at the ages of all offsets has come. Who came later is for the next one."""
 
-    group_ids: tuple[GroupId, ...]
+    end: int
+    """The number behind those of all groups that there were."""
     group_number: int = 0
-    """Of the group to look at next."""
+    """Of the group to look at next, or of one before it that has gone."""
     partitions: tuple[TopicPartition, ...] | None = None
     """Those of this group, if it was begun with."""
     partition_number: int = 0
 
     @property
     def is_at_end(self) -> bool:
-        return self.group_number == len(self.group_ids)
+        return self.group_number >= self.end
 
 
 class TimePassed(NamedTuple):

@@ -109,7 +109,7 @@ def _outlived(
     at: Moment,
 ) -> tuple[list[GroupRecord], RetentionCursor]:
     """As many as fit, one at least if there is any that was looked at; and where to go on."""
-    cursor = volatile.retention or RetentionCursor(tuple(lasting.by_id))
+    cursor = volatile.retention or RetentionCursor(lasting.arrivals.next_number)
     size_left = command.records_size_max
     records: list[GroupRecord] = []
     looks = _looks(lasting, volatile, cursor, settings, at)
@@ -131,17 +131,16 @@ def _looks(
     at: Moment,
 ) -> Iterator[tuple[GroupRecord | None, RetentionCursor]]:
     """For each look what it forgets, if anything, and where to go on behind it."""
-    while not cursor.is_at_end:
-        following = RetentionCursor(cursor.group_ids, cursor.group_number + 1)
-        group = lasting.by_id.get(cursor.group_ids[cursor.group_number])
-        if group is None:
-            yield None, following
-        else:
-            membership = volatile.membership(group.group_id)
-            assert membership is not None, f"{group.group_id} is not known"
-            is_expected = group.group_id in volatile.by_id
-            yield from _looks_into(group, membership, is_expected, cursor, settings, at)
-        cursor = following
+    for number, group in lasting.arrivals.walk(cursor.group_number):
+        if number >= cursor.end:
+            break
+        if number > cursor.group_number:
+            cursor = RetentionCursor(cursor.end, number)
+        membership = volatile.membership(group.group_id)
+        assert membership is not None, f"{group.group_id} is not known"
+        is_expected = group.group_id in volatile.by_id
+        yield from _looks_into(group, membership, is_expected, cursor, settings, at)
+    yield None, RetentionCursor(cursor.end, cursor.end)
 
 
 def _looks_into(
@@ -156,7 +155,7 @@ def _looks_into(
 
     `is_expected`: someone is about to join, or is a member.
     """
-    following = RetentionCursor(cursor.group_ids, cursor.group_number + 1)
+    following = RetentionCursor(cursor.end, cursor.group_number + 1)
     if membership.state is State.STABLE:
         subscribed = membership.subscribed_topics()
     else:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from semel.arrivals import Arrivals
 from semel.groups.records import (
     NO_TIMESTAMP,
     GenerationRecorded,
@@ -145,10 +146,12 @@ class Offsets:
 
 
 class LastingGroup:
-    __slots__ = ("group_id", "offsets", "recorded", "recorded_ms")
+    __slots__ = ("group_id", "number", "offsets", "recorded", "recorded_ms")
 
     def __init__(self, group_id: GroupId, offsets: Offsets) -> None:
         self.group_id = group_id
+        self.number = -1
+        """In the order in which groups came."""
         self.recorded: GenerationRecorded | None = None
         self.recorded_ms = NO_TIMESTAMP
         """When that was, by the time in which retention is counted."""
@@ -178,6 +181,7 @@ def captured_group(group: LastingGroup) -> CapturedGroup:
 class LastingGroups:
     def __init__(self) -> None:
         self.by_id: dict[GroupId, LastingGroup] = {}
+        self.arrivals = Arrivals[LastingGroup]()
         self.order = 0
         """Of the last offset that was committed."""
         self.before_change: Callable[[LastingGroup], None] | None = None
@@ -227,6 +231,7 @@ class LastingGroups:
 
     def restore(self, snapshot: GroupsSnapshot) -> None:
         self.by_id.clear()
+        self.arrivals = Arrivals[LastingGroup]()
         self._pending_in.clear()
         self._by_topic.clear()
         generations_ms = snapshot.generations_ms
@@ -246,6 +251,7 @@ class LastingGroups:
         if group is None:
             offsets = Offsets(group_id, self._by_topic)
             group = self.by_id[group_id] = LastingGroup(group_id, offsets)
+            group.number = self.arrivals.add(group)
         return group
 
     def _changing(self, group_id: GroupId) -> LastingGroup | None:
@@ -257,6 +263,7 @@ class LastingGroups:
     def _drop_if_nothing_is_left(self, group: LastingGroup) -> None:
         if group.recorded is None and not group.offsets:
             del self.by_id[group.group_id]
+            self.arrivals.remove(group.number)
 
     def _record(self, generation: GenerationRecorded, recorded_ms: int) -> None:
         group = self._group(generation.group_id)

@@ -110,8 +110,7 @@ def _restore_topics(pieces: list[TopicsPiece], state: LaneState) -> None:
         numbers = topic.partition_numbers
         count = len(numbers) if topic.partition_count is None else topic.partition_count
         indexes = range(len(numbers)) if topic.indexes is None else topic.indexes
-        state.partition_counts[topic.name] = count
-        state.topic_ids[topic.name] = topic.topic_id or topic.hosted_id
+        state.know_topic(topic.name, topic.topic_id or topic.hosted_id, count)
         if topic.topic_id:
             lanes = (topic.first_lane, topic.lane_count)
             state.catalogue.add(Topic(topic.name, topic.topic_id, topic.config, count, *lanes))

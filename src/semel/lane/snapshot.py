@@ -1,15 +1,15 @@
 """The lane's state as bytes, which a checkpoint keeps: start-up replays only what follows it.
 
-It is given in pieces, between which the lane goes on. At its start nothing is copied of partitions,
-and of other things the dicts that say what is there. Each thing is captured when its turn comes, or
-before. Law: whatever a later frame is about to change is captured first, and what it drops is kept
-until then. So all pieces together are the state at the start.
+It is given in pieces, between which the lane goes on. At its start nothing is copied of what there
+may be much of. Each thing is captured when its turn comes, or before. Law: whatever a later frame
+is about to change is captured first, and what it drops is kept until then. So all pieces together
+are the state at the start.
 
     format 1 | { size 4 | piece }*
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -18,13 +18,14 @@ import msgspec
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
 from semel.lane.catalogue import Topic
-from semel.lane.hosting import Hosting, PartitionRange
-from semel.lane.state import LaneState
+from semel.lane.hosting import PartitionRange
+from semel.lane.state import CompactedPart, LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
 from semel.log.snapshot import PartitionTransactionsSnapshot
 from semel.transactions.participants import Participants
-from semel.transactions.transaction import TransactionsSnapshot
+from semel.transactions.store import Kept
+from semel.transactions.transaction import Transaction, TransactionsSnapshot
 
 FORMAT: Final = 5
 
@@ -36,7 +37,6 @@ NUMBERS_PER_PIECE: Final = 5_000
 
 SIZE: Final = struct.Struct("<I")
 
-Key = TypeVar("Key")
 Thing = TypeVar("Thing")
 Captured = TypeVar("Captured")
 
@@ -190,80 +190,65 @@ class CapturedPartition(NamedTuple):
     term_starts: list[TermStart]
     transactions: PartitionTransactionsSnapshot
     producers: dict[int, Producer]
+    compacted: CompactedPart | None
 
 
-class Things(Generic[Key, Thing, Captured]):
-    """Those of one kind that were there at the start."""
-
-    def __init__(self, there: Mapping[Key, Thing], capture: Callable[[Thing], Captured]) -> None:
-        self._there = dict(there)
-        self._capture = capture
-        self._done: set[Key] = set()
-        self._early: list[Captured] = []
-
-    def before_change(self, key: Key, thing: Thing) -> None:
-        """Another of the same name may have been made since; it is equal to no other."""
-        if key not in self._done and self._there.get(key) == thing:
-            self._done.add(key)
-            self._early.append(self._capture(thing))
-
-    def __iter__(self) -> Iterator[Captured]:
-        """Each once, as it was at the start."""
-        for key, thing in self._there.items():
-            while self._early:
-                yield self._early.pop()
-            if key not in self._done:
-                self._done.add(key)
-                yield self._capture(thing)
-        yield from self._early
+class CapturedTransaction(NamedTuple):
+    value: Transaction
+    changed_ms: int
 
 
-class Partitions:
-    """Those that were made before the start. One that is made later equals one that was never
-    written until it changes, so that nothing has to be copied to tell them apart."""
+class Things(Generic[Thing, Captured]):
+    """Those of one kind that were there at the start, by numbers that rise as they come."""
 
-    def __init__(self, hosting: Hosting) -> None:
-        self._hosting = hosting
-        self._end = hosting.next_number
+    def __init__(
+        self,
+        walk: Callable[[], Iterator[tuple[int, Thing]]],
+        end: int,
+        capture: Callable[[Thing], Captured],
+    ) -> None:
+        self._walk = walk
+        self._end = end
         """No number from there on had been given at the start."""
+        self._capture = capture
         self._reached = 0
         """All before this number are captured, but those dropped."""
         self._done: set[int] = set()
         """From there on."""
-        self._early: list[CapturedPartition] = []
-        self._dropped: list[Partition] = []
+        self._early: list[Captured] = []
+        self._dropped: list[Thing] = []
         """Before their turn. They change no more."""
 
-    def before_change(self, partition: Partition) -> None:
-        if self._is_due(partition.number):
-            self._done.add(partition.number)
-            self._early.append(_captured_partition(partition))
+    def before_change(self, number: int, thing: Thing) -> None:
+        if self._is_due(number):
+            self._done.add(number)
+            self._early.append(self._capture(thing))
 
-    def before_drop(self, partition: Partition) -> None:
-        if self._is_due(partition.number):
-            self._done.add(partition.number)
-            self._dropped.append(partition)
+    def before_drop(self, number: int, thing: Thing) -> None:
+        """It will be as it is for as long as anybody holds it: it need not be captured now."""
+        if self._is_due(number):
+            self._done.add(number)
+            self._dropped.append(thing)
 
     def _is_due(self, number: int) -> bool:
         return self._reached <= number < self._end and number not in self._done
 
-    def __iter__(self) -> Iterator[CapturedPartition]:
+    def __iter__(self) -> Iterator[Captured]:
         """Each once, as it was at the start."""
-        for partition in self._hosting.made_by_number():
+        for number, thing in self._walk():
             while self._early:
                 yield self._early.pop()
-            number = partition.number
             if number >= self._end:
                 break
             self._reached = number + 1
             if number in self._done:
                 self._done.remove(number)
             else:
-                yield _captured_partition(partition)
+                yield self._capture(thing)
         self._reached = self._end
         yield from self._early
-        for partition in self._dropped:
-            yield _captured_partition(partition)
+        for thing in self._dropped:
+            yield self._capture(thing)
 
 
 class Capture:
@@ -273,6 +258,7 @@ class Capture:
         assert state.capture is None, "one snapshot at a time"
         state.capture = self
         state.groups.before_change(self.before_group)
+        state.transactions.before_change = self.before_transaction
         self._state = state
         last, led = state.last_moment, state.led
         self._lane = LanePiece(
@@ -294,14 +280,22 @@ class Capture:
             state.lanes.stored_placements(),
             state.lanes.stored_leaders(),
         )
-        self._topics = Things({name: name for name in state.partition_counts}, self._topic)
-        self._partitions = Partitions(state.hosting)
-        self._groups = Things(state.groups.lasting, captured_group)
+        topics, hosting = state.topic_arrivals, state.hosting
+        self._topics = Things(topics.walk, topics.next_number, self._topic)
+        # One that is made later equals one that was never written until it changes, so that nothing
+        # has to be copied to tell them apart.
+        self._partitions = Things(
+            lambda: ((each.number, each) for each in hosting.made_by_number()),
+            hosting.next_number,
+            self._partition,
+        )
+        groups = state.groups.lasting
+        self._groups = Things(groups.walk, groups.next_number, captured_group)
         self._group_order = state.groups.order
-        # Values need no capture.
-        self._compacted = state.compacted.copy()
+        ids = state.transactions.arrivals
+        self._transactions = Things(ids.walk, ids.next_number, _captured_transaction)
+        # There are few of these.
         self._compacted_volumes = state.compacted_volumes.copy()
-        self._transactions = state.transactions.snapshot()
         self._broker_configs = state.broker_configs.copy()
 
     def _topic(self, name: str) -> CapturedTopic:
@@ -316,22 +310,39 @@ class Capture:
             state.hosting.ranges(name),
         )
 
-    def before_topic(self, name: str) -> None:
-        self._topics.before_change(name, name)
+    def _partition(self, partition: Partition) -> CapturedPartition:
+        return CapturedPartition(
+            partition.number,
+            partition.log_start_offset,
+            partition.log_end_offset,
+            partition.term_starts.copy(),
+            partition.transactions.snapshot(),
+            partition.producers.copy(),
+            self._state.compacted.get(partition.number),
+        )
+
+    def before_topic(self, number: int, name: str) -> None:
+        self._topics.before_change(number, name)
 
     def before_partition(self, partition: Partition) -> None:
-        self._partitions.before_change(partition)
+        self._partitions.before_change(partition.number, partition)
 
     def before_drop(self, partition: Partition) -> None:
-        self._partitions.before_drop(partition)
+        if partition.number in self._state.compacted:
+            # That stands in the state.
+            self._partitions.before_change(partition.number, partition)
+        else:
+            self._partitions.before_drop(partition.number, partition)
 
     def before_group(self, group: LastingGroup) -> None:
-        self._groups.before_change(group.group_id, group)
+        self._groups.before_change(group.number, group)
+
+    def before_transaction(self, kept: Kept) -> None:
+        self._transactions.before_change(kept.number, kept)
 
     def pieces(self) -> Iterator[bytes]:
         try:
             yield bytes([FORMAT]) + _framed(self._lane)
-            yield from self._compacted_pieces()
             yield from self._topic_pieces()
             yield from self._partition_pieces()
             yield from self._group_pieces()
@@ -341,12 +352,7 @@ class Capture:
         finally:
             self._state.capture = None
             self._state.groups.before_change(None)
-
-    def _compacted_pieces(self) -> Iterator[bytes]:
-        all_parts = iter(self._compacted.items())
-        while some := list(islice(all_parts, NUMBERS_PER_PIECE)):
-            parts = [(number, *part) for number, part in some]
-            yield _framed(CompactedPiece(parts, self._compacted_volumes))
+            self._state.transactions.before_change = None
 
     def _topic_pieces(self) -> Iterator[bytes]:
         gathered: list[TopicSnapshot] = []
@@ -366,8 +372,11 @@ class Capture:
 
     def _partition_pieces(self) -> Iterator[bytes]:
         gathered: list[PartitionSnapshot] = []
+        parts: list[tuple[int, int, int, int]] = []
         left = ITEMS_PER_PIECE
         for captured in self._partitions:
+            if captured.compacted is not None:
+                parts.append((captured.number, *captured.compacted))
             rows = _producer_rows(captured.producers)
             some = list(islice(rows, left))
             # One that was only asked for is as if it had never been made.
@@ -388,7 +397,12 @@ class Capture:
                 gathered, left = [], ITEMS_PER_PIECE
                 while some := list(islice(rows, ITEMS_PER_PIECE)):
                     yield _framed(ProducersPiece(captured.number, some))
+                if parts:
+                    yield _framed(CompactedPiece(parts, self._compacted_volumes))
+                    parts = []
         yield _framed(PartitionsPiece(gathered))
+        if parts:
+            yield _framed(CompactedPiece(parts, self._compacted_volumes))
 
     def _group_pieces(self) -> Iterator[bytes]:
         generations: list[GenerationRecorded] = []
@@ -421,16 +435,25 @@ class Capture:
         yield gathered()
 
     def _transaction_pieces(self) -> Iterator[bytes]:
-        values, changed_ms = self._transactions.values, self._transactions.changed_ms
-        assert changed_ms is not None
-        start, left = 0, ITEMS_PER_PIECE
-        for end, value in enumerate(values, 1):
-            left -= 1 + len(value.partitions)
-            if left <= 0 or end == len(values):
-                some = slice(start, end)
-                snapshot = TransactionsSnapshot(values[some], changed_ms[some])
-                yield _framed(TransactionsPiece(snapshot))
-                start, left = end, ITEMS_PER_PIECE
+        values: list[Transaction] = []
+        changed_ms: list[int] = []
+        left = ITEMS_PER_PIECE
+
+        def gathered() -> bytes:
+            snapshot = TransactionsSnapshot(tuple(values), tuple(changed_ms))
+            values.clear()
+            changed_ms.clear()
+            return _framed(TransactionsPiece(snapshot))
+
+        for captured in self._transactions:
+            values.append(captured.value)
+            changed_ms.append(captured.changed_ms)
+            left -= 1 + len(captured.value.partitions)
+            if left <= 0:
+                yield gathered()
+                left = ITEMS_PER_PIECE
+        if values:
+            yield gathered()
 
 
 def _framed(piece: Piece) -> bytes:
@@ -455,15 +478,8 @@ def _topic_row(captured: CapturedTopic, numbers: list[int], indexes: list[int]) 
     )
 
 
-def _captured_partition(partition: Partition) -> CapturedPartition:
-    return CapturedPartition(
-        partition.number,
-        partition.log_start_offset,
-        partition.log_end_offset,
-        partition.term_starts.copy(),
-        partition.transactions.snapshot(),
-        partition.producers.copy(),
-    )
+def _captured_transaction(kept: Kept) -> CapturedTransaction:
+    return CapturedTransaction(kept.value, kept.changed_ms)
 
 
 def _producer_rows(producers: dict[int, Producer]) -> Iterator[ProducerSnapshot]:

@@ -7,6 +7,7 @@ waits. (`Groups` and `Partition` hold volatile things besides; there they say so
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
+from semel.arrivals import Arrivals
 from semel.errors import CorruptJournal
 from semel.groups import records as group_records
 from semel.groups.coordinator import Groups
@@ -93,6 +94,9 @@ class LaneState:
         """Empty but in lane 0."""
         self.hosting = Hosting()
         """The partitions that lie in this lane."""
+        self.topic_arrivals = Arrivals[str]()
+        """The names of those below."""
+        self._topic_numbers: dict[str, int] = {}
         self.partition_counts: dict[str, int] = {}
         """Of the topics that have partitions here, or offsets of theirs; with those elsewhere."""
         self.topic_ids: dict[str, bytes] = {}
@@ -257,7 +261,7 @@ class LaneState:
                 self.cluster_id = fact.cluster_id
             case facts.TopicCreated():
                 self.catalogue.apply(fact)
-                self.topic_ids[fact.name] = fact.topic_id
+                self.know_topic(fact.name, fact.topic_id, 0)
                 self._host_from(fact.name, 0, fact.first_number)
             case facts.PartitionsAdded():
                 self._before_topic(fact.name)
@@ -266,8 +270,7 @@ class LaneState:
                 self._host_from(fact.name, first_index, fact.first_number)
             case facts.PartitionsHosted():
                 self._before_topic(fact.name)
-                self.partition_counts[fact.name] = fact.partition_count
-                self.topic_ids[fact.name] = fact.topic_id
+                self.know_topic(fact.name, fact.topic_id, fact.partition_count)
                 self.host(fact.name, fact.indexes, fact.first_number)
             case facts.TopicConfigured():
                 self._before_topic(fact.name)
@@ -310,8 +313,9 @@ class LaneState:
             self.capture.before_partition(partition)
 
     def _before_topic(self, name: str) -> None:
-        if self.capture is not None:
-            self.capture.before_topic(name)
+        number = self._topic_numbers.get(name)
+        if self.capture is not None and number is not None:
+            self.capture.before_topic(number, name)
 
     def _settle(self, fact: facts.Settled) -> None:
         volumes = self.volumes
@@ -329,12 +333,12 @@ class LaneState:
 
     def _adopt_compacted(self, fact: facts.Compacted) -> None:
         for number, end, byte_count in fact.parts:
+            partition = self._numbered(number)
+            self._before_partition(partition)
             self._forget_compacted(number)
             self.compacted[number] = CompactedPart(Offset(end), fact.volume, byte_count)
-            partition = self.partitions.get(number)
-            if partition is not None and partition.transactions.aborted_before is not None:
+            if partition.transactions.aborted_before is not None:
                 # The volume has those that are left, and of the others the markers may be gone.
-                self._before_partition(partition)
                 partition.transactions.aborted_before.forget_before(Offset(end))
         byte_count = sum(byte_count for _, _, byte_count in fact.parts)
         if byte_count:
@@ -369,7 +373,13 @@ class LaneState:
         self.compacted_live_bytes = {}
         self.volume_names = {}
 
-    # Partitions
+    # Topics and partitions
+
+    def know_topic(self, name: str, topic_id: bytes, partition_count: int) -> None:
+        if name not in self._topic_numbers:
+            self._topic_numbers[name] = self.topic_arrivals.add(name)
+        self.topic_ids[name] = topic_id
+        self.partition_counts[name] = partition_count
 
     def _host_from(self, name: str, first_index: int, first_number: int) -> None:
         """Those of a topic from `first_index` on that its catalogue places in this lane."""
@@ -399,17 +409,20 @@ class LaneState:
         self._before_topic(fact.name)
         if fact.name in self.catalogue:
             self.catalogue.apply(fact)
-        self.partition_counts.pop(fact.name, None)
-        self.topic_ids.pop(fact.name, None)
+        topic_number = self._topic_numbers.pop(fact.name, None)
+        if topic_number is not None:
+            self.topic_arrivals.remove(topic_number)
+            del self.partition_counts[fact.name]
+            del self.topic_ids[fact.name]
         if fact.name in INTERNAL_TOPICS:
             for each in self.hosting.ranges(fact.name):
                 for number in each.numbers:
                     del self._coordinated[number]
         gone = self.hosting.drop(fact.name)
         for partition in gone:
-            self._forget_compacted(partition.number)
             if self.capture is not None:
                 self.capture.before_drop(partition)
+            self._forget_compacted(partition.number)
         return gone
 
 

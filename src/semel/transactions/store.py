@@ -11,10 +11,24 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
+from semel.arrivals import Arrivals
 from semel.deadlines import Deadlines
 from semel.transactions.participants import participants
 from semel.transactions.transaction import Status, Transaction, TransactionsSnapshot
 from semel.types import ProducerId, TransactionalId
+
+
+class Kept:
+    """What there is of one transactional id."""
+
+    __slots__ = ("changed_ms", "number", "value")
+
+    def __init__(self, value: Transaction, changed_ms: int) -> None:
+        self.value = value
+        self.changed_ms = changed_ms
+        """When it was given its value."""
+        self.number = -1
+        """In the order in which ids came."""
 
 
 class Transactions:
@@ -24,11 +38,12 @@ class Transactions:
         """Bytes of the ends of all that are open."""
         self._ending_size = ending_size
         self._owed: dict[TransactionalId, int] = {}
-        self._by_id: dict[TransactionalId, Transaction] = {}
+        self.arrivals = Arrivals[Kept]()
+        self.before_change: Callable[[Kept], None] | None = None
+        """Told of what is kept of an id before it changes or goes."""
+        self._by_id: dict[TransactionalId, Kept] = {}
         self._by_producer_id: dict[ProducerId, Transaction] = {}
         self._open: dict[TransactionalId, Transaction] = {}
-        self._changed_ms: dict[TransactionalId, int] = {}
-        """When each was given its value."""
         self._deadline_ms: dict[TransactionalId, int] = {}
         """Of those that are ONGOING."""
         self._deadlines = Deadlines[TransactionalId]()
@@ -37,10 +52,13 @@ class Transactions:
         return len(self._by_id)
 
     def __iter__(self) -> Iterator[Transaction]:
-        return iter(self._by_id.values())
+        """All, as they are when their turns come: others may come and go meanwhile."""
+        for _, kept in self.arrivals.walk():
+            yield kept.value
 
     def get(self, transactional_id: TransactionalId) -> Transaction | None:
-        return self._by_id.get(transactional_id)
+        kept = self._by_id.get(transactional_id)
+        return None if kept is None else kept.value
 
     def of_producer(self, producer_id: ProducerId) -> Transaction | None:
         return self._by_producer_id.get(producer_id)
@@ -56,17 +74,25 @@ class Transactions:
     def apply(self, value: Transaction, now_ms: int) -> None:
         """Believe one record of the log: the newest value of a transactional id wins."""
         transactional_id = value.transactional_id
-        before = self._by_id.get(transactional_id)
-        if before is not None and before.producer_id != value.producer_id:
-            self._by_producer_id.pop(before.producer_id, None)
+        kept = self._by_id.get(transactional_id)
+        if kept is not None:
+            if self.before_change is not None:
+                self.before_change(kept)
+            if kept.value.producer_id != value.producer_id:
+                self._by_producer_id.pop(kept.value.producer_id, None)
         self.owed_size -= self._owed.pop(transactional_id, 0)
         if value.status is Status.DEAD:
-            self._by_id.pop(transactional_id, None)
+            if kept is not None:
+                del self._by_id[transactional_id]
+                self.arrivals.remove(kept.number)
             self._open.pop(transactional_id, None)
-            self._changed_ms.pop(transactional_id, None)
             return
-        self._by_id[transactional_id] = value
-        self._changed_ms[transactional_id] = now_ms
+        if kept is None:
+            kept = self._by_id[transactional_id] = Kept(value, now_ms)
+            kept.number = self.arrivals.add(kept)
+        else:
+            kept.value = value
+            kept.changed_ms = now_ms
         self._by_producer_id[value.producer_id] = value
         if value.is_open:
             self._open[transactional_id] = value
@@ -120,23 +146,23 @@ class Transactions:
 
         None whenever so many were looked at: ids may come and go then.
         """
-        for number, transactional_id in enumerate(list(self._by_id), 1):
-            value = self._by_id.get(transactional_id)
-            is_closed = value is not None and not value.is_open
-            if is_closed and self._changed_ms[transactional_id] <= before_ms:
-                yield transactional_id
-            if number % looked_at_max == 0:
+        for count, (_, kept) in enumerate(self.arrivals.walk(), 1):
+            if not kept.value.is_open and kept.changed_ms <= before_ms:
+                yield kept.value.transactional_id
+            if count % looked_at_max == 0:
                 yield None
 
     def snapshot(self) -> TransactionsSnapshot:
-        # Both dicts have the same ids in the same order.
-        return TransactionsSnapshot(tuple(self._by_id.values()), tuple(self._changed_ms.values()))
+        all_kept = [kept for _, kept in self.arrivals.walk()]
+        return TransactionsSnapshot(
+            tuple(kept.value for kept in all_kept), tuple(kept.changed_ms for kept in all_kept)
+        )
 
     def restore(self, snapshot: TransactionsSnapshot) -> None:
+        self.arrivals = Arrivals[Kept]()
         self._by_id.clear()
         self._by_producer_id.clear()
         self._open.clear()
-        self._changed_ms.clear()
         self._deadline_ms.clear()
         self._owed.clear()
         self.owed_size = 0
