@@ -10,7 +10,7 @@ from typing import Any
 from setuptools import setup
 
 COMPILED = """
-    types world deadlines
+    types world arrivals deadlines
     wire/primitives wire/messages/produce wire/messages/fetch wire/messages/end_txn
     records/batch records/checksum records/compression records/control records/fields
     records/partitioning records/records records/scanning records/varint
@@ -24,8 +24,8 @@ COMPILED = """
     journal/compacted journal/containers journal/frames journal/index journal/index_files
     journal/index_in_memory journal/rows journal/sealed journal/stretch journal/tail
     journal/file/commit journal/file/disk journal/file/journal journal/file/segments
-    broker/answer broker/broker broker/connection broker/connection_on_store
-    broker/dispatch broker/inbox broker/incoming broker/server
+    broker/answer broker/broker broker/connection broker/connection_on_store broker/coordinators
+    broker/dispatch broker/inbox broker/incoming broker/led_lanes broker/server
     broker/transactional broker/transactional_produce
     broker/handlers/produce broker/handlers/fetch broker/handlers/end_txn
 """

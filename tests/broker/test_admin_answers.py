@@ -291,6 +291,18 @@ def test_groups_have_types(client: RawClient, name: str) -> None:
     assert listed("consumer") == listed("share", "whatever") == {}
 
 
+def test_groups_are_asked_for_by_state_whatever_the_case(client: RawClient, name: str) -> None:
+    create(client, name)
+    assert commit(client, name, OffsetCommitRequestTopic(name, at(1)), 8) == 0
+
+    def listed(*states: str) -> set[str]:
+        request = ListGroupsRequest(states_filter=list(states))
+        return {group.group_id for group in client.call("list_groups", 4, request).groups}
+
+    assert name in listed("eMPTY", "Stable")
+    assert name not in listed("Stable", "Dead")
+
+
 def test_a_group_that_does_not_exist_is_refused_where_a_version_can_say_so(
     client: RawClient, name: str
 ) -> None:

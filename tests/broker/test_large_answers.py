@@ -1,9 +1,18 @@
 """What tells of very many partitions is put together in steps, between which others are served."""
 
-from semel.broker.answer import Answer, Call
+from typing import Any
+
+from semel.broker.answer import Answer, Call, Handled
 from semel.broker.dispatch import write_reply, write_reply_in_steps
+from semel.broker.handlers.list_groups import GROUPS_AT_ONCE, list_groups
+from semel.broker.handlers.list_transactions import IDS_AT_ONCE, list_transactions
 from semel.broker.handlers.metadata import PARTITIONS_AT_ONCE, metadata
+from semel.groups.commands import NO_MEMBER_ID, CommitOffsets, OffsetToCommit
+from semel.lane.group_commands import AskGroups
 from semel.lane.topics import CreateTopic
+from semel.lane.transactions import Transact
+from semel.transactions.commands import InitProducer
+from semel.types import GroupId, TransactionalId
 from semel.wire.apis import BY_KEY, Api
 from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -11,6 +20,8 @@ from semel.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from semel.wire.messages.list_groups import ListGroupsRequest
+from semel.wire.messages.list_transactions import ListTransactionsRequest
 from semel.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -83,3 +94,39 @@ async def test_a_large_topic_is_described_later_and_a_small_one_at_once(machine:
         found = {topic.name: topic.partitions for topic in response.topics}
         assert [each.partition_index for each in found["small"]] == [*range(3)]
         assert [each.partition_index for each in found["large"]] == [*range(large)]
+
+
+def steps_of(handled: Handled) -> tuple[int, Any]:
+    """How often it lets others go on, and what it answers."""
+    assert not isinstance(handled, Answer)
+    count = 0
+    while True:
+        try:
+            handled.send(None)
+        except StopIteration as ended:
+            return count, ended.value.response
+        count += 1
+
+
+@on_a(Machine, CONFIG)
+async def test_lists_of_all_groups_and_transactions_let_others_go_on(machine: Machine) -> None:
+    async with machine.broker() as broker:
+        lane = broker.lanes.controller
+        group_count, id_count = 5 * GROUPS_AT_ONCE + 1, 3 * IDS_AT_ONCE + 1
+        broker.topics.create(CreateTopic("t", 1, {}))
+        for number in range(group_count):
+            offsets = (OffsetToCommit("t", 0, number),)
+            group_id = GroupId(f"g{number}")
+            lane.submit(AskGroups(CommitOffsets(group_id, -1, NO_MEMBER_ID, None, offsets)))
+        for number in range(id_count):
+            name = TransactionalId(f"tx{number}")
+            lane.submit(Transact(name, InitProducer(name, 60_000)))
+        groups_call = Call(BY_KEY[16], 5, 1, None, Peer())
+        ids_call = Call(BY_KEY[66], 1, 1, None, Peer())
+        steps, listed = steps_of(list_groups(broker, ListGroupsRequest(), groups_call))
+        assert steps == 5
+        assert [each.group_id for each in listed.groups] == [f"g{n}" for n in range(group_count)]
+        steps, listed = steps_of(list_transactions(broker, ListTransactionsRequest(), ids_call))
+        assert steps == 3
+        ids = [each.transactional_id for each in listed.transaction_states]
+        assert ids == [f"tx{number}" for number in range(id_count)]

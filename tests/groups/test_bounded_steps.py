@@ -45,7 +45,7 @@ def test_many_groups_that_end_together_end_in_bounded_steps() -> None:
         assert steps[-1].records
         assert size(steps[-1]) <= EXPIRED_SIZE_MAX
     assert len(steps) > 1
-    assert {listing.state for listing in world.groups.list_groups()} == {"Empty"}
+    assert {listing.state for listing in world.groups.listed()} == {"Empty"}
 
 
 def test_a_thousand_small_groups_end_in_several_steps() -> None:
@@ -117,7 +117,7 @@ def test_retention_forgets_what_fits_and_goes_on_with_the_rest() -> None:
     assert 1 < len(step.records) < len(topics)
     assert size(step) <= 3 * one
     assert len(world.expire(0).records) == 1
-    while world.groups.list_groups():
+    while list(world.groups.listed()):
         assert world.expire(3 * one).records
 
 

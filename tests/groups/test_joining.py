@@ -119,7 +119,7 @@ def test_a_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> 
     world = GroupWorld()
     ticket = world.join(session_timeout_ms=session_timeout_ms)
     assert world.joined(ticket).error_code == InvalidSessionTimeout.code
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_ids_that_cannot_be_stored_are_refused() -> None:
@@ -131,7 +131,7 @@ def test_ids_that_cannot_be_stored_are_refused() -> None:
     assert world.joined(ticket).error_code == InvalidRequest.code
     ticket = world.join(protocol_type="p" * 40_000)
     assert world.joined(ticket).error_code == InconsistentGroupProtocol.code
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_a_client_id_of_any_size_gives_a_member_id_that_fits() -> None:
@@ -143,7 +143,7 @@ def test_a_client_id_of_any_size_gives_a_member_id_that_fits() -> None:
 def test_an_unknown_member_id_is_refused_with_and_without_a_group() -> None:
     world = GroupWorld()
     assert world.joined(world.join(MemberId("ghost"))).error_code == UnknownMemberId.code
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
     world.stable()
     assert world.joined(world.join(MemberId("ghost"))).error_code == UnknownMemberId.code
 
@@ -234,7 +234,7 @@ def test_a_group_of_nobody_but_a_lost_newcomer_is_forgotten() -> None:
     world = GroupWorld()
     world.join()
     world.pass_time(SESSION_MS)
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_a_follower_that_joins_again_unchanged_is_told_the_standing_generation() -> None:

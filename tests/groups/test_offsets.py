@@ -64,7 +64,7 @@ def test_what_was_never_committed_is_minus_one_and_no_error() -> None:
     assert world.groups.fetch_offsets(FetchOffsets(GROUP, None)) == ()
     world.commit(5)
     assert world.fetch("other") == (-1, NONE)
-    assert world.groups.list_groups()[0].group_id == GROUP
+    assert next(world.groups.listed()).group_id == GROUP
 
 
 def test_the_last_commit_counts() -> None:
@@ -91,7 +91,7 @@ def test_a_member_commits_in_its_generation_only() -> None:
 def test_a_generation_of_a_group_that_is_not_there_is_refused() -> None:
     world = GroupWorld()
     assert world.commit(5, MemberId("m"), 3) == IllegalGeneration.code
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_a_member_may_commit_while_a_rebalance_is_being_prepared() -> None:
@@ -182,7 +182,7 @@ def test_a_deleted_group_is_gone_with_its_offsets_also_after_a_restart() -> None
     for _ in range(2):
         assert world.state() == "Dead"
         assert world.fetch() == (-1, NONE)
-        assert world.groups.list_groups() == []
+        assert list(world.groups.listed()) == []
         world.restart()
 
 
@@ -190,14 +190,14 @@ def test_a_group_of_offsets_alone_can_be_deleted() -> None:
     world = GroupWorld()
     world.commit(5)
     assert world.delete(GROUP) == [NONE]
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_a_group_that_someone_is_about_to_join_can_be_deleted() -> None:
     world = GroupWorld()
     pending = world.joined(world.join()).member_id
     assert world.delete(GROUP) == [NONE]
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
     assert world.joined(world.join(pending)).error_code == UnknownMemberId.code
 
 
@@ -258,7 +258,7 @@ def test_offsets_stored_without_members_expire_after_their_commit() -> None:
     world.pass_time(CHECK_MS + 1)
     assert (world.fetch("t"), world.fetch("u")) == ((-1, NONE), (6, NONE))
     world.pass_time(DAY_MS)
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
@@ -276,7 +276,7 @@ def test_offsets_of_a_group_expire_after_its_last_member_left() -> None:
     assert world.fetch() == (-1, NONE)
     assert world.records[-2:] == [OffsetForgotten(GROUP, "t", 0), GroupForgotten(GROUP)]
     world.restart()
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_a_restart_does_not_prolong_retention() -> None:
@@ -391,7 +391,7 @@ def test_a_great_many_expired_offsets_are_forgotten_in_bounded_steps() -> None:
         world.commit(0, offsets=offsets)
     world.now_ms += 2 * RETENTION_MS
     steps = []
-    while world.groups.list_groups():
+    while list(world.groups.listed()):
         steps.append(world.expire())
     assert len(steps) > 2
     assert all(step.records for step in steps)

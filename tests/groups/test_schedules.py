@@ -366,4 +366,4 @@ def offset_by_reading(events: list[tuple[str, Any, int]], topic: str) -> tuple[i
 def test_the_group_of_the_schedules_is_the_one_that_is_looked_at() -> None:
     run = Run(3)
     run.go(50)
-    assert {listing.group_id for listing in run.world.groups.list_groups()} <= {GROUP}
+    assert {listing.group_id for listing in run.world.groups.listed()} <= {GROUP}

@@ -122,7 +122,7 @@ def test_a_generation_of_no_group_is_refused_and_no_group_id_at_all_too() -> Non
     world = GroupWorld()
     assert world.commit(5, MemberId("m"), 1, producer_id=ONE) == IllegalGeneration.code
     assert world.commit(5, producer_id=ONE, group_id=GroupId("")) == InvalidGroupId.code
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_a_member_may_commit_in_a_transaction_before_the_new_assignment() -> None:
@@ -143,7 +143,7 @@ def test_a_group_with_pending_offsets_is_neither_deleted_nor_expired() -> None:
     assert world.fetch() == (5, NONE)
     world.end_transaction(ONE, committed=False)
     world.pass_time(world.settings.retention_check_interval_ms)
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_an_empty_group_is_not_forgotten_while_its_only_offset_is_pending() -> None:
@@ -161,7 +161,7 @@ def test_a_group_of_nothing_but_an_aborted_transaction_is_gone() -> None:
     world = GroupWorld()
     world.commit(5, producer_id=ONE)
     world.end_transaction(ONE, committed=False)
-    assert world.groups.list_groups() == []
+    assert list(world.groups.listed()) == []
 
 
 def test_an_end_of_a_transaction_without_offsets_is_nothing() -> None:

@@ -568,7 +568,7 @@ def test_a_stretch_can_be_ended_before_it_is_full() -> None:
         end = lane.journal.end
         assert lane.journal.roll(0)
         await lane.journal.checkpoint_now()
-        assert lane.journal.sealed() == [(0, end)]
+        assert list(lane.journal.sealed()) == [(0, end)]
         assert lane.journal.held_from <= end
 
     run(main())

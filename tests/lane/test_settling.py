@@ -26,7 +26,7 @@ from semel.lane.settling import Volumes
 from semel.lane.topics import CreateTopic, DeleteRecords, DeleteTopic
 from semel.records import batch as record_batch
 from semel.records.records import Record, decode_batch, encode_batch
-from semel.types import Offset, TopicPartition
+from semel.types import Offset, Position, TopicPartition
 from semel.volumes.making import MakesHere
 from semel.volumes.store import DeviceVolumes
 from semel.volumes.writing import Made, SettlingPlan
@@ -43,6 +43,10 @@ TOPICS = ("a", "b", "c", "d")
 
 def fail(error: BaseException) -> None:
     raise error
+
+
+async def always(end: Position) -> bool:
+    return True
 
 
 async def start(device: Device, rng: Random, volumes: Volumes | None = None) -> Lane:
@@ -254,7 +258,7 @@ def test_what_will_go_as_a_whole_is_left_unless_much_beside_it_is_dead(is_half_d
             await asyncio.sleep(0.01)
         await world.lane.until_durable()
         before = bytes_in(device)
-        world.lane.settling.will_die = lambda end: True
+        world.lane.settling.will_die = always
         if is_half_dead:
             world.delete_topic("b")
         await world.settle()

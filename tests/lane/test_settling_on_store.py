@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lane import test_compacting, test_settling
-from lane.test_settling import SETTINGS
+from lane.test_settling import SETTINGS, always
 from semel.journal.file.memory import MemoryDevice
 from semel.lane.lane import Lane
 from semel.store.in_memory import BAD_DAY, Chances
@@ -278,7 +278,7 @@ def test_small_volumes_become_one_and_what_goes_by_itself_is_settled_all_the_sam
         world = World(4)
         world.home = SlotHome(world.rng, SETTINGS._replace(settling=settling))
         await world.lead()
-        world.lane.settling.will_die = lambda end: True
+        world.lane.settling.will_die = always
         world.create("a")
         counts = []
         for _ in range(12):

@@ -201,13 +201,15 @@ class Retention:
             return None
         return Expired(partition, before, byte_count, keeping)
 
-    def _will_die(self, lane: Lane, end: int) -> bool:
+    async def _will_die(self, lane: Lane, end: int) -> bool:
         """Whether what lives in the journal before `end` is kept for one time, in few partitions:
         to settle it would only be to write it twice."""
         policies = Policies(self._broker, lane)
         keepings = set()
         count = 0
-        for partition, position in lane.settling.first_positions.items():
+        for number, (partition, position) in enumerate(lane.settling.first_positions.items(), 1):
+            if number % PARTITIONS_AT_ONCE == 0:
+                await asyncio.sleep(0)
             topic = policies.topic(partition.topic)
             if position < end and topic is not None:
                 keepings.add(keeping_of(topic.config, self._broker.config))

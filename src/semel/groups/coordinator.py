@@ -9,7 +9,7 @@ Laws
   later one, unless its ticket is forgotten first.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterator
 
 from semel.arrivals import Arrivals
 from semel.errors import (
@@ -258,13 +258,15 @@ class Groups:
         group = self._volatile.membership(group_id)
         return None if group is None else group.described()
 
-    def list_groups(self, states: Collection[str] = ()) -> list[GroupListing]:
-        """All, or those in one of these states; case does not matter."""
-        wanted = {state.lower() for state in states}
-        group_ids = dict.fromkeys((*self._lasting.by_id, *self._volatile.by_id))
-        groups = (self._volatile.membership(group_id) for group_id in group_ids)
-        found = [group.listed() for group in groups if group is not None]
-        return [listing for listing in found if not wanted or listing.state.lower() in wanted]
+    def listed(self) -> Iterator[GroupListing]:
+        """All, each as it is when its turn comes: others may come and go meanwhile."""
+        for _, stored in self._lasting.arrivals.walk():
+            group = self._volatile.membership(stored.group_id)
+            assert group is not None, f"{stored.group_id} is not known"
+            yield group.listed()
+        for _, held in self._volatile.arrivals.walk():
+            if held.membership.group_id not in self._lasting.by_id:
+                yield held.membership.listed()
 
     def next_deadline_ms(self) -> int | None:
         """When `Expire` is to be decided next; it may find nothing to do then."""

@@ -8,6 +8,7 @@ says enough.
 
 from collections.abc import Iterator, Mapping
 
+from semel.arrivals import Arrivals
 from semel.deadlines import Deadlines
 from semel.groups.commands import Ticket
 from semel.groups.deciding import (
@@ -66,10 +67,12 @@ class Sessions:
 
 
 class VolatileGroup:
-    __slots__ = ("membership", "sessions")
+    __slots__ = ("membership", "number", "sessions")
 
     def __init__(self, membership: Membership) -> None:
         self.membership = membership
+        self.number = -1
+        """In the order in which groups came."""
         self.sessions = Sessions()
 
     def __repr__(self) -> str:
@@ -87,6 +90,7 @@ class VolatileGroups:
     def __init__(self, lasting: LastingGroups, retention_check_interval_ms: int) -> None:
         self._lasting = lasting
         self.by_id: dict[GroupId, VolatileGroup] = {}
+        self.arrivals = Arrivals[VolatileGroup]()
         self.waiting: dict[Ticket, GroupId] = {}
         """JoinGroup and SyncGroup requests that have no reply yet."""
         self.retention_check_ms: int | None = None
@@ -145,6 +149,7 @@ class VolatileGroups:
         if change.membership is not None:
             if group is None:
                 group = self.by_id[group_id] = VolatileGroup(change.membership)
+                group.number = self.arrivals.add(group)
             group.membership = change.membership
         assert group is not None, f"{group_id} is not known"
         for member_id, deadline_ms in change.sessions.items():
@@ -159,6 +164,7 @@ class VolatileGroups:
         if group.membership.state is State.DEAD or not group.sessions.deadline_ms:
             assert not group.membership.members, f"{group_id} has members without a session"
             del self.by_id[group_id]
+            self.arrivals.remove(group.number)
         else:
             self._schedule(group_id, group)
 

@@ -5,6 +5,7 @@ next and syncs it in the one behind. `Shelf` is what a crash leaves.
 """
 
 import asyncio
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
@@ -13,7 +14,7 @@ from semel.errors import JournalFailed
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.index import BatchIndex
 from semel.journal.index_files import read_index
-from semel.journal.seam import JournalAbandoned, Limits, Sealed
+from semel.journal.seam import JournalAbandoned, Limits, SealedStretches
 from semel.types import Buffer, Position
 
 PAYLOAD_BYTES_MAX: Final = 2**23
@@ -210,8 +211,8 @@ class MemoryJournal:
     def roll(self, kept_size: int) -> bool:
         return False
 
-    def sealed(self) -> list[Sealed]:
-        return []
+    def sealed(self) -> SealedStretches:
+        return SealedStretches(array("q"))
 
     def release_before(self, position: Position) -> bool:
         bound = min(position, self._checkpoint_position)

@@ -6,8 +6,10 @@ is the same (docs/decisions/0014-the-journals-seam.md).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, overload
 
 from semel.errors import JournalFailed
 from semel.journal.index import BatchIndex
@@ -38,6 +40,33 @@ class Sealed(NamedTuple):
 
     base: int
     end: int
+
+
+class SealedStretches(Sequence[Sealed]):
+    """One behind the other, without a value for each: there may be very many of them."""
+
+    def __init__(self, bases: "array[int]") -> None:
+        """The last one ends the stretch before it."""
+        self._bases = bases
+
+    def __len__(self) -> int:
+        return max(0, len(self._bases) - 1)
+
+    @overload
+    def __getitem__(self, at: int) -> Sealed: ...
+    @overload
+    def __getitem__(self, at: slice) -> "SealedStretches": ...
+    def __getitem__(self, at: "int | slice") -> "Sealed | SealedStretches":
+        if isinstance(at, slice):
+            start, stop, step = at.indices(len(self))
+            assert step == 1, "neighbours"
+            return SealedStretches(self._bases[start : stop + 1] if start < stop else array("q"))
+        number = range(len(self))[at]
+        return Sealed(self._bases[number], self._bases[number + 1])
+
+    def behind(self, position: int) -> "SealedStretches":
+        """Those that begin there or later."""
+        return self[bisect_left(self._bases, position) :]
 
 
 class Journal(Protocol):
@@ -166,7 +195,7 @@ class Journal(Protocol):
         is sealed. False if there is nothing to be sealed, or not room enough to be wasteful of it:
         frames of `kept_size` bytes must fit."""
 
-    def sealed(self) -> list[Sealed]:
+    def sealed(self) -> SealedStretches:
         """What can be settled, the oldest first: it is durable, and lies before a checkpoint."""
 
     def release_before(self, position: Position) -> bool:

@@ -94,13 +94,10 @@ class Compacting:
             self._rolled_ms = self._lane.view.now_ms()
             await self._settling.seal()
         candidates = await self._candidates(policies)
-        candidates.sort(key=lambda each: each.worth, reverse=True)
         chosen: list[_Candidate] = []
         size = 0
         for candidate in candidates:
             if chosen and size + candidate.size > self._settings.volume_bytes:
-                break
-            if len(chosen) == COMPACTED_AT_ONCE:
                 break
             chosen.append(candidate)
             size += candidate.size
@@ -181,6 +178,7 @@ class Compacting:
         return start if compacted is None else max(start, compacted.end)
 
     async def _candidates(self, policies: CompactionPolicies) -> list[_Candidate]:
+        """Those that gain most, as many as one pass takes."""
         mostly_gone = self._mostly_gone()
         sealed_end = self._settling.sealed_end()
         candidates: list[_Candidate] = []
@@ -203,7 +201,9 @@ class Compacting:
                 continue
             if candidate is not None:
                 candidates.append(candidate)
-        return candidates
+                if len(candidates) == 2 * COMPACTED_AT_ONCE:
+                    candidates = _best(candidates)
+        return _best(candidates)
 
     def _found_damage(self, partition: PartitionView, damage: Exception) -> None:
         self._damaged[partition.number] = partition.log_start_offset
@@ -281,3 +281,8 @@ class Compacting:
         partition = self._state.partitions.get(number)
         before = None if partition is None else partition.transactions.aborted_before
         return () if before is None else tuple(before)
+
+
+def _best(candidates: list[_Candidate]) -> list[_Candidate]:
+    candidates.sort(key=lambda each: each.worth, reverse=True)
+    return candidates[:COMPACTED_AT_ONCE]

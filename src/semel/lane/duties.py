@@ -135,10 +135,16 @@ class Duties:
     def _silent_producers(self, before_ms: int) -> Iterator[ForgetProducers | None]:
         """Those of all partitions; None whenever enough were looked at for once."""
         left = LOOKED_AT_MAX
-        for partition in list(self._state.partitions.values()):
-            producers = iter(list(partition.producers.items()))
-            while some := list(islice(producers, max(1, left))):
-                silent = tuple(each for each, producer in some if producer.may_expire(before_ms))
+        for partition in self._state.hosting.made_by_number():
+            producers = partition.producers
+            # Their numbers alone: others may come and go meanwhile.
+            producer_ids = iter(tuple(producers))
+            while some := list(islice(producer_ids, max(1, left))):
+                silent = tuple(
+                    each
+                    for each in some
+                    if each in producers and producers[each].may_expire(before_ms)
+                )
                 left -= 1 + len(some)
                 if silent:
                     yield ForgetProducers(partition.number, silent, before_ms)

@@ -109,6 +109,10 @@ class AdoptCompacted(NamedTuple):
         return Decided(None, frame, Claim.ENDING)
 
 
+async def _never(end: Position) -> bool:
+    return False
+
+
 def _size(sealed: Sequence[Sealed]) -> int:
     return sealed[-1].end - sealed[0].base if sealed else 0
 
@@ -157,7 +161,7 @@ class Settling:
         """Of segments and volumes."""
         self.first_positions: dict[TopicPartition, int] = {}
         """Where the first batches that are shown lie in the journal, if not in volumes alone."""
-        self.will_die: Callable[[Position], bool] = lambda end: False
+        self.will_die: Callable[[Position], Awaitable[bool]] = _never
         """Whether all that lives in the journal before a position will go at about one time."""
         self.on_damage: OnDamage = lambda partition, damage: None
         """Hears of each partition of which something cannot be read, again and again."""
@@ -282,8 +286,8 @@ class Settling:
                 return
             before = self._journal.sealed()
             is_done = self._journal.release_before(position)
-            left = set(self._journal.sealed())
-            self.bytes_removed += sum(each.end - each.base for each in before if each not in left)
+            left = self._journal.sealed()
+            self.bytes_removed += _size(before) - _size(left)
             if is_done:
                 return
             # Older ones need what is to go; each new one lies behind something new.
@@ -312,10 +316,10 @@ class Settling:
     async def _chosen(self) -> Sequence[Sealed]:
         """Those in which little lives, or if there are many, unless they go by themselves."""
         settled_end = self._state.settled_end
-        sealed = [each for each in self._journal.sealed() if each.base >= settled_end]
+        sealed = self._journal.sealed().behind(settled_end)
         oldest = sealed[: self._sources_max]
         while len(oldest) > 1 and _size(oldest) > self._settings.volume_bytes:
-            oldest.pop()
+            oldest = oldest[:-1]
         some = oldest
         largest = max((each.end - each.base for each in oldest), default=0)
         while some:
@@ -336,7 +340,7 @@ class Settling:
         if not self._settings.leaves_what_dies:
             return False
         end = Position(sealed[-1].end)
-        return self.will_die(end) and await self._live_bytes(end) >= MOST * _size(sealed)
+        return await self.will_die(end) and await self._live_bytes(end) >= MOST * _size(sealed)
 
     async def _live_bytes(self, end: int) -> int:
         """Of batches in the journal before this position."""
@@ -455,8 +459,9 @@ class Settling:
         CorruptJournal, OSError.
         """
         settled_end = self._state.settled_end
-        sealed = [each.base for each in self._journal.sealed() if each.base >= settled_end]
-        sources = [*map(volume_base, self._state.volumes), *sealed]
+        sealed = self._journal.sealed().behind(settled_end)
+        # All of them are read, which takes the longer the more there are.
+        sources = [*map(volume_base, self._state.volumes), *(each.base for each in sealed)]
         if self._maker.has_far_sources:
             sources = await self._with_dirty(sources, compactions)
         plan = CompactionPlan(

@@ -4,7 +4,7 @@ A view shows what is applied, which may not be durable yet. So an answer that wa
 as all do, until the lane is durable up to what it was read from.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from semel.errors import GroupIdNotFound, UnknownTopicOrPartition
@@ -247,6 +247,7 @@ class LaneView:
         return self._state.transactions.of_producer(producer_id)
 
     def transactions(self) -> Iterator[Transaction]:
+        """Each as it is when its turn comes: others may come and go meanwhile."""
         return iter(self._state.transactions)
 
     def open_transactions(self) -> tuple[Transaction, ...]:
@@ -262,8 +263,9 @@ class LaneView:
         if self._state.groups.describe(group_id) is None:
             raise GroupIdNotFound(f"there is no group {group_id!r}")
 
-    def groups(self, states: Collection[str] = ()) -> list[GroupListing]:
-        return self._state.groups.list_groups(states)
+    def groups(self) -> Iterator[GroupListing]:
+        """As `transactions`."""
+        return self._state.groups.listed()
 
     def fetch_offsets(self, command: FetchOffsets) -> tuple[FetchedOffset, ...]:
         return self._state.groups.fetch_offsets(command)

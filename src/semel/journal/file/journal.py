@@ -8,7 +8,6 @@ import contextlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from semel.errors import CorruptJournal, JournalFailed
@@ -26,7 +25,7 @@ from semel.journal.file.settings import JournalSettings
 from semel.journal.file.walk import Walk
 from semel.journal.frames import HEADER_SIZE, head
 from semel.journal.index import BatchIndex
-from semel.journal.seam import JournalAbandoned, Sealed
+from semel.journal.seam import JournalAbandoned, SealedStretches
 from semel.journal.tail import Tail
 from semel.types import Buffer, Position
 
@@ -381,11 +380,11 @@ class FileJournal:
         self._roll()
         return True
 
-    def sealed(self) -> list[Sealed]:
+    def sealed(self) -> SealedStretches:
         """Those that the newest checkpoint has behind it."""
         bases = self.segments.bases
         count = bisect_right(bases, self._background.newest_checkpoint) - 1
-        return [Sealed(base, end) for base, end in pairwise(bases[: max(0, count) + 1])]
+        return SealedStretches(bases[: max(0, count) + 1])
 
     def release_before(self, position: Position) -> bool:
         """Unlinks the sealed segments before it that lie behind both checkpoints."""

@@ -8,13 +8,12 @@ import asyncio
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Iterator
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from semel.errors import JournalFailed, StoreBehind
 from semel.journal import names
 from semel.journal.frames import HEADER_SIZE, head
-from semel.journal.seam import JournalAbandoned, Sealed
+from semel.journal.seam import JournalAbandoned, SealedStretches
 from semel.journal.slots import keys
 from semel.journal.slots.calls import Calls, trouble_in_words
 from semel.journal.slots.checkpointing import INDEX_PART_SIZE, Checkpointing, Taking
@@ -393,11 +392,11 @@ class SlotJournal:
         self._begin_checkpoint()
         return True
 
-    def sealed(self) -> list[Sealed]:
+    def sealed(self) -> SealedStretches:
         """Those that the newest checkpoint has behind it."""
         bases = self._stretches.bases
         count = bisect_right(bases, self._indexed) - 1
-        return [Sealed(base, end) for base, end in pairwise(bases[: max(0, count) + 1])]
+        return SealedStretches(bases[: max(0, count) + 1])
 
     @property
     def _indexed(self) -> int:
