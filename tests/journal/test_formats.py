@@ -11,7 +11,7 @@ from journal.short_lives import PAYLOAD, device_of, live, reopen
 from semel.errors import CorruptJournal, FolderInUse, NewerFormat
 from semel.journal import names
 from semel.journal.file.disk import FileDevice
-from semel.journal.file.formats import FORMAT, Contents
+from semel.journal.file.formats import FORMAT, SEVERAL_LANES, Contents
 from semel.journal.file.journal import FileJournal
 from semel.journal.file.memory import Killed, MemoryDevice
 from semel.records.checksum import crc32c
@@ -37,7 +37,7 @@ def replace(device: MemoryDevice, name: str, content: bytes) -> None:
 
 
 def a_newer_folder(device: MemoryDevice) -> None:
-    replace(device, names.FORMAT, b"format %d\nfor Semel 9 and newer\n" % (FORMAT + 1))
+    replace(device, names.FORMAT, b"format %d\nfor Semel 9 and newer\n" % (SEVERAL_LANES + 1))
 
 
 def a_newer_note(device: MemoryDevice) -> None:
@@ -65,7 +65,10 @@ Change = Callable[[MemoryDevice], None]
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (a_newer_folder, rf"format {FORMAT + 1} \(for Semel 9 and newer\), .* up to {FORMAT}"),
+        (
+            a_newer_folder,
+            rf"format {SEVERAL_LANES + 1} \(for Semel 9 and newer\), .* up to {SEVERAL_LANES}",
+        ),
         (a_newer_note, "the note has format 3, this Semel reads up to 2"),
         (a_note_that_says_more, "the note says what this Semel does not know"),
         (a_newer_checkpoint, "a checkpoint has format 2, this Semel reads up to 1"),

@@ -1,19 +1,46 @@
 """Changing the settings of a topic or a broker, as both requests for it do."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.config_resources import ResourceType
+from semel.broker.forwarding import forwarded, leader_to_ask
 from semel.broker.layered_config import ALL_BROKERS
 from semel.broker.topic_config import check
-from semel.errors import NONE, InvalidRequest, JournalFull, RequestError, StorageError
-from semel.lane.topics import ConfigureTopic
+from semel.errors import (
+    NONE,
+    CoordinatorLoadInProgress,
+    InvalidRequest,
+    JournalFull,
+    RequestError,
+    StorageError,
+)
+from semel.lane.leader import LedBy
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 Change = Callable[[dict[str, str]], dict[str, str]]
 """What the settings are to be, made of what they are."""
+
+
+def altered(broker: "Broker", request: Any, call: Call, alter_all: Callable[[], Answer]) -> Handled:
+    """By whoever leads the topics: clients ask any broker, or the one whose settings they are."""
+    leader = None if broker.lanes.leads_catalogue else leader_to_ask(broker, call)
+    if leader is None:
+        return broker.topics.once_heard(alter_all())
+    return _altered_elsewhere(leader, request, call, alter_all)
+
+
+async def _altered_elsewhere(
+    leader: LedBy, request: Any, call: Call, alter_all: Callable[[], Answer]
+) -> Answer:
+    try:
+        return Answer(await forwarded(leader, call.api, call.version, request), NO_MARKS)
+    except CoordinatorLoadInProgress:
+        # Who is asked here cannot say more than that.
+        return alter_all()
 
 
 def alter(
@@ -44,11 +71,12 @@ def _alter_topic(broker: "Broker", name: str, change: Change, only_check: bool) 
     topic = broker.lanes.controller.view.catalogue.named(name)
     config = change(dict(topic.config))
     check(config, broker.batch_size_most)
-    broker.lanes.controller.submit(ConfigureTopic(name, config, only_check))
+    broker.topics.configure(name, config, only_check=only_check)
 
 
 def _alter_broker(broker: "Broker", name: str, change: Change, only_check: bool) -> None:
-    check_broker_name(broker, name)
+    if name != ALL_BROKERS and name not in map(str, broker.nodes.ids):
+        check_broker_name(broker, name)
     config = change(dict(broker.lanes.controller.view.broker_config(name)))
     broker.reconfigure(name, config, only_check)
 

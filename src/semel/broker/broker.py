@@ -17,7 +17,7 @@ from semel.broker.lane_settings import lane_settings
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.broker.metrics import Metrics
-from semel.broker.nodes import Nodes
+from semel.broker.nodes import Neighbour, Nodes
 from semel.broker.peers import Peers
 from semel.broker.server import Server
 from semel.broker.topics_over_lanes import TopicsOverLanes
@@ -73,6 +73,16 @@ class Shared(NamedTuple):
     """Of a lane that was taken with this journal."""
 
 
+class Workers(NamedTuple):
+    """Lanes that are led by processes of this machine, each of which always leads the same."""
+
+    lane_count: int
+    numbers: tuple[int, ...]
+    """Of those that are led by this one."""
+    neighbours: tuple[Neighbour, ...]
+    """The other processes."""
+
+
 class Broker:
     def __init__(
         self,
@@ -83,9 +93,10 @@ class Broker:
         randomness: Randomness,
         shared: Shared | None = None,
         tiering: "Tiering | None" = None,
+        workers: Workers | None = None,
     ) -> None:
-        """Opens a lane on each device and replays it. Raises NewerFormat, CorruptJournal or
-        FolderInUse, and ConfigError.
+        """Opens a lane on each device and replays it: all there are, or those of this one of the
+        `workers`. Raises NewerFormat, CorruptJournal or FolderInUse, and ConfigError.
 
         Of lanes that are `shared` it leads none yet: it is told when to take them. With `tiering`
         the volumes of the others lie in a store, which has to be claimed before the start.
@@ -107,7 +118,11 @@ class Broker:
         self._shared = shared
         self._tiering = tiering
         self._lane_settings = self._settings_of_lanes(config)
-        self.lanes = LedLanes(len(devices) if shared is None else shared.lane_count)
+        numbers: Sequence[int] = range(len(devices))
+        lane_count = len(devices) if shared is None else shared.lane_count
+        if workers is not None:
+            numbers, lane_count = workers.numbers, workers.lane_count
+        self.lanes = LedLanes(lane_count)
         self.topics = TopicsOverLanes(self.lanes)
         self.coordinators = Coordinators(self.lanes, self.topics, self._lane_settings)
         self.elsewhere = Elsewhere(config.node_id)
@@ -118,7 +133,9 @@ class Broker:
             self.elsewhere,
             clock,
             is_shared=shared is not None,
+            neighbours=() if workers is None else workers.neighbours,
         )
+        self.peers = Peers(self)
         self.node: Desk | None = None
         """Where other nodes are answered; None if there are none."""
         self.deadlines_changed = asyncio.Event()
@@ -127,7 +144,7 @@ class Broker:
         """Of the lanes that it leads."""
         self.journals_on_store: dict[int, Journal] = {}
         """Of lanes that others can take."""
-        for number, device in enumerate(devices):
+        for number, device in zip(numbers, devices, strict=True):
             self.lanes.add(self._open(number, device))
         if self.lanes.leads_catalogue:
             self._recall_config()
@@ -137,7 +154,6 @@ class Broker:
         self.batch_size_most = payload_bytes_max // 4
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
-        self.peers = Peers(self)
         self._unreadable: set[TopicPartition] = set()
         self._told_unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -336,6 +352,19 @@ class Broker:
         self.lanes.tell_of(followed.catalogue)
         self.nodes.look()
 
+    def hear_of_cluster(self, cluster_id: bytes) -> None:
+        """From whoever leads lane 0 of the same folder."""
+        self._cluster_id = cluster_id
+
+    def node_of_lane(self, number: int) -> LedBy | None:
+        """Who leads a lane, this node or another; None if that is not known. Where other nodes find
+        it is said of others alone."""
+        lane = self.lanes.by_number.get(number)
+        if lane is None:
+            return self.elsewhere.leader_of(number)
+        host, port = self._static_config.advertised_address or ("", 0)
+        return LedBy(lane.view.epoch, self._static_config.node_id, host, port)
+
     def hear_of_leader(self, leader: LedBy) -> None:
         """Another says that it leads, sooner than lane 0 does here."""
         self.elsewhere.hear_of(leader)
@@ -354,15 +383,23 @@ class Broker:
         layers = self.layers.with_layer(name, config)
         self._check_sizes(layers.effective)
         self.lanes.controller.submit(ConfigureBroker(name, config, only_check))
-        if not only_check:
+        if only_check:
+            return
+        if name in (ALL_BROKERS, str(self._static_config.node_id)):
             self._adopt(layers)
+        if self.topics.telling is not None:
+            self.topics.telling.broker(name)
 
     def _recall_config(self) -> None:
         """What was set while an earlier process ran. It may not go with what this one was started
         with, which then counts alone: a broker that does not start can be told nothing."""
         view = self.lanes.controller.view
+        self.recall_config(view.broker_config)
+
+    def recall_config(self, config_of: Callable[[str], Mapping[str, str]]) -> None:
+        """Take over what was set for this broker, and for all."""
         names = (ALL_BROKERS, str(self._static_config.node_id))
-        for_all, for_this = (_known(view.broker_config(name)) for name in names)
+        for_all, for_this = (_known(config_of(name)) for name in names)
         try:
             self._adopt(LayeredConfig(self._static_config, for_all, for_this))
         except ConfigError as error:

@@ -5,7 +5,6 @@ from semel.broker.topics_over_lanes import TopicsOverLanes
 from semel.errors import CoordinatorNotAvailable, NotCoordinator
 from semel.lane.commands import LaneSettings, placed_internal_topic
 from semel.lane.lane import Lane
-from semel.lane.topics import CreateInternalTopic
 from semel.lane.view import TopicView
 from semel.records.partitioning import partition_for
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -22,11 +21,26 @@ class Coordinators:
 
     def of_group(self, group_id: str) -> Lane:
         """Raises NotCoordinator if it is led elsewhere."""
-        return self._of(OFFSETS_TOPIC, group_id)
+        return self.of(OFFSETS_TOPIC, group_id)
 
     def of_transactional_id(self, transactional_id: str) -> Lane:
         """Raises NotCoordinator if it is led elsewhere."""
-        return self._of(TRANSACTIONS_TOPIC, transactional_id)
+        return self.of(TRANSACTIONS_TOPIC, transactional_id)
+
+    def lane_of_group(self, group_id: str) -> int:
+        """Its number, wherever it is led."""
+        return self.lane_of(OFFSETS_TOPIC, group_id)
+
+    def lane_of_transactional_id(self, transactional_id: str) -> int:
+        """Its number, wherever it is led."""
+        return self.lane_of(TRANSACTIONS_TOPIC, transactional_id)
+
+    def lane_of(self, topic_name: str, key: str) -> int:
+        """As the internal topic says; its number."""
+        if self._lanes.count == 1:
+            return CONTROLLER
+        topic = self._placed(topic_name)
+        return topic.lane_of(partition_for(key, topic.partition_count))
 
     def partition_of_group(self, group_id: str) -> int:
         """Of `__consumer_offsets`, which is made if it is not there. Raises as `internal_topic`."""
@@ -42,13 +56,14 @@ class Coordinators:
         """
         catalogue = self._lanes.catalogue_for_coordinators
         topic = catalogue.get(name)
+        if topic is None and not self._lanes.leads_catalogue:
+            raise CoordinatorNotAvailable(f"{name} is made elsewhere")
         if topic is None:
-            self._lanes.controller.submit(CreateInternalTopic(name))
-            topic = catalogue.named(name)
-            self._topics.host(topic)
+            topic = self._topics.create_internal(name)
         return topic
 
-    def _of(self, topic_name: str, key: str) -> Lane:
+    def of(self, topic_name: str, key: str) -> Lane:
+        """Of what this internal topic tells of."""
         lanes = self._lanes
         if lanes.count == 1 and lanes.led:
             return lanes.led[0]
@@ -59,7 +74,7 @@ class Coordinators:
             raise NotCoordinator(f"the coordinator of {key!r} is elsewhere")
         if lane.number != CONTROLLER and not lane.view.hosts_partition(topic_name, index):
             # Lane 0 may have made the topic for itself, or this lane had no room for its part.
-            if lanes.leads_catalogue and topic_name in lanes.catalogue:
+            if lanes.knows_topics and topic_name in lanes.catalogue:
                 self._topics.host(topic)
             if not lane.view.hosts_partition(topic_name, index):
                 raise CoordinatorNotAvailable(f"the coordinator of {key!r} is not ready")
@@ -68,7 +83,7 @@ class Coordinators:
     def _placed(self, name: str) -> TopicView:
         """The topic of a coordinator as it is, or will be; nothing is made."""
         lanes = self._lanes
-        if lanes.leads_catalogue:
+        if lanes.knows_topics:
             topic = lanes.catalogue.get(name)
             if topic is not None:
                 return topic

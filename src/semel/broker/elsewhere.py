@@ -1,7 +1,8 @@
-"""What a broker knows of the leader where it does not lead itself, and who waits to know it."""
+"""What a broker knows of the leaders where it does not lead itself, and who waits to know it."""
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 from semel.lane.following import FollowedLane
 from semel.lane.leader import LedBy, NodeAddress
@@ -17,8 +18,15 @@ class Elsewhere:
         self._told: LedBy | None = None
         """Who has said itself that it leads, before it was heard of in lane 0."""
         self._is_known = asyncio.Event()
+        self._by_lane: Mapping[int, LedBy] | None = None
+        """Of all lanes; None where who leads lane 0 leads them all."""
 
     # What is heard
+
+    def hear_of_lanes(self, by_lane: Mapping[int, LedBy]) -> None:
+        """Who leads each lane, this node perhaps among them."""
+        self._by_lane = by_lane
+        self._look()
 
     def follow(self, followed: FollowedLane, *, is_led: bool) -> None:
         self._followed = followed
@@ -51,7 +59,7 @@ class Elsewhere:
         self._look()
 
     def _look(self) -> None:
-        if self._is_here or self.led_by is not None:
+        if self._is_here or self._by_lane is not None or self.led_by is not None:
             self._is_known.set()
         else:
             self._is_known.clear()
@@ -60,7 +68,9 @@ class Elsewhere:
 
     @property
     def led_by(self) -> LedBy | None:
-        """Another node, which leads all lanes; None if that is this one, or it is not known."""
+        """Another node, which leads lane 0; None if that is this one, or it is not known."""
+        if self._by_lane is not None:
+            return self.leader_of(0)
         if self._is_here:
             return None
         if self._told is not None:
@@ -69,6 +79,13 @@ class Elsewhere:
         if followed is None or not self._is_followed_led:
             return None
         led_by = followed.led_by
+        return None if led_by is None or led_by.node_id == self._own_id else led_by
+
+    def leader_of(self, lane: int) -> LedBy | None:
+        """Another node, which leads this lane; None if that is this one, or it is not known."""
+        if self._by_lane is None:
+            return self.led_by
+        led_by = self._by_lane.get(lane)
         return None if led_by is None or led_by.node_id == self._own_id else led_by
 
     @property

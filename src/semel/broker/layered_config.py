@@ -36,7 +36,8 @@ class LayeredConfig:
         return self._for_all
 
     def with_layer(self, name: str, config: Mapping[str, str]) -> "LayeredConfig":
-        """As it would be. Raises InvalidConfig, or InvalidRequest for what cannot be changed."""
+        """As it would be, of this broker or another one. Raises InvalidConfig, or InvalidRequest
+        for what cannot be changed."""
         for each in config:
             if each in COARSER_RETENTION_MS:
                 raise InvalidRequest(

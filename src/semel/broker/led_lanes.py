@@ -97,6 +97,13 @@ class LedLanes:
         except KeyError:
             raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere") from None
 
+    def number_of(self, topic_name: str, index: int) -> int | None:
+        """Of the lane that a partition lies in; None if nobody has told of it here."""
+        if self.count == 1:
+            return CONTROLLER
+        topic = self.catalogue.get(topic_name) if self.knows_topics else None
+        return None if topic is None else topic.lane_of(index)
+
     def topic_named(self, name: str) -> TopicView:
         """Raises UnknownTopicOrPartition; NotLeaderOrFollower if only others could tell that, as
         what is followed of the catalogue may be old."""
@@ -117,6 +124,6 @@ class LedLanes:
     @property
     def catalogue_for_coordinators(self) -> CatalogueView:
         """Raises CoordinatorNotAvailable, upon which clients of coordinators ask again."""
-        if not self.leads_catalogue:
+        if not self.knows_topics:
             raise CoordinatorNotAvailable("the topics are led elsewhere")
         return self.catalogue

@@ -6,21 +6,22 @@ import gc
 import os
 import shutil
 import signal
+import socket
 import sys
-import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import urlsplit
 
 from semel.broker import log
-from semel.broker.broker import Broker, Storage
+from semel.broker.broker import Broker, Storage, Workers
 from semel.broker.config import BrokerConfig, address, listener
-from semel.errors import CannotListen, ConfigError
+from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
+from semel.errors import ConfigError
 from semel.journal.file.disk import FileDevice
-from semel.journal.file.segments import FULL
+from semel.journal.file.lane_folders import held, lane_count, lane_folder
 from semel.volumes.binding import bind, check_named
 from semel.world import SystemClock, SystemRandomness
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from semel.broker.member import Member
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-BACKLOG = 1024
 GC_THRESHOLD = 20_000
 """Every request makes and drops some objects; almost none of them are cycles."""
 FREED_SIZE_KEPT = 31 * 2**20
@@ -51,20 +51,35 @@ class ServeOptions:
     config: Path | None = None
     settings: tuple[str, ...] = ()
     metrics: str | None = None
+    workers: int = 1
+    as_worker: int | None = None
+    """The node id, for who looks at the list of processes: all there is to know is said on standard
+    input."""
     stop_with_stdin: bool = False
     """End when standard input does, so that a broker never outlives the process it belongs to."""
 
 
-def serve(options: ServeOptions) -> None:
-    """Returns after SIGTERM or SIGINT. Raises SemelError or OSError with one clear sentence."""
+def serve(options: ServeOptions) -> int:
+    """Returns an exit code after SIGTERM or SIGINT. Raises SemelError or OSError with one clear
+    sentence."""
+    if options.as_worker is not None:
+        _serve_as_worker()
+        return 0
     config = BrokerConfig.from_sources(options.config, options.settings)
-    if options.ephemeral and config.journal_segment_bytes == BrokerConfig.journal_segment_bytes:
-        # A temporary folder is often memory, and two segments are allocated at once.
-        config = replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
+    config = _fit(config, is_ephemeral=options.ephemeral)
     if options.advertise:
         config = replace(config, advertised_listeners=listener(*address(options.advertise)))
     if options.node_id is not None:
         config = replace(config, node_id=options.node_id)
+    if options.workers != 1:
+        from semel.broker.parent import serve_workers
+
+        return serve_workers(options, config)
+    _serve_alone(config, options)
+    return 0
+
+
+def _serve_alone(config: BrokerConfig, options: ServeOptions) -> None:
     if options.store is not None:
         _run(_serve_on_store(config, options.store, options))
         return
@@ -73,17 +88,91 @@ def serve(options: ServeOptions) -> None:
     if options.volumes is not None:
         _run(_serve_tiered(config, options.volumes, options))
         return
-    with _data_folder(options) as folder:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(data_folder(options))
         check_named(folder, None)
+        lanes = lane_count(folder)
+        if lanes > 1:
+            stack.enter_context(held(folder))
+        folders = [lane_folder(folder, number) for number in range(lanes)]
         broker = Broker(
             config,
-            [FileDevice(folder, synced=not options.ephemeral)],
-            _storage(folder),
+            [FileDevice(each, synced=not options.ephemeral) for each in folders],
+            _storage(folder, folders),
             SystemClock(),
             SystemRandomness(),
         )
         _settle_in()
         _run(_serve(broker, options, str(folder)))
+
+
+def _serve_as_worker() -> None:
+    from semel.broker.assignment import read_assignment
+    from semel.broker.lines import Lines
+    from semel.broker.worker import PATIENCE_S, Worker
+    from semel.cluster.channel import connect
+    from semel.cluster.keys import OnlyKey
+
+    assignment = read_assignment()
+    config = BrokerConfig.from_sources(assignment.config, assignment.settings)
+    config = _fit(config, is_ephemeral=not assignment.is_synced)
+    leaders = assignment.neighbours()
+    own = next(each for each in leaders if each.node_id == assignment.own_id)
+    if own.advertised is not None:
+        config = replace(config, advertised_listeners=listener(*own.advertised))
+    config = replace(config, node_id=own.node_id)
+    folder = Path(assignment.folder)
+    numbers = assignment.own_lanes()
+    folders = [lane_folder(folder, number) for number in numbers]
+    randomness = SystemRandomness()
+    key = OnlyKey(assignment.key)
+    neighbours = tuple(each for each in leaders if each is not own)
+    workers = Workers(assignment.lane_count, numbers, neighbours)
+
+    def opened() -> Broker:
+        return Broker(
+            config,
+            [FileDevice(each, synced=assignment.is_synced) for each in folders],
+            _storage(folder, folders),
+            SystemClock(),
+            randomness,
+            workers=workers,
+        )
+
+    broker = once_free(opened)
+    worker = Worker(
+        broker,
+        own.node_id,
+        [leaders[assignment.leader_index(lane)] for lane in range(assignment.lane_count)],
+        key,
+        randomness,
+    )
+    _settle_in()
+    options = ServeOptions(
+        listen=listener(own.host, own.port), metrics=assignment.metrics, stop_with_stdin=True
+    )
+    listening = socket.socket(fileno=assignment.listening)
+
+    def begin(tasks: asyncio.TaskGroup) -> None:
+        worker.begin(tasks, Lines(key, randomness, connect, tasks.create_task, PATIENCE_S))
+
+    beginning = Beginning(begin, worker.may_serve, worker.knows_all)
+    _run(_serve(broker, options, assignment.folder, worker=beginning, listening=listening))
+
+
+class Beginning(NamedTuple):
+    """Of a worker."""
+
+    begin: Callable[[asyncio.TaskGroup], None]
+    may_serve: asyncio.Event
+    is_ready: asyncio.Event
+
+
+def _fit(config: BrokerConfig, *, is_ephemeral: bool) -> BrokerConfig:
+    """A temporary folder is often memory, and two segments are allocated at once."""
+    if is_ephemeral and config.journal_segment_bytes == BrokerConfig.journal_segment_bytes:
+        return replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
+    return config
 
 
 def _settle_in() -> None:
@@ -127,6 +216,10 @@ async def _serve_on_store(config: BrokerConfig, url: str, options: ServeOptions)
 async def _serve_tiered(config: BrokerConfig, url: str, options: ServeOptions) -> None:
     if options.ephemeral:
         raise ConfigError("--volumes keeps data for good, and --ephemeral nothing: choose one")
+    if lane_count(options.data) > 1:
+        raise ConfigError(
+            f"{options.data} has several lanes: old data of one alone can be kept away"
+        )
     from semel.broker.lane_volumes import disk_cache, work_folder
     from semel.store.blocks import NO_CACHE, BlockCache
     from semel.store.opening import open_store
@@ -148,7 +241,7 @@ async def _serve_tiered(config: BrokerConfig, url: str, options: ServeOptions) -
             broker = Broker(
                 config,
                 [FileDevice(folder)],
-                _storage(folder),
+                _storage(folder, [folder]),
                 SystemClock(),
                 randomness,
                 tiering=tiering,
@@ -167,35 +260,51 @@ async def _serve_tiered(config: BrokerConfig, url: str, options: ServeOptions) -
 
 
 async def _serve(
-    broker: Broker, options: ServeOptions, place: str, member: "Member | None" = None
+    broker: Broker,
+    options: ServeOptions,
+    place: str,
+    member: "Member | None" = None,
+    worker: "Beginning | None" = None,
+    listening: socket.socket | None = None,
 ) -> None:
+    """`listening` is there already where another process holds it."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     if options.stop_with_stdin:
-        loop.add_reader(sys.stdin.fileno(), _read_until_end, loop, stopped)
+        loop.add_reader(sys.stdin.fileno(), read_until_end, loop, stopped)
     host, port = address(options.listen)
     try:
         async with asyncio.TaskGroup() as tasks:
             await broker.start(tasks)
-            with _naming(options.listen):
-                listener = await loop.create_server(
-                    broker.connection, host, port, backlog=BACKLOG, reuse_address=True
-                )
+            if worker is not None:
+                worker.begin(tasks)
+                await _either(worker.may_serve, stopped)
+            with naming(options.listen):
+                if listening is None:
+                    server = await loop.create_server(
+                        broker.connection, host, port, backlog=BACKLOG, reuse_address=True
+                    )
+                else:
+                    server = await loop.create_server(
+                        broker.connection, sock=listening, backlog=BACKLOG
+                    )
             try:
-                listening = listener.sockets[0].getsockname()[:2]
-                node = None if member is None else member.node(listening)
+                found = server.sockets[0].getsockname()[:2]
+                node = None if member is None else member.node(found)
                 if node is not None:
                     tasks.create_task(node.run())
-                _announce(listening, broker, options, place)
+                if worker is not None:
+                    await _either(worker.is_ready, stopped)
+                _announce(found, broker, options, place)
                 await stopped.wait()
                 if node is not None:
                     await node.leave()
             finally:
                 # Not waited for: since Python 3.12 that would be until the last client has gone.
-                listener.close()
+                server.close()
             broker.close()
             _end_tasks()
     except* _Stopped:
@@ -204,14 +313,19 @@ async def _serve(
         await broker.stop()
 
 
-@contextlib.contextmanager
-def _naming(address: str) -> Iterator[None]:
-    """Say which address it is that cannot be listened on."""
+async def _either(event: asyncio.Event, other: asyncio.Event) -> None:
+    """Return when one of them is set."""
     try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise CannotListen(f"cannot listen on {address}: {reason.lower()}") from error
+        async with asyncio.TaskGroup() as waiting:
+            for each in (event, other):
+                waiting.create_task(_end_after(each))
+    except* _Stopped:
+        pass
+
+
+async def _end_after(event: asyncio.Event) -> None:
+    await event.wait()
+    _end_tasks()
 
 
 class _Stopped(Exception):
@@ -238,47 +352,18 @@ def _announce(
     if options.metrics is not None:
         from semel.broker.metrics import serve_metrics
 
-        with _naming(options.metrics):
+        with naming(options.metrics):
             metrics_host, metrics_port = serve_metrics(broker, *address(options.metrics))
         log.info("metrics", address=f"http://{metrics_host}:{metrics_port}/metrics")
     shown = f"[{host}]" if ":" in host else host
-    _say(f"Semel is ready on {shown}:{port}, data in {place}\n")
+    say(f"Semel is ready on {shown}:{port}, data in {place}\n")
 
 
-def _say(text: str) -> None:
-    """On standard output, unless that is a file on a full disk."""
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        # What is left in the buffer would be tried again, in vain, when the process ends.
-        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - a descriptor is needed.
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-
-
-def _read_until_end(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), 4096):
-        loop.remove_reader(sys.stdin.fileno())
-        stopped.set()
-
-
-@contextlib.contextmanager
-def _data_folder(options: ServeOptions) -> Iterator[Path]:
-    if not options.ephemeral:
-        yield options.data
-        return
-    folder = Path(tempfile.mkdtemp(prefix="semel-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _storage(folder: Path) -> Storage:
+def _storage(folder: Path, lane_folders: Sequence[Path]) -> Storage:
     return Storage(
-        str(folder.resolve()), lambda: _disk_bytes(folder), lambda: _folder_bytes(folder)
+        str(folder.resolve()),
+        lambda: _disk_bytes(folder),
+        lambda: sum(map(_folder_bytes, lane_folders)),
     )
 
 

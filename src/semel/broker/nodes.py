@@ -7,12 +7,12 @@ named, as one that cannot be reached.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from semel.broker.answer import Call
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.led_lanes import LedLanes
-from semel.lane.leader import NodeAddress
+from semel.lane.leader import LedBy, NodeAddress
 from semel.world import Clock
 
 NAMED_MS: Final = 15 * 60 * 1000
@@ -40,6 +40,16 @@ class KnownNodes:
         return [self._seen[node_id][0] for node_id in sorted(self._seen)]
 
 
+class Neighbour(NamedTuple):
+    """Another process on this machine, which is always there."""
+
+    node_id: int
+    host: str
+    """On which it listens."""
+    port: int
+    advertised: tuple[str, int] | None
+
+
 class Nodes:
     def __init__(
         self,
@@ -50,8 +60,9 @@ class Nodes:
         clock: Clock,
         *,
         is_shared: bool,
+        neighbours: Iterable[Neighbour] = (),
     ) -> None:
-        """There are others only if the lanes are shared with them."""
+        """There are others only if the lanes are shared with them, or they are neighbours."""
         self._own_id = own_id
         self._advertised = advertised
         self._lanes = lanes
@@ -59,6 +70,7 @@ class Nodes:
         self._clock = clock
         self._is_shared = is_shared
         self._known = KnownNodes()
+        self._neighbours = {each.node_id: each for each in neighbours}
 
     def look(self) -> None:
         """Remember who lives now, as lane 0 says it."""
@@ -71,6 +83,8 @@ class Nodes:
     def live_for(self, call: Call) -> list[NodeAddress]:
         """As far as is known, by their ids."""
         nodes = {node.node_id: node for node in self._others()}
+        for node_id in self._neighbours:
+            nodes[node_id] = NodeAddress(node_id, *self._address_of(node_id, call))
         nodes[self._own_id] = self._own_for(call)
         return [nodes[node_id] for node_id in sorted(nodes)]
 
@@ -83,10 +97,38 @@ class Nodes:
         self._known.see(live, now_ms)
         return self._known.named(now_ms)
 
-    def coordinator_for(self, call: Call) -> NodeAddress:
-        """Of all groups and transactional ids: this node, unless another is known to lead."""
-        led_by = self._elsewhere.led_by
-        return self._own_for(call) if led_by is None else led_by.address
+    def leader_of(self, lane: int, call: Call) -> LedBy | None:
+        """Another node, which leads this lane, and where this client finds it; None if that is
+        this one, or it is not known."""
+        led_by = self._elsewhere.leader_of(lane)
+        if led_by is None or led_by.node_id not in self._neighbours:
+            return led_by
+        host, port = self._address_of(led_by.node_id, call)
+        return led_by._replace(host=host, port=port)
+
+    def leads(self, lane: int, call: Call) -> NodeAddress | None:
+        """The node that leads this lane, this one or another; None if that is not known."""
+        if lane in self._lanes.by_number:
+            return self._own_for(call)
+        led_by = self.leader_of(lane, call)
+        return None if led_by is None else led_by.address
+
+    def id_of_leader(self, lane: int) -> int | None:
+        """None if it is not known."""
+        if lane in self._lanes.by_number:
+            return self._own_id
+        led_by = self._elsewhere.leader_of(lane)
+        return None if led_by is None else led_by.node_id
+
+    def _address_of(self, node_id: int, call: Call) -> tuple[str, int]:
+        """At its own port, where this client has found this machine, unless one is advertised."""
+        neighbour = self._neighbours[node_id]
+        return neighbour.advertised or (call.peer.listener[0], neighbour.port)
+
+    @property
+    def ids(self) -> set[int]:
+        """Of this process and its neighbours."""
+        return {self._own_id, *self._neighbours}
 
     @property
     def controller_id(self) -> int:

@@ -50,10 +50,9 @@ class Policies:
         self._lane = lane
 
     def topic(self, name: str) -> TopicView | None:
-        """None also if the catalogue is led elsewhere: what is not known is kept."""
-        return (
-            self._broker.lanes.catalogue.get(name) if self._broker.lanes.leads_catalogue else None
-        )
+        """None also if nobody has told of any: what is not known is kept."""
+        lanes = self._broker.lanes
+        return lanes.catalogue.get(name) if lanes.knows_topics else None
 
     def keeping_of(self, partition: PartitionView) -> Keeping | None:
         topic = self.topic(partition.topic_partition.topic)
@@ -67,8 +66,8 @@ class Policies:
         return compaction_of(topic.config, self._broker.config)
 
     async def until_durable(self) -> None:
-        """They may be said in another lane, and be lost there. If that is led elsewhere by then,
-        nothing is known of any topic, and nothing goes."""
+        """They may be said in another lane, and be lost there. Elsewhere only what is durable is
+        told."""
         lanes = self._broker.lanes
         if lanes.leads_catalogue and self._lane is not lanes.controller:
             controller = lanes.controller

@@ -15,6 +15,7 @@ from semel.broker.inbox import SCRATCH_SIZE
 from semel.errors import JournalFailed, ProtocolError
 from semel.lane.lane import Lane
 from semel.types import Buffer
+from semel.wire.apis import NODE_CALL
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -192,6 +193,8 @@ class Server:
         if isinstance(handled, Answer):
             if handled.response is not None:
                 self._answer(call, handled, connection.expect_reply(), connection)
+        elif call.api.key == NODE_CALL.key:
+            self._tasks.create_task(self._answer_in_its_turn(call, handled, connection))
         else:
             connection.wait(handled, call)
 
@@ -229,6 +232,17 @@ class Server:
             if not connection.is_closing:
                 # What is counted as kept for a client that is gone would be so for ever.
                 self._answer(call, answered, reply, connection, written)
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self.failed(connection, error)
+
+    async def _answer_in_its_turn(
+        self, call: Call, answer: Coroutine[Any, Any, Answer], connection: Connection
+    ) -> None:
+        """Nodes number their calls, so that none waits for those before it."""
+        try:
+            answered = await answer
+            if not connection.is_closing:
+                self._answer(call, answered, connection.expect_reply(), connection)
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self.failed(connection, error)
 

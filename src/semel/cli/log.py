@@ -4,7 +4,9 @@ What reads them is imported when it is asked for: the other commands have no use
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -46,11 +48,16 @@ def check(folder: Path, /, *, as_json: AsJson = False) -> int:
     folder, 3 if a broker is using it, and 4 if it cannot be checked: a newer version has written
     it, or files may not be read.
     """
+    from semel.journal.file.lane_folders import lane_folder
     from semel.journal.file.salvaging import unused
 
     try:
-        with unused(folder) as device:
-            return _check(device, as_json=as_json)
+        with ExitStack() as stack:
+            devices = {"": stack.enter_context(unused(folder))}
+            for number in range(1, _lane_count(folder)):
+                each = lane_folder(folder, number)
+                devices[f"{each.relative_to(folder)}/"] = stack.enter_context(unused(each))
+            return _check(devices, as_json=as_json)
     except FolderInUse as error:
         complain(str(error), as_json=as_json)
         return IN_USE
@@ -59,25 +66,40 @@ def check(folder: Path, /, *, as_json: AsJson = False) -> int:
         return NOT_CHECKED
 
 
-def _check(device: "SalvagingDevice", *, as_json: bool) -> int:
+def _lane_count(folder: Path) -> int:
+    """One also if the folder does not say it as it should, which a check tells of."""
+    from semel.errors import CorruptJournal
+    from semel.journal.file.lane_folders import lane_count
+
+    try:
+        return lane_count(folder)
+    except CorruptJournal:
+        return 1
+
+
+def _check(devices: "Mapping[str, SalvagingDevice]", *, as_json: bool) -> int:
+    """Of each lane, by where its folder lies in that of lane 0."""
     from semel.journal.file.check import Folder, lost_bytes
     from semel.journal.file.check import check as check_folder
     from semel.lane.check import LaneExaminer
 
-    examiner = LaneExaminer()
     findings: list[Finding] = []
-    found = Folder(device, examiner, partial(progress, "checked"))
-    for finding in chain(check_folder(found), lost_bytes(device)):
-        findings.append(finding)
-        if not as_json:
-            _say_finding(finding)
+    counts: Counter[str] = Counter()
+    for within, device in devices.items():
+        examiner = LaneExaminer()
+        found = Folder(device, examiner, partial(progress, "checked"))
+        for each in chain(check_folder(found), lost_bytes(device)):
+            finding = each._replace(file=f"{within}{each.file}")
+            findings.append(finding)
+            if not as_json:
+                _say_finding(finding)
+        counts.update({**found.counts, "batches": examiner.batch_count})
     damage_count = sum(finding.is_damage for finding in findings)
-    counts = {**found.counts, "batches": examiner.batch_count}
     if as_json:
         say_json(
             {
                 "damaged": bool(damage_count),
-                "counts": counts,
+                "counts": dict(counts),
                 "findings": [finding._asdict() for finding in findings],
             }
         )
@@ -104,6 +126,9 @@ def dump(
     from_position: Annotated[
         int, Parameter(name=["--from"], help="Begin with the frame at this byte of the journal.")
     ] = 0,
+    lane: Annotated[
+        int, Parameter(help="Which lane of a folder that has several (default: 0).")
+    ] = 0,
     records: Annotated[
         bool, Parameter(negative="", help="Show the records of each batch too.")
     ] = False,
@@ -122,7 +147,7 @@ def dump(
 
     if partition is not None and not re.fullmatch(r".+-\d+", partition):
         raise ConfigError(f"--partition {partition}: name it as orders-0")
-    device = FileDevice(folder)
+    device = FileDevice(_folder_of(folder, lane))
     try:
         require_data_folder(device)
         for shown in dump_folder(device, from_position, partition):
@@ -136,12 +161,21 @@ def dump(
     return 0
 
 
+def _folder_of(folder: Path, lane: int) -> Path:
+    from semel.journal.file.lane_folders import lane_count, lane_folder
+
+    if not 0 <= lane < (count := lane_count(folder) if folder.is_dir() else 1):
+        raise ConfigError(f"--lane {lane}: {folder} has {count} {noun(count, 'lane')}")
+    return lane_folder(folder, lane)
+
+
 @app.command
 def backup(folder: Path, target: Path, /, *, as_json: AsJson = False) -> int:
     """Copy a data folder into a new one, also while its broker runs.
 
     The copy holds all that was durable when it was begun, and every frame of it is checked. It
     can be served as it is, or copied to where it is needed; a broker takes it for another disk.
+    A folder with several lanes is copied while no broker has it.
     """
     from semel.journal.file.backup import back_up
     from semel.lane.named_volumes import NamedVolumes

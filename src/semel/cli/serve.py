@@ -22,8 +22,7 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     from semel.broker.main import ServeOptions, serve
 
-    serve(ServeOptions(**vars(options)))
-    return 0
+    return serve(ServeOptions(**vars(options)))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,6 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("semel-data"),
         help="the folder that holds everything (default: ./%(default)s)",
     )
+    add("--workers", metavar="N", type=int, default=1, help=argparse.SUPPRESS)
     add(
         "--ephemeral",
         action="store_true",
@@ -114,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
         "(`semel config describe broker 1` and other admin tools list them)",
     )
     add("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics here, at /metrics")
+    add("--as-worker", metavar="N", type=int, help=argparse.SUPPRESS)
     add("--stop-with-stdin", action="store_true", help=argparse.SUPPRESS)
     return parser
 

@@ -50,7 +50,10 @@ class Answers:
         }
 
     async def answer(self, request: AnyRequest) -> AnyAnswer:
-        return await self._by_request[type(request)](request)
+        answer = self._by_request.get(type(request))
+        if answer is None:
+            return Refused("a node of a cluster does not answer such calls")
+        return await answer(request)
 
     async def _heard(self, beat: Beat) -> AnyAnswer:
         led = self._node.led

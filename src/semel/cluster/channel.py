@@ -1,4 +1,4 @@
-"""A connection to another node, over which calls are answered one after the other."""
+"""A connection to another node; here calls are answered one after the other."""
 
 import asyncio
 import struct
@@ -15,7 +15,7 @@ from semel.lane.leader import NodeAddress
 from semel.wire.apis import NODE_CALL, NODE_CHALLENGE, Api
 from semel.world import Randomness
 
-ANSWER_SIZE_MAX: Final = 1 << 20
+ANSWER_SIZE_MAX: Final = 16 << 20
 CLIENT_ID: Final = b"semel-node"
 _HEADER: Final = struct.Struct(">ihhih")
 _SIZE: Final = struct.Struct(">i")
@@ -89,14 +89,37 @@ class Channel:
     def close(self) -> None:
         self._writer.close()
 
+    # For who does not wait for one answer before the next call.
+
+    def signed(self, request: AnyRequest) -> bytes:
+        """To be written in the order in which it was signed."""
+        return _framed(NODE_CALL, self._session.sign_call(messages.encode(request)))
+
+    def write(self, said: bytes) -> None:
+        self._writer.write(said)
+
+    async def next_answer(self) -> AnyAnswer:
+        """Raises NodeAway."""
+        try:
+            answered = self._session.open_answer(await self._read())
+            return messages.decode_answer(answered)
+        except (OSError, EOFError, ValueError, WrongCode, msgspec.DecodeError) as error:
+            raise NodeAway(f"it does not answer: {error or 'the connection has ended'}") from error
+
     async def _exchange(self, api: Api, body: bytes) -> bytes:
-        size = _HEADER.size - _SIZE.size + len(CLIENT_ID) + len(body)
-        header = _HEADER.pack(size, api.key, api.version_max, 1, len(CLIENT_ID))
-        self._writer.write(header + CLIENT_ID + body)
+        self._writer.write(_framed(api, body))
+        return await self._read()
+
+    async def _read(self) -> bytes:
         (answer_size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
         if not _CORRELATION.size <= answer_size <= ANSWER_SIZE_MAX:
             raise ValueError(f"an answer of {answer_size} bytes")
         return (await self._reader.readexactly(answer_size))[_CORRELATION.size :]
+
+
+def _framed(api: Api, body: bytes) -> bytes:
+    size = _HEADER.size - _SIZE.size + len(CLIENT_ID) + len(body)
+    return _HEADER.pack(size, api.key, api.version_max, 1, len(CLIENT_ID)) + CLIENT_ID + body
 
 
 Reach = Callable[[NodeAddress], Awaitable[Channel]]

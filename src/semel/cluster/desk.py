@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from semel.cluster import messages
-from semel.cluster.keys import Keys
-from semel.cluster.messages import AnyAnswer, AnyRequest, Refused
+from semel.cluster.keys import KnownKey
+from semel.cluster.messages import AnyAnswer, AnyRequest, Numbered, Refused
 from semel.cluster.session import NONCE_SIZE, Session, WrongCode
 from semel.world import Randomness
 
@@ -14,7 +14,7 @@ from semel.world import Randomness
 class Desk:
     def __init__(
         self,
-        keys: Keys,
+        keys: KnownKey,
         randomness: Randomness,
         answer: Callable[[AnyRequest], Awaitable[AnyAnswer]],
     ) -> None:
@@ -39,10 +39,15 @@ class Desk:
 
     async def answered(self, asked: bytes) -> bytes:
         answer: AnyAnswer
+        number = 0
         try:
             request = messages.decode_request(asked)
+            if isinstance(request, Numbered):
+                number = request.number
+                request = messages.decode_request(request.said)
         except msgspec.DecodeError as error:
             answer = Refused(f"this version of Semel does not know such a call: {error}")
         else:
             answer = await self._answer(request)
-        return messages.encode(answer)
+        said = messages.encode(answer)
+        return messages.encode(Numbered(number, said)) if number else said

@@ -9,7 +9,7 @@ there is a newer key: so all nodes have it soon after one that has it calls them
 
 import asyncio
 import contextlib
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -56,6 +56,26 @@ async def rotate(store: Store, cluster: ClusterFormat, randomness: Randomness) -
             ) from None
     await store.delete(older)
     return msgspec.structs.replace(cluster, rpc_key=made.rpc_key)
+
+
+class KnownKey(Protocol):
+    """What a process knows of it."""
+
+    @property
+    def newest(self) -> bytes: ...
+
+    def doubt(self) -> None:
+        """Somebody has another one, or may have."""
+
+
+class OnlyKey:
+    """Of processes that were given it, and never get another."""
+
+    def __init__(self, key: bytes) -> None:
+        self.newest: Final = key
+
+    def doubt(self) -> None:
+        """Whoever has another one is a stranger."""
 
 
 class Keys:

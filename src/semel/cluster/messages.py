@@ -4,7 +4,7 @@ Fields are only ever added, at the end and with a default: a node of another ver
 it does not know.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -85,6 +85,73 @@ class Upgrade(Message, frozen=True):
     """Let the cluster write what the leader's version can and all that live can read."""
 
 
+class Numbered(Message, frozen=True):
+    """A request, or the answer to the one of this number: many are under way on one connection."""
+
+    number: int
+    said: bytes
+
+
+class LaneCall(Message, frozen=True):
+    """What one lane has to say to another, in its own words."""
+
+    lane: int
+    call: bytes
+
+
+class LaneReply(Message, frozen=True):
+    reply: bytes
+
+
+class Follow(Message, frozen=True):
+    """A worker that does not lead the catalogue wants to know of it, and waits until there is
+    something new."""
+
+    node_id: int
+    telling: bytes
+    """Which series of answers it has heard; empty if none."""
+    heard: int
+    """How many of them it has worked in. It hears all anew if that is not how many were given."""
+    lanes: Sequence[tuple[int, int]]
+    """Those that it leads, with their epochs."""
+
+
+class TopicTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """So it is, whatever was told of this name before."""
+
+    name: str
+    topic_id: bytes
+    config: dict[str, str]
+    partition_count: int
+    first_lane: int
+    lane_count: int
+
+
+class TopicGone(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    name: str
+
+
+class BrokerTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What is set for a broker, or for all by an empty name."""
+
+    name: str
+    config: dict[str, str]
+
+
+class Told(Message, frozen=True):
+    """What is new in the catalogue; all of it is durable."""
+
+    telling: bytes
+    number: int
+    """The first of a series begins with everything there is."""
+    news: Sequence[TopicTold | TopicGone | BrokerTold]
+    is_all: bool
+    """Nothing is left to be told of the time at which it was said."""
+    lanes: Sequence[tuple[int, int, int]]
+    """Every lane whose leader is known: its number, its epoch, the node."""
+    cluster_id: bytes
+
+
 class Heard(Message, frozen=True):
     """The leader counts this node among those that stand by."""
 
@@ -145,8 +212,20 @@ class Refused(Message, frozen=True):
     """Nothing that time could change."""
 
 
-AnyRequest = Beat | Goodbye | Prepare | TakeOver | Move | Drain | Describe | Upgrade
-AnyAnswer = Heard | Ready | Leads | Described | Upgraded | Refused
+AnyRequest = (
+    Beat
+    | Goodbye
+    | Prepare
+    | TakeOver
+    | Move
+    | Drain
+    | Describe
+    | Upgrade
+    | Numbered
+    | LaneCall
+    | Follow
+)
+AnyAnswer = Heard | Ready | Leads | Described | Upgraded | Refused | Numbered | LaneReply | Told
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final[Callable[[bytes], AnyRequest]] = msgspec.msgpack.Decoder(AnyRequest).decode

@@ -19,6 +19,7 @@ from semel.journal.file.check import Folder, lost_bytes
 from semel.journal.file.check import check as check_folder
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
+from semel.journal.file.lane_folders import lane_count
 from semel.journal.file.salvaging import unused
 from semel.journal.file.settings import JournalSettings
 from semel.journal.slots.beginning import begin_at
@@ -66,8 +67,11 @@ async def import_folder(
     """Make a cluster of a folder that no broker has, which stays as it is.
 
     `partition_counts` are those of the offsets and the transactions topic, if there is none yet.
-    Raises FolderInUse, ClusterRefused, CorruptJournal, UnfitStore, StoreError and OSError.
+    Raises ConfigError, FolderInUse, ClusterRefused, CorruptJournal, UnfitStore, StoreError and
+    OSError.
     """
+    if lane_count(folder) > 1:
+        raise ConfigError(f"{folder} has several lanes, and a cluster is made of a folder with one")
     _check(folder, on_progress)
     async with stores(settings) as found:
         device = FileDevice(folder)

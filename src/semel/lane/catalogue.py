@@ -119,6 +119,12 @@ class Catalogue:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
 
+    def remove(self, name: str) -> None:
+        """If there is one."""
+        topic = self._by_name.pop(name, None)
+        if topic is not None:
+            del self._by_id[topic.topic_id]
+
     def apply(self, fact: CatalogueFact) -> None:
         match fact:
             case facts.TopicCreated():
@@ -128,8 +134,8 @@ class Catalogue:
             case facts.TopicConfigured():
                 self._by_name[fact.name].configure(fact.config)
             case facts.TopicDeleted():
-                topic = self._by_name.pop(fact.name)
-                del self._by_id[topic.topic_id]
+                assert fact.name in self._by_name
+                self.remove(fact.name)
             case _:
                 assert_never(fact)
 

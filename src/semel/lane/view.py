@@ -132,6 +132,11 @@ class LaneView:
         """What was set for a broker while it ran; for all of them, by an empty name."""
         return self._state.broker_configs.get(name, {})
 
+    @property
+    def broker_config_names(self) -> list[str]:
+        """Of those for which something was set."""
+        return list(self._state.broker_configs)
+
     def now_ms(self) -> int:
         """The lane's own time."""
         return self._clock.now_ms()

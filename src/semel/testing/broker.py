@@ -11,7 +11,7 @@ from typing import Self
 from semel.errors import SemelError
 from semel.testing.child import Child
 
-_READY = re.compile(r"Semel is ready on .+:(?P<port>\d+), data in (?P<folder>.+)\n")
+_READY = re.compile(r"Semel is ready on [^,]+:(?P<port>\d+)(?:,\S+:\d+)*, data in (?P<folder>.+)\n")
 
 
 class BrokerDidNotStart(SemelError):
@@ -22,7 +22,8 @@ class Broker:
     """Starts with the `with` block and is ready when that is entered.
 
     Without `data` nothing outlives the broker, and nothing is synced to disk. With a folder it is
-    a durable broker that can be killed and started again on the same port.
+    a durable broker that can be killed and started again on the same port. Several `workers` are as
+    many brokers of one cluster, at this port and the next ones.
     """
 
     def __init__(
@@ -32,8 +33,10 @@ class Broker:
         settings: Mapping[str, object] | None = None,
         port: int = 0,
         arguments: Iterable[str] = (),
+        workers: int = 1,
     ) -> None:
         self._data = data
+        self._workers = workers
         self._settings = dict(settings or {})
         self._arguments = tuple(arguments)
         self.port = port
@@ -43,7 +46,8 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        ports = range(self.port, self.port + self._workers)
+        return ",".join(f"127.0.0.1:{port}" for port in ports)
 
     @property
     def is_running(self) -> bool:
@@ -62,6 +66,8 @@ class Broker:
         assert self._child is None, "the broker is running"
         command = ["-m", "semel", "serve", "--stop-with-stdin"]
         command += ["--listen", f"127.0.0.1:{self.port}", *self._place()]
+        if self._workers != 1:
+            command += ["--workers", str(self._workers)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self._child = Child([*command, *self._arguments], self._environment)
@@ -86,8 +92,8 @@ class Broker:
         self._ended()
 
     def kill(self) -> None:
-        """End it as `kill -9` does, at whatever it is doing."""
-        self._running().kill()
+        """End it as `kill -9` does, at whatever it is doing, with all its workers."""
+        self._running().kill(with_group=self._workers > 1)
         self._ended()
 
     def restart(self) -> None:

@@ -70,9 +70,12 @@ class Child:
         self._process.send_signal(signal.SIGCONT)
         self.wait()
 
-    def kill(self) -> None:
-        """End it as `kill -9` does, at whatever it is doing."""
-        self._process.kill()
+    def kill(self, *, with_group: bool = False) -> None:
+        """End it as `kill -9` does, at whatever it is doing; also those that it has started."""
+        if with_group:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
         self.wait()
 
     def wait(self) -> None:

@@ -8,8 +8,8 @@ to its default, or to what the broker was started with.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.altering import alter
-from semel.broker.answer import Answer, Call
+from semel.broker.altering import alter, altered
+from semel.broker.answer import Answer, Call, Handled
 from semel.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def alter_configs(broker: "Broker", request: AlterConfigsRequest, call: Call) -> Answer:
-    responses = [_alter(broker, resource, request.validate_only) for resource in request.resources]
-    return Answer(AlterConfigsResponse(responses=responses))
+def alter_configs(broker: "Broker", request: AlterConfigsRequest, call: Call) -> Handled:
+    def alter_all() -> Answer:
+        only_check = request.validate_only
+        responses = [_alter(broker, resource, only_check) for resource in request.resources]
+        return Answer(AlterConfigsResponse(responses=responses))
+
+    return altered(broker, request, call, alter_all)
 
 
 def _alter(

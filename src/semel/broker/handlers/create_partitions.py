@@ -5,7 +5,7 @@ v2  flexible encoding
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, Handled
 from semel.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def create_partitions(broker: "Broker", request: CreatePartitionsRequest, call: Call) -> Answer:
+def create_partitions(broker: "Broker", request: CreatePartitionsRequest, call: Call) -> Handled:
     results = [_add(broker, topic, request.validate_only) for topic in request.topics]
-    return Answer(CreatePartitionsResponse(results=results))
+    return broker.topics.once_heard(Answer(CreatePartitionsResponse(results=results)))
 
 
 def _add(
@@ -42,14 +42,15 @@ def _add(
         added_count = wanted.count - topic.partition_count
         if wanted.assignments is not None:
             assigned = [assignment.broker_ids for assignment in wanted.assignments]
-            if assigned != [[broker.config.node_id]] * added_count:
+            added = range(topic.partition_count, wanted.count)
+            node_ids = [broker.nodes.id_of_leader(topic.lane_of(index)) for index in added]
+            if assigned != [[node_id] for node_id in node_ids]:
                 raise InvalidReplicaAssignment(
                     f"{added_count} {noun(added_count, 'partition is', 'partitions are')} added, "
-                    f"each on broker {broker.config.node_id}"
+                    f"on brokers {node_ids}"
                 )
         if not only_check:
-            broker.lanes.controller.submit(GrowTopic(topic.name, wanted.count))
-            broker.topics.host(topic)
+            broker.topics.grow(topic.name, wanted.count)
     except RequestError as error:
         return CreatePartitionsTopicResult(wanted.name, error.code, str(error) or None)
     except JournalFull as error:

@@ -8,7 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from semel.broker import topic_config
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, Handled
+from semel.broker.telling import Telling
 from semel.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -33,7 +34,23 @@ if TYPE_CHECKING:
 DEFAULT = -1
 
 
-def create_topics(broker: "Broker", request: CreateTopicsRequest, call: Call) -> Answer:
+def create_topics(broker: "Broker", request: CreateTopicsRequest, call: Call) -> Handled:
+    telling = broker.topics.telling
+    if telling is not None and not telling.have_all_begun:
+        return _once_all_have_begun(broker, telling, request)
+    return broker.topics.once_heard(_created(broker, request))
+
+
+async def _once_all_have_begun(
+    broker: "Broker", telling: Telling, request: CreateTopicsRequest
+) -> Answer:
+    await telling.until_all_have_begun()
+    answer = _created(broker, request)
+    await telling.until_heard()
+    return answer
+
+
+def _created(broker: "Broker", request: CreateTopicsRequest) -> Answer:
     counts = Counter(topic.name for topic in request.topics)
     results = [
         _create(broker, topic, is_twice=counts[topic.name] > 1, only_check=request.validate_only)
@@ -77,12 +94,15 @@ def _partition_count(broker: "Broker", wanted: CreatableTopic) -> int:
     if wanted.assignments:
         if wanted.num_partitions != DEFAULT or wanted.replication_factor != DEFAULT:
             raise InvalidRequest("replicas are assigned by hand and by number at once")
-        node_id = broker.config.node_id
         indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
         if indexes != list(range(len(indexes))):
             raise InvalidReplicaAssignment("partitions are not numbered from 0 without gaps")
-        if any(assignment.broker_ids != [node_id] for assignment in wanted.assignments):
-            raise InvalidReplicaAssignment(f"the only broker is {node_id}")
+        for assignment in wanted.assignments:
+            node_id = broker.nodes.id_of_leader(assignment.partition_index % broker.lanes.count)
+            if assignment.broker_ids != [node_id]:
+                raise InvalidReplicaAssignment(
+                    f"the only broker for partition {assignment.partition_index} is {node_id}"
+                )
         return len(indexes)
     if wanted.replication_factor not in (DEFAULT, 1):
         raise InvalidReplicationFactor(

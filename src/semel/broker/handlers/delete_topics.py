@@ -5,7 +5,7 @@ v4  flexible encoding; v5  errors carry a message; v6  topics by name or id
 
 from typing import TYPE_CHECKING
 
-from semel.broker.answer import Answer, Call
+from semel.broker.answer import Answer, Call, Handled
 from semel.errors import (
     InvalidRequest,
     JournalFull,
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def delete_topics(broker: "Broker", request: DeleteTopicsRequest, call: Call) -> Answer:
+def delete_topics(broker: "Broker", request: DeleteTopicsRequest, call: Call) -> Handled:
     wanted = request.topics
     if call.version < 6:
         wanted = [DeleteTopicState(name) for name in request.topic_names]
     results = [_delete(broker, topic) for topic in wanted]
-    return Answer(DeleteTopicsResponse(responses=results))
+    return broker.topics.once_heard(Answer(DeleteTopicsResponse(responses=results)))
 
 
 def _delete(broker: "Broker", wanted: DeleteTopicState) -> DeletableTopicResult:

@@ -134,10 +134,11 @@ def _partitions(
     broker: "Broker", topic: TopicView, indexes: range
 ) -> Iterator[DescribeTopicPartitionsResponsePartition]:
     node_id = broker.config.node_id
-    led_by = broker.elsewhere.led_by
     for index in indexes:
-        lane = broker.lanes.by_number.get(topic.lane_of(index))
-        if lane is None and led_by is not None:
+        number = topic.lane_of(index)
+        lane = broker.lanes.by_number.get(number)
+        led_by = broker.elsewhere.leader_of(number) if lane is None else None
+        if led_by is not None:
             there = [led_by.node_id]
             yield DescribeTopicPartitionsResponsePartition(
                 0,

@@ -178,9 +178,10 @@ class _Look:
         except NotLeaderOrFollower as error:
             self.is_elsewhere = True
             refused = PartitionData(wanted.partition, error.code, -1, records=b"")
-            led_by = self._broker.elsewhere.led_by
-            if led_by is not None and self._call.version >= LEADERS_SINCE:
-                refused.current_leader = self._leader(led_by)
+            if self._call.version >= LEADERS_SINCE:
+                led_by = self._leader_of(topic, wanted.partition)
+                if led_by is not None:
+                    refused.current_leader = self._leader(led_by)
             return refused
         except RequestError as error:
             self._is_refused = True
@@ -206,8 +207,13 @@ class _Look:
             share.data.append(data)
         return data
 
+    def _leader_of(self, topic: TopicView | RequestError, index: int) -> LedBy | None:
+        name = "" if isinstance(topic, RequestError) else topic.name
+        lane = self._broker.lanes.number_of(name, index)
+        return None if lane is None else self._broker.nodes.leader_of(lane, self._call)
+
     def _leader(self, led_by: LedBy) -> LeaderIdAndEpoch:
-        if not self._endpoints:
+        if all(endpoint.node_id != led_by.node_id for endpoint in self._endpoints):
             self._endpoints.append(NodeEndpoint(led_by.node_id, led_by.host, led_by.port))
         return LeaderIdAndEpoch(led_by.node_id, led_by.epoch)
 

@@ -4,8 +4,8 @@ v1  kinds of keys; v3  flexible encoding; v4  several keys at once
 v5  an error of transactions, which none of these answers needs (KIP-890)
 v6  share groups (KIP-932): there are none, so that their kind of key is refused
 
-One broker coordinates every group and every transactional id: this one, or the one that it knows
-to lead.
+A group or a transactional id is coordinated by whoever leads the lane that its partition lies in:
+this broker, or the one that it knows to lead it.
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from semel.errors import (
     NotCoordinator,
     RequestError,
 )
+from semel.lane.leader import NodeAddress
 from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from semel.wire.messages.find_coordinator import (
     Coordinator,
@@ -52,25 +53,32 @@ def find_coordinator(broker: "Broker", request: FindCoordinatorRequest, call: Ca
 def _find(broker: "Broker", key_type: int, key: str, call: Call) -> Coordinator:
     try:
         try:
-            if key_type == GROUP:
-                if not key:
-                    raise InvalidGroupId("a group needs a name")
-                if broker.lanes.leads_catalogue:
-                    broker.coordinators.internal_topic(OFFSETS_TOPIC)
-                if broker.elsewhere.led_by is None:
-                    broker.coordinators.of_group(key)
-            elif key_type == TRANSACTION:
-                if not key:
-                    raise InvalidRequest("a transactional id cannot be empty")
-                if broker.lanes.leads_catalogue:
-                    broker.coordinators.internal_topic(TRANSACTIONS_TOPIC)
-                if broker.elsewhere.led_by is None:
-                    broker.coordinators.of_transactional_id(key)
-            else:
-                raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
+            found = _coordinator(broker, key_type, key, call)
         except (JournalFull, NotCoordinator) as error:
             raise CoordinatorNotAvailable(str(error)) from error
     except RequestError as error:
         return Coordinator(key, -1, "", -1, error.code, str(error) or None)
-    node_id, host, port = broker.nodes.coordinator_for(call)
-    return Coordinator(key, node_id, host, port)
+    return Coordinator(key, *found)
+
+
+def _coordinator(broker: "Broker", key_type: int, key: str, call: Call) -> NodeAddress:
+    coordinators = broker.coordinators
+    if key_type == GROUP:
+        if not key:
+            raise InvalidGroupId("a group needs a name")
+        topic = OFFSETS_TOPIC
+    elif key_type == TRANSACTION:
+        if not key:
+            raise InvalidRequest("a transactional id cannot be empty")
+        topic = TRANSACTIONS_TOPIC
+    else:
+        raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
+    if broker.lanes.leads_catalogue:
+        coordinators.internal_topic(topic)
+    lane = coordinators.lane_of(topic, key)
+    if lane in broker.lanes.by_number:
+        coordinators.of(topic, key)
+    found = broker.nodes.leads(lane, call)
+    if found is None:
+        raise NotCoordinator(f"nobody is known to coordinate {key!r}")
+    return found

@@ -8,8 +8,8 @@ subtracts from a list.
 
 from typing import TYPE_CHECKING
 
-from semel.broker.altering import alter
-from semel.broker.answer import Answer, Call
+from semel.broker.altering import alter, altered
+from semel.broker.answer import Answer, Call, Handled
 from semel.broker.config import about_settings
 from semel.broker.config_resources import ResourceType
 from semel.broker.topic_config import TOPIC_SETTINGS
@@ -30,9 +30,13 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 def incremental_alter_configs(
     broker: "Broker", request: IncrementalAlterConfigsRequest, call: Call
-) -> Answer:
-    responses = [_alter(broker, resource, request.validate_only) for resource in request.resources]
-    return Answer(IncrementalAlterConfigsResponse(responses=responses))
+) -> Handled:
+    def alter_all() -> Answer:
+        only_check = request.validate_only
+        responses = [_alter(broker, resource, only_check) for resource in request.resources]
+        return Answer(IncrementalAlterConfigsResponse(responses=responses))
+
+    return altered(broker, request, call, alter_all)
 
 
 def _alter(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from semel.broker.answer import Answer, Call, Handled
 from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
 from semel.broker.forwarding import forwarded, leader_to_ask
+from semel.broker.telling import Telling
 from semel.errors import (
     CoordinatorLoadInProgress,
     JournalFull,
@@ -71,7 +72,11 @@ def metadata(broker: "Broker", request: MetadataRequest, call: Call) -> Handled:
         found = [*_all_topics(broker)]
     else:
         may_create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        telling = broker.topics.telling
+        last_change = 0 if telling is None else telling.last_change
         found = [_find(broker, wanted, may_create) for wanted in request.topics or ()]
+        if telling is not None and telling.last_change != last_change:
+            return _once_heard(telling, broker, request, found, call)
         leader = leader_to_ask(broker, call)
         missing = [n for n, topic in enumerate(found) if isinstance(topic, MetadataResponseTopic)]
         if leader is not None and missing:
@@ -123,6 +128,18 @@ async def _found_there(
         told = await forwarded(leader, call.api, ASKED_VERSION, wanted)
         for number, topic in zip(missing, told.topics, strict=False):
             found[number] = topic
+    return await _later(broker, request, _describing(broker, found), call)
+
+
+async def _once_heard(
+    telling: Telling,
+    broker: "Broker",
+    request: MetadataRequest,
+    found: list[TopicView | MetadataResponseTopic],
+    call: Call,
+) -> Answer:
+    """What was made has to be known where clients go next."""
+    await telling.until_heard()
     return await _later(broker, request, _describing(broker, found), call)
 
 
@@ -196,9 +213,8 @@ def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTo
     """What is the same for all partitions is looked up once: a topic may have very many."""
     node_id = broker.config.node_id
     here = [node_id]
-    led_by = broker.elsewhere.led_by
-    there = [] if led_by is None else [led_by.node_id]
     epochs = {number: lane.view.epoch for number, lane in broker.lanes.by_number.items()}
+    leader_of = broker.elsewhere.leader_of
     described: list[MetadataResponseTopic] = []
     left = PARTITIONS_AT_ONCE
     for topic in found:
@@ -211,10 +227,12 @@ def _describing(broker: "Broker", found: Sequence[TopicView | MetadataResponseTo
             MetadataResponseTopic(0, topic.name, topic.topic_id, topic.is_internal, partitions)
         )
         for index in range(count):
-            epoch = epochs.get(lane_of(index))
+            lane = lane_of(index)
+            epoch = epochs.get(lane)
             if epoch is not None:
                 partition = MetadataResponsePartition(0, index, node_id, epoch, here, here)
-            elif led_by is not None:
+            elif (led_by := leader_of(lane)) is not None:
+                there = [led_by.node_id]
                 partition = MetadataResponsePartition(
                     0, index, led_by.node_id, led_by.epoch, there, there
                 )

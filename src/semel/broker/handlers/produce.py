@@ -89,15 +89,21 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
 
 def _send_away(broker: "Broker", response: ProduceResponse, call: Call) -> None:
     """Tell who leads, if another node does."""
-    led_by = broker.elsewhere.led_by if call.version >= LEADERS_SINCE else None
+    endpoints: dict[int, NodeEndpoint] = {}
     for topic in response.responses:
         for each in topic.partition_responses:
             if each.error_code == NotLeaderOrFollower.code:
-                call.peer.was_sent_away = True
-                if led_by is not None:
+                lane = broker.lanes.number_of(topic.name, each.index)
+                led_by = None if lane is None else broker.nodes.leader_of(lane, call)
+                if led_by is None or broker.is_shared:
+                    # It may be led here when the next request comes.
+                    call.peer.was_sent_away = True
+                if led_by is not None and call.version >= LEADERS_SINCE:
                     each.current_leader = LeaderIdAndEpoch(led_by.node_id, led_by.epoch)
-                    endpoint = NodeEndpoint(led_by.node_id, led_by.host, led_by.port)
-                    response.node_endpoints = [endpoint]
+                    endpoints[led_by.node_id] = NodeEndpoint(
+                        led_by.node_id, led_by.host, led_by.port
+                    )
+    response.node_endpoints = list(endpoints.values())
 
 
 def _give_names(broker: "Broker", request: ProduceRequest) -> list[TopicProduceResponse]:

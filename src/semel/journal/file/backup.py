@@ -13,6 +13,7 @@ loss.
 
 import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -22,7 +23,9 @@ from semel.journal.file import checkpoints, formats, note
 from semel.journal.file.checkpoints import Checkpoint
 from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice, require_data_folder
+from semel.journal.file.lane_folders import LANES, held, lane_count, lane_folder
 from semel.journal.file.note import Note
+from semel.journal.file.salvaging import unused
 from semel.journal.file.volume_files import Damage, examine
 from semel.journal.file.walk import BLOCK_SIZE, SegmentReader, Walk, frame_at, search_behind
 from semel.journal.frames import HEADER_SIZE
@@ -48,28 +51,63 @@ class Named(Protocol):
 def back_up(
     folder: Path, target: Path, named: Callable[[], Named], on_progress: Callable[[int], None]
 ) -> "Backup":
-    """A folder of this name, which is not there before all of it is. Raises as `Backup.make`."""
+    """A folder of this name, which is not there before all of it is. Raises as `Backup.make`.
+
+    Of several lanes, each of which may hold what another one has promised, none may go on
+    meanwhile: FolderInUse is raised if a broker has them. What is given is of lane 0, and the bytes
+    of all.
+    """
     partial = target.with_name(f"{target.name}.partial")
     for path in (target, partial):
         if path.exists():
             raise ConfigError(f"{path} is there already: name another, or remove it")
     source = FileDevice(folder)
     require_data_folder(source)
-    partial.mkdir(parents=True)
-    device = FileDevice(partial)
+    source.stop()
+    count = lane_count(folder)
+    with ExitStack() as stack:
+        if count > 1:
+            stack.enter_context(held(folder))
+            for number in range(count):
+                stack.enter_context(unused(lane_folder(folder, number)))
+        try:
+            made, *others = [
+                _made(lane_folder(folder, number), lane_folder(partial, number), named, on_progress)
+                for number in range(count)
+            ]
+            if others:
+                made.byte_count += sum(each.byte_count for each in others)
+                _remember_lanes(partial, count)
+            partial.rename(target)
+            FileDevice(target.parent).sync_folder()
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    return made
+
+
+def _made(
+    folder: Path, target: Path, named: Callable[[], Named], on_progress: Callable[[int], None]
+) -> "Backup":
+    target.mkdir(parents=True)
+    source, device = FileDevice(folder), FileDevice(target)
     backup = Backup(source, device, named)
     try:
         for _ in backup.make():
             on_progress(backup.byte_count)
-        partial.rename(target)
-        FileDevice(target.parent).sync_folder()
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     finally:
         source.stop()
         device.stop()
     return backup
+
+
+def _remember_lanes(folder: Path, count: int) -> None:
+    for each in (folder / LANES, folder):
+        device = FileDevice(each)
+        if each == folder:
+            formats.write_lanes(device, count)
+        device.sync_folder()
+        device.stop()
 
 
 class CopyPlan(NamedTuple):

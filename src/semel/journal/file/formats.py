@@ -21,10 +21,13 @@ from semel.journal.file.segments import FULL
 from semel.types import Buffer
 
 FORMAT: Final = 1
+SEVERAL_LANES: Final = 2
+"""Of a folder with more lanes than one, which says how many in its next line."""
 _NO_FORMAT: Final = 0
 """Of a folder that lacks the file."""
 _SIZE_MAX: Final = 1_000
 _FIRST_LINE: Final = re.compile(rb"format ([0-9]{1,9})\n")
+_LANES: Final = re.compile(rb"format [0-9]{1,9}\nlanes ([0-9]{1,9})\n")
 
 
 class Contents(NamedTuple):
@@ -57,19 +60,44 @@ def read_first(device: Device) -> None:
 
 def read(device: Device) -> int:
     """Raises NewerFormat, and CorruptJournal if the file does not say what it should."""
-    try:
-        stored = device.read(names.FORMAT, 0, _SIZE_MAX)
-    except FileNotFoundError:
+    stored = _stored(device)
+    if stored is None:
         return _NO_FORMAT
     number = parse(stored)
-    if number > FORMAT:
+    if number > SEVERAL_LANES:
         more = stored[stored.index(b"\n") :].decode(errors="replace").split()
         explained = f" ({' '.join(more)})" if more else ""
         raise NewerFormat(
-            f"the data folder has format {number}{explained}, this Semel reads up to {FORMAT}: "
-            "it was left as it is"
+            f"the data folder has format {number}{explained}, this Semel reads up to "
+            f"{SEVERAL_LANES}: it was left as it is"
         )
     return number
+
+
+def _stored(device: Device) -> bytes | None:
+    """None if there is no such file."""
+    try:
+        return device.read(names.FORMAT, 0, _SIZE_MAX)
+    except FileNotFoundError:
+        return None
+
+
+def lane_count(device: Device) -> int:
+    """How many lanes the folder has, itself among them. Raises as `read`."""
+    if read(device) < SEVERAL_LANES:
+        return 1
+    found = _LANES.match(_stored(device) or b"")
+    if found is None:
+        raise CorruptJournal(f"{names.FORMAT}: it should say in its second line 'lanes N'")
+    return int(found[1])
+
+
+def write_lanes(device: Device, count: int) -> None:
+    """Lasting when it returns."""
+    content = b"format %d\nlanes %d\n" % (SEVERAL_LANES, count)
+    for _ in write_whole(device, names.FORMAT, [content]):
+        pass
+    device.sync_folder()
 
 
 def parse(stored: Buffer) -> int:
@@ -85,7 +113,7 @@ def parse(stored: Buffer) -> int:
 
 def carry_over(device: Device, found: int) -> None:
     """From the format that was found to that of today. Lasting when it returns."""
-    if found == FORMAT:
+    if found >= FORMAT:
         return
     try:
         for _ in write_whole(device, names.FORMAT, [b"format %d\n" % FORMAT]):

@@ -1,0 +1,77 @@
+"""Lines to other nodes: one to each, opened when something is to be said there."""
+
+import asyncio
+from typing import Protocol
+
+from semel.cluster.channel import Channel, Connect, NodeAway
+from semel.cluster.keys import KnownKey
+from semel.cluster.line import Line, StartTask
+from semel.cluster.messages import AnyAnswer, AnyRequest
+from semel.world import Randomness
+
+Address = tuple[str, int]
+
+
+class Asking(Protocol):
+    async def ask(self, address: Address, request: AnyRequest, patience_s: float) -> AnyAnswer:
+        """Raises NodeAway: whether it was heard is not known then, and it may be asked again."""
+
+
+class Lines:
+    def __init__(
+        self,
+        key: KnownKey,
+        randomness: Randomness,
+        connect: Connect,
+        start_task: StartTask,
+        patience_s: float,
+    ) -> None:
+        """`patience_s` is for opening one."""
+        self._key = key
+        self._randomness = randomness
+        self._connect = connect
+        self._start_task = start_task
+        self._patience_s = patience_s
+        self._lines: dict[Address, Line] = {}
+        self._opening: dict[Address, asyncio.Future[Line]] = {}
+
+    async def ask(self, address: Address, request: AnyRequest, patience_s: float) -> AnyAnswer:
+        """Raises NodeAway: whether it was heard is not known then, and it may be asked again."""
+        line = self._lines.get(address)
+        if line is None or not line.is_open:
+            line = await self._line(address)
+        return await line.ask(request, patience_s)
+
+    def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
+
+    async def _line(self, address: Address) -> Line:
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_future()
+            # Nobody may be left who waits for it.
+            opening.add_done_callback(_look_at)
+            self._opening[address] = opening
+            self._start_task(self._open(address, opening))
+        return await asyncio.shield(opening)
+
+    async def _open(self, address: Address, opening: asyncio.Future[Line]) -> None:
+        try:
+            channel = await Channel.open(
+                self._connect, *address, self._key.newest, self._randomness, self._patience_s
+            )
+        except NodeAway as error:
+            opening.set_exception(error)
+        else:
+            line = self._lines[address] = Line(channel, self._start_task)
+            opening.set_result(line)
+        finally:
+            del self._opening[address]
+            if not opening.done():
+                opening.set_exception(NodeAway("it was given up"))
+
+
+def _look_at(opening: asyncio.Future[Line]) -> None:
+    if not opening.cancelled():
+        opening.exception()
