@@ -505,6 +505,32 @@ def test_damage_is_logged_once_and_counted_while_all_else_is_settled(
     run(Random(1), scenario())
 
 
+def test_that_topics_are_not_compacted_is_logged_once_until_they_are_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(log, "warning", lambda event, **values: logged.append(event))
+
+    async def scenario() -> None:
+        clock = LoopClock()
+        async with started(live(clock=clock)) as broker:
+            maker = broker.lanes.controller.settling._maker
+            compact = maker.compact
+
+            async def broken(plan: CompactionPlan) -> Made:
+                raise OSError("the process that makes volumes has ended")
+
+            await create(broker, "t", {"cleanup.policy": "compact"})
+            for does, count in ((broken, 1), (compact, 1), (broken, 2)):
+                monkeypatch.setattr(maker, "compact", does)
+                await fill(broker, "t", clock.wall_ms(), 4)
+                for _ in range(3):
+                    await pass_check()
+                assert len(logged) == count, logged
+
+    run(Random(1), scenario())
+
+
 async def configure(broker: Broker, topic: str, setting: str, value: str) -> None:
     resource = AlterConfigsResource(2, topic, [AlterableConfig(setting, 0, value)])
     request = IncrementalAlterConfigsRequest([resource])

@@ -78,6 +78,8 @@ class Retention:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._is_deleting = False
+        self._compaction_failure: str | None = None
+        """What was told last, and has not passed since."""
 
     async def ask(self) -> None:
         """Of what was written when nothing was ever deleted: say what would go, and wait."""
@@ -166,7 +168,12 @@ class Retention:
         try:
             await lane.compacting.round(Policies(self._broker, lane))
         except (CorruptJournal, OSError) as error:
-            self._broker.warn(f"topics are not compacted, which is tried again: {error}")
+            # Once: it may be so in each round.
+            if self._compaction_failure != str(error):
+                self._compaction_failure = str(error)
+                self._broker.warn(f"topics are not compacted, which is tried again: {error}")
+        else:
+            self._compaction_failure = None
 
     async def _delete(self, lane: Lane, expired: list[Expired]) -> None:
         if not expired:
