@@ -52,6 +52,7 @@ MEASURES = (
     packing.lz4_packing,
     compaction.compaction,
     forgetting.produce_beside_settling,
+    forgetting.at_retention_limit,
     forgetting.cold_backfill,
     forgetting.simulated_day,
     forgetting.many_batches,

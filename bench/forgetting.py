@@ -6,7 +6,7 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -54,7 +54,7 @@ def produce_beside_settling(plan: Plan) -> Iterator[Figure]:
         journal_settle_bytes=MIB,
         journal_volume_bytes=32 * MIB,
     ) as broker:
-        frames = cycle(_mixed_frames(broker.port))
+        frames = cycle(_mixed_frames(broker.port, {TOPIC: {}, **FORGETFUL}))
         while processes.metric(metrics_port, "semel_journal_bytes_total") < 32 * MIB:
             _run(broker.port, frames, 0.2)
         for _ in range(2 * plan.repeats):
@@ -107,20 +107,23 @@ def _run(port: int, frames: Iterator[bytes], seconds: float) -> load.Load:
     return load.run(port, lambda: next(frames), connections=4, in_flight=2, seconds=seconds)
 
 
-def _mixed_frames(port: int) -> list[bytes]:
-    """Requests of 16 KB to topics that keep all, little, or the newest of each key."""
-    topics = {
-        TOPIC: {},
-        "short": {"retention.bytes": str(MIB)},
-        COMPACTED: {"cleanup.policy": "compact"},
-    }
+FORGETFUL = {
+    "short": {"retention.bytes": str(MIB)},
+    COMPACTED: {"cleanup.policy": "compact"},
+}
+
+
+def _mixed_frames(port: int, topics: Mapping[str, dict[str, str]]) -> list[bytes]:
+    """Requests of 16 KB to all of these topics."""
     for name, configs in topics.items():
         _create(port, name, 20, configs)
     dice = Random(5)
     frames = []
     for partition in range(20):
         frames += [
-            load.produce_request(name, partition, 16 * 1024, -1) for name in (TOPIC, "short")
+            load.produce_request(name, partition, 16 * 1024, -1)
+            for name in topics
+            if name != COMPACTED
         ]
         records = [Record(b"%06d" % dice.randrange(10_000), b"x" * 140) for _ in range(100)]
         data = produce.PartitionProduceData(partition, encode_batch(records))
@@ -135,6 +138,59 @@ def _create(port: int, name: str, partition_count: int, configs: dict[str, str])
     topic = create_topics.CreatableTopic(name, partition_count, 1, configs=entries)
     request = create_topics.CreateTopicsRequest([topic], 30_000, False)
     load.ask(port, load.request(CREATE_TOPICS, 5, request))
+
+
+# At the limit
+
+PARTS = 12
+"""Of the load. The first third fills the folder; the second is compared to the last."""
+PART_MB_PER_S = 40
+"""Written in each part, by seconds of the plan."""
+
+
+def at_retention_limit(plan: Plan) -> Iterator[Figure]:
+    """Folder, memory and p99 late in a long load over those early in it, when all that is written
+    takes the place of something else.
+
+    Beside what is kept as much is written as in an hour to a broker that keeps a GB.
+    """
+    stored_mb: list[float] = []
+    resident_mb: list[float] = []
+    p99_ms: list[float] = []
+    metrics_port = processes.free_port()
+    with durable_broker(
+        f"--metrics=127.0.0.1:{metrics_port}",
+        log_retention_check_interval_ms=1000,
+        journal_segment_bytes=5 * MIB,
+        journal_settle_bytes=4 * MIB,
+        journal_volume_bytes=32 * MIB,
+    ) as broker:
+        frames = cycle(_mixed_frames(broker.port, FORGETFUL))
+        written_mb = 0.0
+        for part in range(1, PARTS + 1):
+            latencies_ms: list[float] = []
+            while written_mb < part * PART_MB_PER_S * plan.seconds:
+                latencies_ms += _run(broker.port, frames, 0.5).latencies_ms
+                written_mb = processes.metric(metrics_port, "semel_journal_bytes_total") / 1e6
+            p99_ms.append(statistics.quantiles(latencies_ms, n=100)[98])
+            stored_mb.append(processes.metric(metrics_port, "semel_folder_bytes") / 1e6)
+            resident_mb.append(processes.resident_mb(broker.process_id))
+    for name, values, limit in (
+        ("folder", stored_mb, 1.1),
+        ("memory", resident_mb, 1.1),
+        ("p99", p99_ms, 1.5),
+    ):
+        early, late = values[PARTS // 3 : PARTS * 2 // 3], values[PARTS * 2 // 3 :]
+        yield Figure(
+            f"a long load at the retention limit: {name} late / early",
+            statistics.median(late) / statistics.median(early),
+            f"<= {limit}",
+            {
+                "early": statistics.median(early),
+                "late": statistics.median(late),
+                "written_mb": written_mb,
+            },
+        )
 
 
 # Behind it
@@ -347,11 +403,9 @@ class _Day:
 
 
 def many_batches(plan: Plan) -> Iterator[Figure]:
-    """Start-up, memory and the last checkpoint with 100 times as many batches.
-
-    10^7 over 10^5 take an hour to write here: a tenth of each, and a hundredth for a short run.
-    """
-    most = 1_000_000 if plan.repeats > 1 else 100_000
+    """Start-up, memory and the last checkpoint with 100 times as many batches: 10^7 over 10^5, and
+    a hundredth of each for a short run."""
+    most = 10_000_000 if plan.repeats > 1 else 100_000
     seconds, megabytes, checkpoint_s = {}, {}, {}
     settings = {"log.retention.ms": -1, "journal.segment.bytes": 8 * MIB}
     for count in (most // 100, most):
