@@ -1,12 +1,13 @@
 """Kafka's message schemas, read from kio's classes and merged over the versions we know."""
 
 import dataclasses
-import importlib
 import types
 import typing
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
+
+from newer_schemas import kio_class
 
 from semel.wire.apis import Api
 
@@ -116,18 +117,6 @@ def field_size_min(field: Field, flexible: bool) -> int:
     return 2 if field.kind == "string" else 4
 
 
-def kio_class(api: Api, version: int, direction: str) -> Any:
-    module = importlib.import_module(f"kio.schema.{api.module}.v{version}.{direction}")
-    for candidate in vars(module).values():
-        if (
-            dataclasses.is_dataclass(candidate)
-            and candidate.__module__ == module.__name__
-            and getattr(candidate, "__type__").name == direction  # noqa: B009 - kio has no types
-        ):
-            return candidate
-    raise LookupError(f"kio has no {direction} of {api.name} v{version}")
-
-
 def _without_none(annotation: Any) -> tuple[Any, bool]:
     if isinstance(annotation, types.UnionType):
         (inner,) = (item for item in typing.get_args(annotation) if item is not types.NoneType)
@@ -197,7 +186,7 @@ def read_structure(kio: Any) -> Structure:
 def layouts(api: Api, direction: str) -> list[Layout]:
     found: list[Layout] = []
     for version in range(api.version_min, api.version_max + 1):
-        structure = read_structure(kio_class(api, version, direction))
+        structure = read_structure(kio_class(api.module, version, direction))
         if found and found[-1].structure == structure:
             found[-1] = dataclasses.replace(found[-1], version_max=version)
         else:

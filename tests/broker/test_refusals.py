@@ -311,8 +311,9 @@ def test_groups() -> None:
         assert synced.error_code == UNKNOWN_MEMBER
         described = await ask("describe_groups", 5, DescribeGroupsRequest(["none"]))
         assert described.groups[0].group_state == "Dead"
-        deleted = await ask("delete_groups", 2, DeleteGroupsRequest(["none"]))
+        deleted = await ask("delete_groups", 3, DeleteGroupsRequest(["none"]))
         assert deleted.results[0].error_code == GROUP_NOT_FOUND
+        assert "none" in deleted.results[0].error_message
         offset = OffsetCommitRequestPartition(0, committed_offset=1)
         commit = OffsetCommitRequest(
             "g", -1, "", None, topics=[OffsetCommitRequestTopic("none", partitions=[offset])]

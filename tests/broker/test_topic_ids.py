@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from semel.errors import NONE, FencedLeaderEpoch, UnknownTopicId
+from semel.errors import NONE, FencedLeaderEpoch, GroupIdNotFound, IllegalGeneration, UnknownTopicId
 from semel.records.batch import split
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.testing import Broker
 from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -17,8 +18,15 @@ from semel.wire.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
 )
+from semel.wire.messages.init_producer_id import InitProducerIdRequest
 from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from semel.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from support.power_loss import Disk
 from support.raw_client import RawClient, encoded, fetched_values, produce_values, request_frame
 from support.topics import name_for
@@ -187,3 +195,63 @@ def test_without_acks_an_unknown_id_closes_the_connection(semel_broker: Broker) 
         request = produce_request([NOBODY], acks=0)
         client.send(request_frame("produce", 13, encoded("produce", 13, request)))
         assert client.is_closed_by_broker
+
+
+def offsets_of(
+    client: RawClient, group: str, topic_ids: list[bytes], generation_id: int = -1
+) -> TxnOffsetCommitRequest:
+    """Offset 5 of each in a transaction that is new."""
+    given = client.call("init_producer_id", 5, InitProducerIdRequest(group, 60_000))
+    assert given.error_code == NONE
+    partitions = [TxnOffsetCommitRequestPartition(0, 5)]
+    topics = [
+        TxnOffsetCommitRequestTopic(topic_id=topic_id, partitions=partitions)
+        for topic_id in topic_ids
+    ]
+    producer = given.producer_id, given.producer_epoch
+    return TxnOffsetCommitRequest(group, group, *producer, generation_id, topics=topics)
+
+
+def offset_codes(client: RawClient, request: TxnOffsetCommitRequest) -> dict[bytes, int]:
+    answer = client.call("txn_offset_commit", 6, request)
+    return {topic.topic_id: topic.partitions[0].error_code for topic in answer.topics}
+
+
+def committed_offset(client: RawClient, group: str, topic: str) -> int:
+    request = OffsetFetchRequest(group_id=group, topics=[OffsetFetchRequestTopic(topic, [0])])
+    answer = client.call("offset_fetch", 7, request)
+    offset: int = answer.topics[0].partitions[0].committed_offset
+    return offset
+
+
+def test_offsets_are_committed_in_a_transaction_for_the_topics_whose_ids_are_known(
+    semel_broker: Broker, topic: str
+) -> None:
+    with RawClient(semel_broker) as client:
+        topic_id = topic_id_of(client, topic)
+        request = offsets_of(client, topic, [NOBODY, topic_id])
+        assert offset_codes(client, request) == {NOBODY: UnknownTopicId.code, topic_id: NONE}
+        ending = EndTxnRequest(topic, request.producer_id, request.producer_epoch, True)
+        assert client.call("end_txn", 5, ending).error_code == NONE
+        assert committed_offset(client, topic, topic) == 5
+
+
+def test_offsets_of_the_old_topic_are_not_committed_in_a_transaction_for_the_new_one(
+    semel_broker: Broker, topic: str
+) -> None:
+    with RawClient(semel_broker) as client:
+        old_id = topic_id_of(client, topic)
+        make_anew(client, topic)
+        request = offsets_of(client, topic, [old_id])
+        assert offset_codes(client, request) == {old_id: UnknownTopicId.code}
+        assert committed_offset(client, topic, topic) == -1
+
+
+def test_a_member_of_no_group_is_told_so_in_a_transaction(semel_broker: Broker, topic: str) -> None:
+    with RawClient(semel_broker) as client:
+        topic_id = topic_id_of(client, topic)
+        request = offsets_of(client, topic, [topic_id], generation_id=3)
+        assert offset_codes(client, request) == {topic_id: GroupIdNotFound.code}
+        request.topics[0].name = topic
+        answer = client.call("txn_offset_commit", 5, request)
+        assert answer.topics[0].partitions[0].error_code == IllegalGeneration.code

@@ -1,7 +1,6 @@
 """Random messages as kio sees them: kio's bytes, and the same values in our terms."""
 
 import dataclasses
-import importlib
 import io
 import re
 import types
@@ -13,21 +12,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
+from newer_schemas import kio_class
+
+__all__ = ["kio_bytes", "kio_class", "ours", "random_value"]
 
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def kio_class(module: str, version: int, direction: str) -> Any:
-    source = importlib.import_module(f"kio.schema.{module}.v{version}.{direction}")
-    (found,) = (
-        candidate
-        for candidate in vars(source).values()
-        if dataclasses.is_dataclass(candidate)
-        and candidate.__module__ == source.__name__
-        and vars(candidate)["__type__"].name == direction
-    )
-    return found
 
 
 def kio_bytes(value: Any) -> bytes:

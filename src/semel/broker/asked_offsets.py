@@ -14,7 +14,9 @@ from semel.wire.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
 Topics = list[OffsetCommitRequestTopic] | list[TxnOffsetCommitRequestTopic]
 
 
-Asked = TypeVar("Asked", OffsetCommitRequestTopic, OffsetFetchRequestTopics)
+Asked = TypeVar(
+    "Asked", OffsetCommitRequestTopic, OffsetFetchRequestTopics, TxnOffsetCommitRequestTopic
+)
 
 
 def by_id(catalogue: CatalogueView, topics: list[Asked]) -> tuple[list[Asked], list[Asked]]:

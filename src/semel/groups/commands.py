@@ -213,6 +213,8 @@ class FetchedOffset(NamedTuple):
 class DeletedGroup(NamedTuple):
     group_id: GroupId
     error_code: int
+    reason: str | None = None
+    """Why it is not deleted."""
 
 
 class DeleteGroupsReply(NamedTuple):

@@ -36,14 +36,13 @@ def delete_groups(
         try:
             stored = lasting.by_id.get(group_id)
             group = _checked(volatile.membership(group_id), stored, group_id)
-            error_code = NONE
         except RequestError as refusal:
-            error_code = refusal.code
-        else:
-            # Ids that were given out are forgotten with it.
-            changes.append(GroupChanged(group_id, group.moved_to(State.DEAD), {}))
-            records += _tombstones(stored)
-        deleted.append(DeletedGroup(group_id, error_code))
+            deleted.append(DeletedGroup(group_id, refusal.code, str(refusal)))
+            continue
+        # Ids that were given out are forgotten with it.
+        changes.append(GroupChanged(group_id, group.moved_to(State.DEAD), {}))
+        records += _tombstones(stored)
+        deleted.append(DeletedGroup(group_id, NONE))
     reply = DeleteGroupsReply(tuple(deleted))
     return GroupDecision(tuple(records), ((ticket, reply),), tuple(changes))
 

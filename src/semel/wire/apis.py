@@ -131,7 +131,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(25, "AddOffsetsToTxn", "add_offsets_to_txn", (0, 4), 3),
     Api(26, "EndTxn", "end_txn", (0, 5), 3),
     Api(27, "WriteTxnMarkers", "write_txn_markers", (1, 2), 1),
-    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 5), 3),
+    Api(28, "TxnOffsetCommit", "txn_offset_commit", (0, 6), 3),
     Api(29, "DescribeAcls", "describe_acls", (1, 3), 2, note=NO_ACCESS_LISTS),
     Api(30, "CreateAcls", "create_acls", (1, 3), 2, note=NO_ACCESS_LISTS),
     Api(31, "DeleteAcls", "delete_acls", (1, 3), 2, note=NO_ACCESS_LISTS),
@@ -140,7 +140,7 @@ APIS: Final[tuple[Api, ...]] = (
     Api(35, "DescribeLogDirs", "describe_log_dirs", (1, 5), 2, in_steps=True),
     Api(36, "SaslAuthenticate", "sasl_authenticate", (0, 2), 2, unserved=AUTHENTICATION),
     Api(37, "CreatePartitions", "create_partitions", (0, 3), 2),
-    Api(42, "DeleteGroups", "delete_groups", (0, 2), 2),
+    Api(42, "DeleteGroups", "delete_groups", (0, 3), 2),
     Api(44, "IncrementalAlterConfigs", "incremental_alter_configs", (0, 1), 1),
     Api(
         46,

@@ -1,6 +1,7 @@
-"""DeleteGroups (api key 42), versions 0-2.
+"""DeleteGroups (api key 42), versions 0-3.
 
 v2  flexible encoding
+v3  a refusal has a sentence
 """
 
 from collections import defaultdict
@@ -28,14 +29,15 @@ def delete_groups(broker: "Broker", request: DeleteGroupsRequest, call: Call) ->
         try:
             by_lane[broker.coordinators.of_group(name)].append(GroupId(name))
         except RequestError as error:
-            results.append(DeletableGroupResult(name, error.code))
+            results.append(DeletableGroupResult(name, error.code, str(error)))
     for lane, group_ids in by_lane.items():
         try:
             reply = lane.waiting_room.ask_for(DeleteGroups(tuple(group_ids)), DeleteGroupsReply)
         except RequestError as error:
-            results += [DeletableGroupResult(name, error.code) for name in group_ids]
+            results += [DeletableGroupResult(name, error.code, str(error)) for name in group_ids]
         else:
             results += [
-                DeletableGroupResult(each.group_id, each.error_code) for each in reply.groups
+                DeletableGroupResult(each.group_id, each.error_code, each.reason)
+                for each in reply.groups
             ]
     return Answer(DeleteGroupsResponse(results=results))

@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (api key 28), versions 0-5.
+"""TxnOffsetCommit (api key 28), versions 0-6.
 
 v3  flexible encoding, and fencing by the group's generation (KIP-447)
 v5  TV2: the group joins the transaction with this request
+v6  topics by id, and a member of a group that does not exist is told so (KIP-1319)
 
 The offsets are pending until the transaction ends. Answered once written: the commit makes them
 durable.
@@ -10,7 +11,7 @@ durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.asked_offsets import answers, known_offsets, refused
+from semel.broker.asked_offsets import answers, by_id, known_offsets, refused
 from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
@@ -19,6 +20,7 @@ from semel.errors import (
     InvalidGroupId,
     JournalFull,
     RequestError,
+    UnknownTopicId,
 )
 from semel.groups.commands import CommitOffsets, OffsetToCommit
 from semel.lane.group_commands import CommitOffsetsInTransaction
@@ -33,6 +35,7 @@ from semel.types import (
 )
 from semel.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -42,25 +45,43 @@ if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
+IDS_SINCE = 6
+
+
 def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: Call) -> Answer:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     known: tuple[OffsetToCommit, ...] | None = None
+    unknown: list[TxnOffsetCommitRequestTopic] = []
     try:
-        known = known_offsets(broker.lanes.catalogue_for_coordinators, request.topics)
+        catalogue = broker.lanes.catalogue_for_coordinators
+        if call.version >= IDS_SINCE:
+            request.topics, unknown = by_id(catalogue, request.topics)
+        known = known_offsets(catalogue, request.topics)
         codes = _commit(broker, request, call, known)
     except RequestError as error:
         codes = refused(request.topics, known, error)
     topics = [
         TxnOffsetCommitResponseTopic(
-            name, [TxnOffsetCommitResponsePartition(*each) for each in partitions]
+            name, [TxnOffsetCommitResponsePartition(*each) for each in partitions], topic.topic_id
         )
-        for name, partitions in answers(request.topics, codes)
+        for topic, (name, partitions) in zip(
+            request.topics, answers(request.topics, codes), strict=True
+        )
     ]
+    topics += map(_unknown, unknown)
     is_refused = any(each.error_code for topic in topics for each in topic.partitions)
     response = TxnOffsetCommitResponse(topics=topics)
     return Answer(response, durable=is_refused)
+
+
+def _unknown(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
+    partitions = [
+        TxnOffsetCommitResponsePartition(each.partition_index, UnknownTopicId.code)
+        for each in topic.partitions
+    ]
+    return TxnOffsetCommitResponseTopic("", partitions, topic.topic_id)
 
 
 def _commit(
@@ -91,6 +112,8 @@ def _commit(
             index,
             dialect(call),
         )
+        if call.version >= IDS_SINCE and request.generation_id >= 0:
+            broker.coordinators.of_group(request.group_id).view.check_group(command.group_id)
         broker.topics.acquaint(lane, offsets)
         reply = lane.submit(CommitOffsetsInTransaction(name, joining, command))
     except FrameTooLarge as error:

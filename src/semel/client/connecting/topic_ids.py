@@ -9,7 +9,7 @@ version that has them.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from semel.wire.messages import fetch, offset_commit, offset_fetch, produce
+from semel.wire.messages import fetch, offset_commit, offset_fetch, produce, txn_offset_commit
 
 NO_ID: Final = bytes(16)
 
@@ -26,6 +26,9 @@ _APIS: Final[Mapping[int, _ByName]] = {
     produce.API_KEY: _ByName(12, lambda request: request.topic_data, lambda r: r.responses, "name"),
     fetch.API_KEY: _ByName(12, lambda request: request.topics, lambda r: r.responses, "topic"),
     offset_commit.API_KEY: _ByName(9, lambda request: request.topics, lambda r: r.topics, "name"),
+    txn_offset_commit.API_KEY: _ByName(
+        5, lambda request: request.topics, lambda r: r.topics, "name"
+    ),
 }
 
 _NAMES_UNTIL: Final[Mapping[int, int]] = {offset_fetch.API_KEY: 9}
