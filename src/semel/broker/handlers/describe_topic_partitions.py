@@ -4,6 +4,7 @@ Topics in the order of their names, so many partitions at once; a cursor tells w
 request goes on. Nothing is created by asking.
 """
 
+import heapq
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -81,11 +82,14 @@ def _names(broker: "Broker", request: DescribeTopicPartitionsRequest) -> list[st
             # An answer without any would say that there are none.
             raise ProtocolError("asked for all topics, which are led elsewhere")
         names = {topic.name for topic in broker.lanes.catalogue}
-    if cursor is None:
+    if cursor is not None:
+        if cursor.partition_index < 0:
+            raise InvalidRequest(f"the cursor names partition {cursor.partition_index}")
+        names = {name for name in names if name >= cursor.topic_name}
+    if request.topics:
         return sorted(names)
-    if cursor.partition_index < 0:
-        raise InvalidRequest(f"the cursor names partition {cursor.partition_index}")
-    return sorted(name for name in names if name >= cursor.topic_name)
+    # As many as fit into one answer, and one that says that there are more.
+    return heapq.nsmallest(PARTITION_COUNT_MAX + 1, names)
 
 
 def _describe(
