@@ -53,14 +53,21 @@ class PostgreSql:
             os.chown(self._folder, self._user.pw_uid, self._user.pw_gid)
 
     @property
+    def folder(self) -> Path:
+        """Where its socket is."""
+        return self._folder
+
+    @property
     def url(self) -> str:
         return f"postgresql:///postgres?host={self._folder}&user=semel"
 
     def __enter__(self) -> Self:
-        self._run("initdb", "-D", "data", "-U", "semel", "-A", "trust", "-E", "UTF8", "--locale=C")
-        listen = f"-c listen_addresses='' -c unix_socket_directories={self._folder}"
-        self._run("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", listen, "start")
+        self._make()
+        self.start()
         return self
+
+    def _make(self) -> None:
+        self._run("initdb", "-D", "data", "-U", "semel", "-A", "trust", "-E", "UTF8", "--locale=C")
 
     def set(self, name: str, value: str) -> None:
         """A setting that needs no restart."""
@@ -81,7 +88,8 @@ class PostgreSql:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.stop()
         shutil.rmtree(self._folder)
 
     def _run(self, program: str, *arguments: str) -> None:
@@ -96,3 +104,24 @@ class PostgreSql:
             extra_groups=None if self._user is None else [],
             timeout=_STOP_S_MAX,
         )
+
+
+class Standby(PostgreSql):
+    """Has what the other one has, as soon as that has it if it waits for this."""
+
+    NAME = "standby"
+    """By which `synchronous_standby_names` knows it."""
+
+    def __init__(self, primary: PostgreSql) -> None:
+        super().__init__()
+        self._primary = primary
+
+    def _make(self) -> None:
+        if not (_PROGRAMS / "pg_basebackup").exists():
+            pytest.skip("this PostgreSQL has no pg_basebackup")
+        known = f"host={self._primary.folder} user=semel application_name={self.NAME}"
+        self._run("pg_basebackup", "-D", "data", "-R", "--checkpoint=fast", "-d", known)
+
+    def promote(self) -> None:
+        """It takes writes from here on."""
+        self._run("pg_ctl", "-D", "data", "-w", "promote")

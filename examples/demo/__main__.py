@@ -1,6 +1,6 @@
 """Kill a PySpark pipeline wherever it hurts, and count: exactly once beside at least once.
 
-    python -m examples.demo [PICTURE] [--cluster [--store URL]]
+    python -m examples.demo [PICTURE] [--cluster [--store URL] [--takeovers N]]
 
 Orders come in as a stream. A Spark application enriches each of them, adds up the revenue by
 category and writes both to topics of their own, in one transaction for each micro-batch. While it
@@ -22,11 +22,11 @@ from rich.table import Table
 
 from examples.demo.picture import Words, write_picture
 from examples.demo.run import Run, Story
-from examples.demo.stage import one_broker, three_nodes
+from examples.demo.stage import TAKEOVERS, one_broker, three_nodes
 
 FOLDER = Path("build", "demo")
 KILLS = Words("The same pipeline, the same kills", "Dashed lines are <code>kill -9</code>.")
-TAKEOVERS = Words(
+TAKEN_OVER = Words(
     "A pipeline, and three nodes that take over from each other",
     "At dashed lines the node that led was killed with <code>kill -9</code> or frozen with "
     "<code>kill -STOP</code>.",
@@ -34,17 +34,22 @@ TAKEOVERS = Words(
 
 
 def main(
-    picture: Path, console: Console, *, is_cluster: bool = False, store: str = ""
+    picture: Path,
+    console: Console,
+    *,
+    is_cluster: bool = False,
+    store: str = "",
+    takeovers: int = TAKEOVERS,
 ) -> list[Story]:
     stories = []
     deliveries = ("exactly-once",) if is_cluster else ("exactly-once", "at-least-once")
-    stage = partial(three_nodes, store=store) if is_cluster else one_broker
+    stage = partial(three_nodes, store=store, takeovers=takeovers) if is_cluster else one_broker
     with tempfile.TemporaryDirectory(prefix="semel-demo-") as folder:
         for delivery in deliveries:
             console.print(f"[bold]{delivery}[/]: the driver starts, which takes a few seconds")
             stories.append(Run(delivery, Path(folder, delivery), console, stage).tell())
     console.print(_table(stories, "takeovers" if is_cluster else "kills"))
-    write_picture(picture, stories, TAKEOVERS if is_cluster else KILLS)
+    write_picture(picture, stories, TAKEN_OVER if is_cluster else KILLS)
     console.print(f"The picture: [bold]{picture.resolve().as_uri()}[/]", soft_wrap=True)
     return stories
 
@@ -79,9 +84,14 @@ if __name__ == "__main__":
     reader.add_argument("picture", nargs="?", type=Path)
     reader.add_argument("--cluster", action="store_true")
     reader.add_argument("--store", default="", help="where the nodes' log lies, as s3://BUCKET")
+    reader.add_argument("--takeovers", type=int, default=TAKEOVERS)
     chosen = reader.parse_args()
     name = "semel-demo-cluster.html" if chosen.cluster else "semel-demo.html"
     told = main(
-        chosen.picture or FOLDER / name, Console(), is_cluster=chosen.cluster, store=chosen.store
+        chosen.picture or FOLDER / name,
+        Console(),
+        is_cluster=chosen.cluster,
+        store=chosen.store,
+        takeovers=chosen.takeovers,
     )
     raise SystemExit(not told[0].outcome.is_exact)

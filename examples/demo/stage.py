@@ -3,12 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Final, Protocol
 
 from examples.demo.application import Application
 from semel.testing import Broker, Cluster
 
+TAKEOVERS: Final = 4
+DEEDS: Final = ("killed", "frozen", "stopped", "moved")
 AWAY_S: Final = 3.0
 """So long a node is frozen, or gone, while another leads."""
 
@@ -45,11 +48,12 @@ class OneBroker:
 
 
 class ThreeNodes:
-    """Whoever leads is killed and frozen in turns, and is back when another has led for a while."""
+    """Whoever leads is killed and frozen in turns, and is back when another has led for a while.
+    More often than that it is also stopped, and asked to let another lead."""
 
-    victims: tuple[str, ...] = ("killed", "frozen", "killed", "frozen")
-
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, takeovers: int = TAKEOVERS) -> None:
+        deeds = ("killed", "frozen") if takeovers <= TAKEOVERS else DEEDS
+        self.victims = tuple(islice(cycle(deeds), takeovers))
         self._cluster = cluster
         self._timers: list[threading.Timer] = []
 
@@ -58,11 +62,20 @@ class ThreeNodes:
         return self._cluster.bootstrap_servers
 
     def strike(self, victim: str, application: Application) -> str:
+        self.finish()
         leader = self._cluster.leader
         if victim == "killed":
             self._cluster.kill(leader)
             self._later(lambda: self._cluster.start(leader))
             return f"kill -9 node {leader}, which leads"
+        if victim == "stopped":
+            self._cluster.stop(leader)
+            self._later(lambda: self._cluster.start(leader))
+            return f"stop node {leader}, which leads"
+        if victim == "moved":
+            other = next(number for number in self._cluster.nodes if number != leader)
+            self._cluster.move(other)
+            return f"let node {other} lead instead of node {leader}"
         self._cluster.freeze(leader)
         self._later(lambda: self._cluster.resume(leader))
         return f"freeze node {leader}, which leads"
@@ -74,6 +87,7 @@ class ThreeNodes:
         self._timers.append(timer)
 
     def finish(self) -> None:
+        """Return when all who were away are back."""
         for timer in self._timers:
             timer.join()
 
@@ -85,11 +99,11 @@ def one_broker(folder: Path) -> Iterator[Stage]:
 
 
 @contextmanager
-def three_nodes(folder: Path, store: str = "") -> Iterator[Stage]:
+def three_nodes(folder: Path, store: str = "", takeovers: int = TAKEOVERS) -> Iterator[Stage]:
     """Under a path of its own in that store, or on a folder that is gone afterwards."""
     path = f"{store.rstrip('/')}/{folder.parent.name}-{folder.name}" if store else ""
     with Cluster(nodes=3, store=path) as cluster:
-        stage = ThreeNodes(cluster)
+        stage = ThreeNodes(cluster, takeovers)
         try:
             yield stage
         finally:

@@ -1,6 +1,8 @@
 """A broker on a folder whose old data lies in a store, in a process of its own."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +63,16 @@ def test_old_data_goes_to_the_store_and_comes_from_there(
     foreign = Broker(data=tmp_path / "other", settings=SETTINGS, arguments=arguments)
     with pytest.raises(BrokerDidNotStart, match="has volumes of another folder"):
         foreign.start()
+    cluster = ("cluster", "import", "--data", str(data), "--store", f"file://{tmp_path}/store")
+    refused = subprocess.run(
+        [sys.executable, "-m", "semel", *cluster, "--ephemeral"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2
+    assert f"lies in {URL}, and only what lies in a folder is taken over" in refused.stderr
+    assert not (tmp_path / "store").exists(), "nothing was begun"
     cached = (*arguments, "--cache", str(tmp_path / "cache"))
     with Broker(data=data, settings=SETTINGS, arguments=cached) as broker:
         assert read_all(broker.bootstrap_servers, "t", COUNT) == expected

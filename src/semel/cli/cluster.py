@@ -82,6 +82,8 @@ def create(
         say_json({"cluster_id": cluster_id})
     else:
         named = shown(store) if journal is None else f"{shown(store)} --journal {shown(journal)}"
+        if ephemeral:
+            named += " --ephemeral"
         say(f"cluster {cluster_id} is there; `semel serve --store {named} --node-id N` runs a node")
 
 

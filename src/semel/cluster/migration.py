@@ -37,6 +37,7 @@ from semel.lane.lane import Lane
 from semel.lane.settling import Volumes
 from semel.store.seam import Store
 from semel.types import CATALOGUE_LANE, OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from semel.volumes import binding
 from semel.volumes.making import MakesNone
 from semel.volumes.objects import ObjectVolumes
 from semel.volumes.store import DeviceVolumes
@@ -108,6 +109,12 @@ async def import_folder(
 
 def _check(folder: Path, on_progress: Progress) -> None:
     """Raises FolderInUse, ConfigError, CorruptJournal: nobody should find out half-way."""
+    bound = binding.read(folder)
+    if bound is not None:
+        raise ConfigError(
+            f"old data of {folder} lies in {bound.url}, and only what lies in a folder is taken "
+            "over"
+        )
     with unused(folder) as device:
         examined = Folder(device, LaneExaminer(), lambda done, total: on_progress("checked", done))
         for finding in chain(check_folder(examined), lost_bytes(device)):
