@@ -8,6 +8,7 @@ import pytest
 from semel.broker import log
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
+from semel.broker.housekeeping import ROUND_MS
 from semel.broker.metrics import Collector
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, encode_batch
@@ -187,6 +188,30 @@ def test_it_is_said_once_that_the_disk_fills_and_once_that_it_does_no_longer(
             await delete(broker, "t")
             await elapse(SOON_S)
             assert [each for each in told if each in (filling, over)] == [filling, over]
+
+    run(Random(1), scenario())
+
+
+def test_a_disk_that_would_be_full_at_the_next_look_is_called_filling(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(log, "warning", lambda event, **_: told.append(event.split(":")[0]))
+
+    async def scenario() -> None:
+        free_bytes = [100_000_000]
+        storage = Storage("memory", lambda: (200_000_000, free_bytes[-1]))
+        broker = Broker(
+            CONFIG, [MemoryDevice(Random(1))], storage, LoopClock(), SeededRandomness(Random(1))
+        )
+        async with started(broker):
+            for left_bytes in (100_000_000, 80_000_000, 60_000_000, 60_000_000):
+                free_bytes.append(left_bytes)
+                await elapse(ROUND_MS / 1000)
+                assert told == []
+            free_bytes.append(34_000_000)
+            await elapse(ROUND_MS / 1000)
+            assert told == ["the disk is filling"]
 
     run(Random(1), scenario())
 

@@ -31,6 +31,8 @@ class DiskWatch:
         self._start_task = start_task
         self._is_filling = False
         self._has_looked = False
+        self._free_bytes_before: int | None = None
+        """When it was last looked at."""
 
     def look(self) -> None:
         total_bytes, free_bytes = self._broker.disk_bytes()
@@ -54,7 +56,10 @@ class DiskWatch:
             min(wanted_bytes, left_bytes // 2), min(total_bytes // SHARE, ENOUGH_BYTES)
         )
         is_short = self._broker.is_short_of_room
-        if not self._is_filling and (is_short or free_bytes < least_bytes):
+        # Where it goes on like this, there may be nothing left to warn of at the next look.
+        taken_bytes = max(0, (self._free_bytes_before or free_bytes) - free_bytes)
+        self._free_bytes_before = free_bytes
+        if not self._is_filling and (is_short or free_bytes - taken_bytes < least_bytes):
             self._is_filling = True
             self._start_task(self._say())
         # Somewhat more than what it was said at, so that it is not said again and again.
