@@ -26,6 +26,7 @@ from bench import (
     pipelines,
     the_log,
     transactions,
+    workers,
 )
 from bench.beside import in_turns
 from bench.figures import Figure, NotMeasured, Plan
@@ -35,6 +36,7 @@ MEASURES = (
     the_log.group_commit,
     the_log.fetch_rate,
     the_log.many_partitions,
+    workers.produce_over_workers,
     the_log.start_up,
     the_log.memory,
     age.roll_pause,

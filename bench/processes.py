@@ -35,6 +35,10 @@ def cpu_seconds(process_id: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def own_cpu_seconds() -> float:
+    return sum(os.times()[:2])
+
+
 def resident_mb(process_id: int) -> float:
     for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):

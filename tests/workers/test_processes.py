@@ -27,13 +27,8 @@ from support.clients import (
     confluent_consumer,
     poll_messages,
 )
+from support.processes import until_ended
 from support.raw_client import RawClient
-from support.worker_processes import (
-    kill_worker,
-    until_ended,
-    until_started_anew,
-    worker_processes,
-)
 
 WORKERS = 3
 PATIENCE_S = 60.0
@@ -183,8 +178,7 @@ def test_an_idempotent_producer_stores_each_record_once_while_workers_are_killed
     for kill in range(2 * WORKERS):
         sender.acked.reach(1 + kill * 400)
         node_id = kill % WORKERS + 1
-        before = kill_worker(workers, node_id)
-        until_started_anew(workers, node_id, before)
+        workers.kill_worker(node_id)
     sending.join()
     sender.check_stored(workers)
     assert "is started again" in workers.complaints()
@@ -201,7 +195,7 @@ def test_the_epoch_stays_where_a_worker_was_killed(workers: Broker) -> None:
 
     before = epochs()
     for node_id in (1, 2):
-        until_started_anew(workers, node_id, kill_worker(workers, node_id))
+        workers.kill_worker(node_id)
     Confluent().produce(workers.bootstrap_servers, "t", [Sent(b"x", None, 1)])
     assert epochs() == before
 
@@ -229,7 +223,7 @@ def test_a_topic_is_made_by_asking_any_worker_for_it(shared: Broker) -> None:
 
 
 def test_workers_end_with_their_parent(workers: Broker) -> None:
-    found = worker_processes(workers)
+    found = workers.worker_process_ids
     assert sorted(found) == [1, 2, 3]
     create(workers, "t")
     os.kill(workers.process_id, signal.SIGKILL)

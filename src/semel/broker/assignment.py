@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from semel.broker.nodes import Neighbour
+from semel.broker.neighbour import Neighbour
 
 _STDIN: Final = 0
 

@@ -17,7 +17,8 @@ from semel.broker.lane_settings import lane_settings
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.led_lanes import CONTROLLER, LedLanes
 from semel.broker.metrics import Metrics
-from semel.broker.nodes import Neighbour, Nodes
+from semel.broker.neighbour import Neighbour
+from semel.broker.nodes import Nodes
 from semel.broker.peers import Peers
 from semel.broker.server import Server
 from semel.broker.topics_over_lanes import TopicsOverLanes

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from semel.broker import log
 from semel.broker.broker import Broker, Storage, Workers
 from semel.broker.config import BrokerConfig, address, listener
+from semel.broker.options import ServeOptions, fit, static_config
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
 from semel.errors import ConfigError
 from semel.journal.file.disk import FileDevice
@@ -33,50 +34,14 @@ GC_THRESHOLD = 20_000
 """Every request makes and drops some objects; almost none of them are cycles."""
 FREED_SIZE_KEPT = 31 * 2**20
 """Just below the largest piece that glibc learns from."""
-EPHEMERAL_SEGMENT_BYTES = 16 * 2**20
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    listen: str = "127.0.0.1:9092"
-    advertise: str | None = None
-    data: Path = Path("semel-data")
-    ephemeral: bool = False
-    store: str | None = None
-    store_options: tuple[str, ...] = ()
-    journal: str | None = None
-    node_id: int | None = None
-    cache: Path | None = None
-    volumes: str | None = None
-    config: Path | None = None
-    settings: tuple[str, ...] = ()
-    metrics: str | None = None
-    workers: int = 1
-    as_worker: int | None = None
-    """The node id, for who looks at the list of processes: all there is to know is said on standard
-    input."""
-    stop_with_stdin: bool = False
-    """End when standard input does, so that a broker never outlives the process it belongs to."""
-
-
-def serve(options: ServeOptions) -> int:
-    """Returns an exit code after SIGTERM or SIGINT. Raises SemelError or OSError with one clear
-    sentence."""
+def serve(options: ServeOptions) -> None:
+    """Returns after SIGTERM or SIGINT. Raises SemelError or OSError with one clear sentence."""
     if options.as_worker is not None:
         _serve_as_worker()
-        return 0
-    config = BrokerConfig.from_sources(options.config, options.settings)
-    config = _fit(config, is_ephemeral=options.ephemeral)
-    if options.advertise:
-        config = replace(config, advertised_listeners=listener(*address(options.advertise)))
-    if options.node_id is not None:
-        config = replace(config, node_id=options.node_id)
-    if options.workers != 1:
-        from semel.broker.parent import serve_workers
-
-        return serve_workers(options, config)
-    _serve_alone(config, options)
-    return 0
+        return
+    _serve_alone(static_config(options), options)
 
 
 def _serve_alone(config: BrokerConfig, options: ServeOptions) -> None:
@@ -115,7 +80,7 @@ def _serve_as_worker() -> None:
 
     assignment = read_assignment()
     config = BrokerConfig.from_sources(assignment.config, assignment.settings)
-    config = _fit(config, is_ephemeral=not assignment.is_synced)
+    config = fit(config, is_ephemeral=not assignment.is_synced)
     leaders = assignment.neighbours()
     own = next(each for each in leaders if each.node_id == assignment.own_id)
     if own.advertised is not None:
@@ -166,13 +131,6 @@ class Beginning(NamedTuple):
     begin: Callable[[asyncio.TaskGroup], None]
     may_serve: asyncio.Event
     is_ready: asyncio.Event
-
-
-def _fit(config: BrokerConfig, *, is_ephemeral: bool) -> BrokerConfig:
-    """A temporary folder is often memory, and two segments are allocated at once."""
-    if is_ephemeral and config.journal_segment_bytes == BrokerConfig.journal_segment_bytes:
-        return replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
-    return config
 
 
 def _settle_in() -> None:

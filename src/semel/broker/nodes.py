@@ -7,11 +7,12 @@ named, as one that cannot be reached.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from semel.broker.answer import Call
 from semel.broker.elsewhere import Elsewhere
 from semel.broker.led_lanes import LedLanes
+from semel.broker.neighbour import Neighbour
 from semel.lane.leader import LedBy, NodeAddress
 from semel.world import Clock
 
@@ -38,16 +39,6 @@ class KnownNodes:
             if now_ms - seen_ms > NAMED_MS:
                 del self._seen[node_id]
         return [self._seen[node_id][0] for node_id in sorted(self._seen)]
-
-
-class Neighbour(NamedTuple):
-    """Another process on this machine, which is always there."""
-
-    node_id: int
-    host: str
-    """On which it listens."""
-    port: int
-    advertised: tuple[str, int] | None
 
 
 class Nodes:

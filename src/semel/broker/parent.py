@@ -15,17 +15,15 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from semel.broker import log
 from semel.broker.assignment import Assignment, encoded
 from semel.broker.config import BrokerConfig, address, listener
+from semel.broker.options import ServeOptions, static_config
 from semel.broker.serving import BACKLOG, data_folder, naming, once_free, read_until_end, say
 from semel.errors import CannotListen, ConfigError
 from semel.journal.file.lane_folders import add_lanes, held, lane_count
-
-if TYPE_CHECKING:
-    from semel.broker.main import ServeOptions
 
 KEY_SIZE: Final = 32
 LIVED_S_MIN: Final = 10.0
@@ -39,10 +37,10 @@ ATTEMPTS_MAX: Final = 50
 """To find so many free ports in a row."""
 
 
-def serve_workers(options: "ServeOptions", config: BrokerConfig) -> int:
+def serve_workers(options: ServeOptions) -> int:
     """Returns an exit code after SIGTERM or SIGINT, or when a worker could not be started at all.
     Raises SemelError or OSError with one clear sentence."""
-    count = options.workers
+    config, count = static_config(options), options.workers
     if not 1 < count <= WORKERS_MAX:
         raise ConfigError(f"--workers {count}: between 1 and {WORKERS_MAX}")
     if options.store is not None or options.volumes is not None:
@@ -95,7 +93,7 @@ def _next(first: str | None, index: int) -> str | None:
 class Parent:
     def __init__(
         self,
-        options: "ServeOptions",
+        options: ServeOptions,
         config: BrokerConfig,
         folder: Path,
         lanes: int,

@@ -9,13 +9,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
+from semel.broker.options import ServeOptions
 from semel.errors import CannotListen, FolderInUse
 from semel.journal.file.segments import FULL
-
-if TYPE_CHECKING:
-    from semel.broker.main import ServeOptions
 
 BACKLOG: Final = 1024
 LOOKS_MAX: Final = 100
@@ -64,7 +62,7 @@ def read_until_end(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> N
 
 
 @contextlib.contextmanager
-def data_folder(options: "ServeOptions") -> Iterator[Path]:
+def data_folder(options: ServeOptions) -> Iterator[Path]:
     if not options.ephemeral:
         yield options.data
         return

@@ -14,7 +14,7 @@ from semel.broker import log
 from semel.broker.broker import Broker
 from semel.broker.led_lanes import CONTROLLER
 from semel.broker.lines import Asking
-from semel.broker.nodes import Neighbour
+from semel.broker.neighbour import Neighbour
 from semel.broker.telling import NEWS_S_MAX, Telling
 from semel.cluster.channel import NodeAway
 from semel.cluster.desk import Desk

@@ -20,9 +20,17 @@ examples:
 
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
-    from semel.broker.main import ServeOptions, serve
+    from semel.broker.options import ServeOptions
 
-    return serve(ServeOptions(**vars(options)))
+    told = ServeOptions(**vars(options))
+    if told.workers != 1:
+        from semel.broker.parent import serve_workers
+
+        return serve_workers(told)
+    from semel.broker.main import serve
+
+    serve(told)
+    return 0
 
 
 class _Parser(argparse.ArgumentParser):

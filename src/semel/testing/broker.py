@@ -1,8 +1,11 @@
 """A broker in a process of its own, which ends with the block that started it."""
 
+import os
 import re
 import shutil
 import signal
+import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +15,9 @@ from semel.errors import SemelError
 from semel.testing.child import Child
 
 _READY = re.compile(r"Semel is ready on [^,]+:(?P<port>\d+)(?:,\S+:\d+)*, data in (?P<folder>.+)\n")
+
+_AS_WORKER = "--as-worker"
+_PAUSE_S = 0.02
 
 
 class BrokerDidNotStart(SemelError):
@@ -111,6 +117,28 @@ class Broker:
     def _running(self) -> Child:
         assert self._child is not None, "the broker is not running"
         return self._child
+
+    @property
+    def worker_process_ids(self) -> dict[int, int]:
+        """Of several workers, by the ids of their nodes."""
+        listed = subprocess.run(
+            ["ps", "-A", "-o", "pid=,ppid=,args="], check=True, capture_output=True, text=True
+        )
+        found = {}
+        for line in listed.stdout.splitlines():
+            process_id, parent_id, *arguments = line.split()
+            if int(parent_id) == self.process_id and _AS_WORKER in arguments:
+                node_id = int(arguments[arguments.index(_AS_WORKER) + 1])
+                found[node_id] = int(process_id)
+        return found
+
+    def kill_worker(self, node_id: int) -> None:
+        """End one of several workers as `kill -9` does. It is started again by itself: return when
+        it is."""
+        before = self.worker_process_ids[node_id]
+        os.kill(before, signal.SIGKILL)
+        while self.worker_process_ids.get(node_id) in (None, before):
+            time.sleep(_PAUSE_S)
 
     def complaints(self) -> str:
         """What the running broker has logged so far."""

@@ -1,0 +1,50 @@
+"""What `semel serve` was told, and the settings that follow from it."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from semel.broker.config import BrokerConfig, address, listener
+
+EPHEMERAL_SEGMENT_BYTES: Final = 16 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    listen: str = "127.0.0.1:9092"
+    advertise: str | None = None
+    data: Path = Path("semel-data")
+    ephemeral: bool = False
+    store: str | None = None
+    store_options: tuple[str, ...] = ()
+    journal: str | None = None
+    node_id: int | None = None
+    cache: Path | None = None
+    volumes: str | None = None
+    config: Path | None = None
+    settings: tuple[str, ...] = ()
+    metrics: str | None = None
+    workers: int = 1
+    as_worker: int | None = None
+    """The node id, for who looks at the list of processes: all there is to know is said on standard
+    input."""
+    stop_with_stdin: bool = False
+    """End when standard input does, so that a broker never outlives the process it belongs to."""
+
+
+def static_config(options: ServeOptions) -> BrokerConfig:
+    """Raises ConfigError."""
+    config = BrokerConfig.from_sources(options.config, options.settings)
+    config = fit(config, is_ephemeral=options.ephemeral)
+    if options.advertise:
+        config = replace(config, advertised_listeners=listener(*address(options.advertise)))
+    if options.node_id is not None:
+        config = replace(config, node_id=options.node_id)
+    return config
+
+
+def fit(config: BrokerConfig, *, is_ephemeral: bool) -> BrokerConfig:
+    """A temporary folder is often memory, and two segments are allocated at once."""
+    if is_ephemeral and config.journal_segment_bytes == BrokerConfig.journal_segment_bytes:
+        return replace(config, journal_segment_bytes=EPHEMERAL_SEGMENT_BYTES)
+    return config
