@@ -196,7 +196,7 @@ async def test_coordinators_are_found_through_any_worker(machine: Machine) -> No
             request = FindCoordinatorRequest(name, 0)
             answers = [await call(each, "find_coordinator", 3, request) for each in (first, second)]
             assert [answer.error_code for answer in answers] == [NONE, NONE]
-            lane = LEADERS[first.coordinators.lane_number_of_group(name)]
+            lane = LEADERS[first.coordinators.lane_of_group(name)]
             assert [answer.node_id for answer in answers] == [lane.node_id, lane.node_id]
             # As the client has found this machine.
             assert (answers[0].host, answers[0].port) == ("127.0.0.1", lane.port)

@@ -27,15 +27,15 @@ class Coordinators:
         """Raises NotCoordinator if it is led elsewhere."""
         return self.of(TRANSACTIONS_TOPIC, transactional_id)
 
-    def lane_number_of_group(self, group_id: str) -> int:
+    def lane_of_group(self, group_id: str) -> int:
         """Whoever leads it."""
-        return self.lane_number_of(OFFSETS_TOPIC, group_id)
+        return self.lane_of(OFFSETS_TOPIC, group_id)
 
-    def lane_number_of_transactional_id(self, transactional_id: str) -> int:
+    def lane_of_transactional_id(self, transactional_id: str) -> int:
         """Whoever leads it."""
-        return self.lane_number_of(TRANSACTIONS_TOPIC, transactional_id)
+        return self.lane_of(TRANSACTIONS_TOPIC, transactional_id)
 
-    def lane_number_of(self, topic_name: str, key: str) -> int:
+    def lane_of(self, topic_name: str, key: str) -> int:
         """By what this internal topic tells of."""
         if self._lanes.count == 1:
             return CONTROLLER

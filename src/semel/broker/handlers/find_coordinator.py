@@ -75,7 +75,7 @@ def _coordinator(broker: "Broker", key_type: int, key: str, call: Call) -> NodeA
         raise InvalidRequest(f"there is no coordinator for keys of kind {key_type}")
     if broker.lanes.leads_catalogue:
         coordinators.internal_topic(topic)
-    lane = coordinators.lane_number_of(topic, key)
+    lane = coordinators.lane_of(topic, key)
     if lane in broker.lanes.by_number:
         coordinators.of(topic, key)
     found = broker.nodes.leads(lane, call)
