@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from semel.errors import CorruptJournal
+from semel.errors import CorruptJournal, NewerFormat
 from semel.lane.commands import LaneSettings
 from semel.lane.lanes import LanesView
 from semel.lane.leader import LedBy, NodeAddress
@@ -50,7 +50,7 @@ class FollowedLane:
         state = self.state
         try:
             yield
-        except CorruptJournal:
+        except (CorruptJournal, NewerFormat):
             # That it is not known here may be all that is wrong with it.
             if state.cluster_id:
                 self._check_level(state.level)
