@@ -5,6 +5,7 @@ from typing import Any
 
 from semel.broker.broker import Broker
 from semel.records.records import Record, encode_batch
+from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from semel.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -86,12 +87,27 @@ class HandledProducer:
         answer = await call(self.broker, "txn_offset_commit", version, request)
         return {each.error_code for topic in answer.topics for each in topic.partitions}
 
+    async def add_offsets(self, group: str) -> int:
+        request = AddOffsetsToTxnRequest(
+            self._transactional_id or "", self.producer_id, self.epoch, group
+        )
+        version = self.versions.add_offsets
+        answer = await call(self.broker, "add_offsets_to_txn", version, request)
+        return int(answer.error_code)
+
     async def end(self, *, commit: bool) -> int:
         request = EndTxnRequest(self._transactional_id or "", self.producer_id, self.epoch, commit)
         answer = await call(self.broker, "end_txn", self.versions.end, request)
         if answer.error_code == 0 and self.versions is TV2:
             self._adopt(answer.producer_id, answer.producer_epoch)
         return int(answer.error_code)
+
+    def go_back(self) -> None:
+        """To the sequences that the aborted transaction began with, under an epoch that stays."""
+        self._sequences.clear()
+
+    def restart_from(self, topic: str, partition: int, sequence: int) -> None:
+        self._sequences[topic, partition] = sequence
 
     def _adopt(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch

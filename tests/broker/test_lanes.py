@@ -17,7 +17,6 @@ from semel.errors import (
     NONE,
     CoordinatorNotAvailable,
     CorruptJournal,
-    InvalidRequest,
     JournalFull,
     LeaderNotAvailable,
     NotController,
@@ -30,11 +29,6 @@ from semel.errors import (
 from semel.journal.file.memory import MemoryDevice
 from semel.records.records import Record, decode_batch, encode_batch
 from semel.types import OFFSETS_TOPIC
-from semel.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from semel.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
 from semel.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from semel.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from semel.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -42,7 +36,6 @@ from semel.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicSt
 from semel.wire.messages.describe_cluster import DescribeClusterRequest
 from semel.wire.messages.describe_groups import DescribeGroupsRequest
 from semel.wire.messages.describe_log_dirs import DescribeLogDirsRequest
-from semel.wire.messages.end_txn import EndTxnRequest
 from semel.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.heartbeat import HeartbeatRequest
@@ -57,11 +50,6 @@ from semel.wire.messages.offset_commit import (
 )
 from semel.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from semel.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from support.compiled import plain_python
 from support.handled import CONFIG, LoopClock, Peer, SeededRandomness, call, started
 from support.raw_client import BY_MODULE, fetch_request, produce_request
@@ -402,63 +390,6 @@ async def committed(broker: Broker, group_id: str) -> int:
     answer = await call(broker, "offset_commit", 8, request)
     code: int = answer.topics[0].partitions[0].error_code
     return code
-
-
-@on_two_lanes
-async def test_a_transaction_takes_nothing_in_that_lies_in_another_lane(machine: TwoLanes) -> None:
-    async with machine.broker() as broker:
-        await create(broker)
-        await find_coordinators(broker)
-        for here, other in ((0, 1), (1, 0)):
-            name = transactional_id_in(broker, here)
-            producer_id, epoch = await producer_of(broker, name)
-
-            async def added(index: int) -> int:
-                topics = [AddPartitionsToTxnTopic("t", [index])]
-                request = AddPartitionsToTxnRequest(
-                    v3_and_below_transactional_id=name,  # noqa: B023
-                    v3_and_below_producer_id=producer_id,  # noqa: B023
-                    v3_and_below_producer_epoch=epoch,  # noqa: B023
-                    v3_and_below_topics=topics,
-                )
-                answer = await call(broker, "add_partitions_to_txn", 3, request)
-                (topic,) = answer.results_by_topic_v3_and_below
-                code: int = topic.results_by_partition[0].partition_error_code
-                return code
-
-            async def added_offsets(group_id: str) -> int:
-                request = AddOffsetsToTxnRequest(name, producer_id, epoch, group_id)  # noqa: B023
-                answer = await call(broker, "add_offsets_to_txn", 3, request)
-                code: int = answer.error_code
-                return code
-
-            async def committed_offsets(group_id: str) -> int:
-                topics = [TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 1)])]
-                request = TxnOffsetCommitRequest(
-                    name,  # noqa: B023
-                    group_id,
-                    producer_id,  # noqa: B023
-                    epoch,  # noqa: B023
-                    topics=topics,
-                )
-                answer = await call(broker, "txn_offset_commit", 3, request)
-                code: int = answer.topics[0].partitions[0].error_code
-                return code
-
-            assert await added(other) == InvalidRequest.code
-            assert await added(here) == NONE
-            for group_lane, code in ((other, InvalidRequest.code), (here, NONE)):
-                group_id = group_in(broker, group_lane)
-                assert await added_offsets(group_id) == code
-                assert await committed_offsets(group_id) == code
-            ending = EndTxnRequest(name, producer_id, epoch, here == 0)
-            if here == 0:
-                assert (await call(broker, "end_txn", 3, ending)).error_code == NONE
-        await elapse(1)
-    machine.lose_power()
-    async with machine.broker() as broker:
-        # A marker in each: committed in one lane, aborted in the other.
-        assert await fetched(broker) == [(NONE, 1), (NONE, 1)]
 
 
 class Transport(asyncio.Transport):

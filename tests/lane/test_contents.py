@@ -27,7 +27,7 @@ def contents_of(device: MemoryDevice) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("first", "is_checkpointed", "sentence"),
     [
-        (frame.LAYOUT + 1, False, "the frame at byte 0 has layout 2, this Semel reads up to 1"),
+        (frame.LAYOUT + 1, False, "the frame at byte 0 has layout 3, this Semel reads up to 2"),
         (
             snapshot.FORMAT + 1,
             True,

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mutants.broker_bugs import Bug, Patch, patch_route
+from semel.broker.answer import Answer
 from semel.broker.handlers import end_txn
 from semel.groups.lasting import Offsets
 from semel.lane import facts, opening
@@ -70,6 +71,7 @@ def a_commit_is_acknowledged_when_written(patch: Patch) -> None:
 
     def early(broker: Any, request: Any, call: Any) -> Any:
         answer = handle(broker, request, call)
+        assert isinstance(answer, Answer)
         answer.durable = False
         return answer
 

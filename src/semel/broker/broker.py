@@ -2,11 +2,12 @@
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from semel.broker import log
+from semel.broker.across import Across
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
@@ -155,6 +156,7 @@ class Broker:
         self.batch_size_most = payload_bytes_max // 4
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
+        self.across = Across(self)
         self._unreadable: set[TopicPartition] = set()
         self._told_unreadable: set[TopicPartition] = set()
         self._failed: asyncio.Future[None] | None = None
@@ -231,8 +233,15 @@ class Broker:
             for lane in self.lanes.led:
                 lane.submit(EnforceRetention())
         self._server = Server(self, tasks)
+        for lane in self.lanes.led:
+            self.across.lead(lane)
         tasks.create_task(Housekeeping(self, self._server).run())
         return self._server
+
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
+        """It ends with the broker."""
+        assert self._server is not None, "start the broker first"
+        self._server.start_task(work)
 
     def close(self) -> None:
         """Let nothing more in and end all connections, before the tasks of the broker end."""
@@ -291,6 +300,7 @@ class Broker:
         if self._server is not None:
             self._server.lane_left(lane)
         lane.leave()
+        self.across.leave(lane)
 
     async def take_lane(self, number: int, device: Device) -> None:
         """Lead this lane, with the state that its journal says.
@@ -340,6 +350,8 @@ class Broker:
     def _take(self, lane: Lane) -> None:
         self.topics.align(lane)
         self.lanes.add(lane)
+        if self._server is not None:
+            self.across.lead(lane)
         if lane.number == CONTROLLER:
             self.elsewhere.came_here()
             self._recall_config()

@@ -110,6 +110,7 @@ class Housekeeping:
         yield self._disk_watch.look
         yield self._delete_expired
         yield self._broker.topics.catch_up
+        yield partial(self._broker.across.forget_ends, now_s)
         yield self._server.close_idle
         yield self._server.tell_of_closings
 

@@ -1,10 +1,38 @@
-"""Answers what other lanes ask of a lane that is led here."""
+"""Answers what other lanes ask of a lane that is led here.
 
+Each answer waits for what makes it true: a join for the kernel, since a killed process comes back
+in the same term; a vote for the disk; and that there is nothing to end, for a barrier, as one that
+no longer leads would say the same.
+"""
+
+from functools import partial
 from typing import TYPE_CHECKING
 
-from semel.errors import CoordinatorNotAvailable
-from semel.lane.calls import AnyCall, AnyReply, Refused
+from semel.errors import CoordinatorNotAvailable, JournalFull, NotCoordinator, RequestError
+from semel.errors import NotLeaderOrFollower as NotLeader
+from semel.lane.calls import (
+    AnyCall,
+    AnyReply,
+    AskOutcomes,
+    AskToJoin,
+    AskToPrepare,
+    Confirmed,
+    ConfirmEnds,
+    Heard,
+    LaneAway,
+    MayJoin,
+    Outcome,
+    Refused,
+    TellOutcomes,
+    Told,
+    Voted,
+)
 from semel.lane.lane import Lane
+from semel.lane.participating import NotYet, Vote
+from semel.lane.transactions import Transact
+from semel.transactions.commands import Join
+from semel.transactions.dialect import Dialect
+from semel.types import TopicPartition, TransactionalId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -13,6 +41,87 @@ if TYPE_CHECKING:
 async def answer_call(broker: "Broker", lane: Lane, call: AnyCall) -> AnyReply:
     """Answer when what the reply says holds: written, durable, or behind a barrier.
 
-    Raises LaneAway if the lane steps down meanwhile; then whoever asks asks again.
+    Raises LaneAway if the lane steps down meanwhile, or cannot say it now; then whoever asks asks
+    again.
     """
-    return Refused(CoordinatorNotAvailable.code, f"lane {lane.number} takes part in no other")
+    try:
+        match call:
+            case AskToJoin():
+                return await _join(broker, lane, call)
+            case AskToPrepare():
+                return await _vote(lane, call)
+            case TellOutcomes():
+                _check_terms(lane, call.outcomes)
+                broker.across.joins(lane).end(call.outcomes)
+                return Heard()
+            case ConfirmEnds():
+                return await _confirm(broker, lane, call)
+            case AskOutcomes():
+                return await _tell(lane, call)
+    except (NotLeader, NotYet, JournalFull) as error:
+        raise LaneAway(str(error)) from error
+
+
+async def _join(broker: "Broker", lane: Lane, call: AskToJoin) -> AnyReply:
+    since = lane.end
+    try:
+        name = TransactionalId(call.transactional_id)
+        if broker.coordinators.of_transactional_id(name) is not lane:
+            raise NotCoordinator(f"the coordinator of {name!r} is elsewhere")
+        partitions = frozenset(TopicPartition(*each) for each in call.partitions)
+        dialect = Dialect(call.dialect)
+        command = Join(
+            call.producer_id, call.producer_epoch, partitions, dialect, call.lane, call.term
+        )
+        decision = lane.submit(Transact(name, command))
+        if decision.refusal is not None:
+            raise decision.refusal
+    except NotLeader:
+        raise
+    except RequestError as refusal:
+        await lane.until(partial(lane.when_all_certain, since))
+        return Refused(refusal.code, str(refusal))
+    except JournalFull as full:
+        return Refused(CoordinatorNotAvailable.code, str(full))
+    current = lane.view.transaction(name)
+    assert current is not None
+    assert current.key is not None, current
+    key = current.key
+    await lane.until(lane.when_all_written)
+    return MayJoin(key)
+
+
+async def _vote(lane: Lane, call: AskToPrepare) -> Voted:
+    yes = lane.submit(Vote(call.key, call.transactional_id, call.term))
+    await lane.until(lane.when_all_durable)
+    return Voted(yes)
+
+
+def _check_terms(lane: Lane, outcomes: tuple[Outcome, ...]) -> None:
+    """Who led before the lane joined holds nothing that could be ended."""
+    joined = max((outcome.term for outcome in outcomes), default=-1)
+    if lane.view.term < joined:
+        raise NotLeader(f"a lane of term {lane.view.term} is told what term {joined} has joined")
+
+
+async def _confirm(broker: "Broker", lane: Lane, call: ConfirmEnds) -> Confirmed:
+    since = lane.end
+    _check_terms(lane, call.outcomes)
+    broker.across.joins(lane).end(call.outcomes)
+    if all(lane.view.has_ended(outcome.key) for outcome in call.outcomes):
+        await lane.until(lane.when_all_durable)
+    else:
+        await lane.until(partial(lane.when_all_certain, since))
+    return Confirmed()
+
+
+async def _tell(lane: Lane, call: AskOutcomes) -> Told:
+    """A commit is told at once, as nothing can undo it. Whatever is not known is aborted."""
+    latest = max((key.term for key in call.keys), default=-1)
+    if lane.view.term < latest:
+        raise NotLeader(f"a lane of term {lane.view.term} is asked about term {latest}")
+    outcomes = tuple(lane.view.outcome(key) for key in call.keys)
+    is_certain = call.when_durable or any(each is not None and not each.commit for each in outcomes)
+    if is_certain:
+        await lane.until(lane.when_all_durable)
+    return Told(outcomes)

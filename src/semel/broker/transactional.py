@@ -15,13 +15,11 @@ from semel.broker.answer import Call
 from semel.errors import (
     ConcurrentTransactions,
     CoordinatorNotAvailable,
-    InvalidRequest,
     JournalFull,
     ProtocolError,
     RequestError,
     UnknownProducerId,
 )
-from semel.lane.lane import Lane
 from semel.lane.transactions import Transact
 from semel.transactions.commands import AddOffsets, AddPartitions, Command, Decision, End
 from semel.transactions.dialect import (
@@ -31,7 +29,8 @@ from semel.transactions.dialect import (
     as_version,
     dialect_of,
 )
-from semel.types import ProducerEpoch, ProducerId, TopicPartition, TransactionalId
+from semel.transactions.transaction import Status, Transaction
+from semel.types import ProducerEpoch, ProducerId, TransactionalId
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
@@ -120,6 +119,20 @@ def as_version_of(call: Call, error: RequestError) -> RequestError:
     return as_version(error, call.api.key, call.version)
 
 
+def refuse_late(
+    broker: "Broker", call: Call, producer_id: ProducerId, producer_epoch: ProducerEpoch
+) -> None:
+    """As `refuse_if_late`, where these are known to be current."""
+    if dialect(call) is not Dialect.TV1:
+        return
+    if not broker.late_requests.admit(producer_id, producer_epoch, call.api.key, call.peer.number):
+        broker.metrics.requests_late += 1
+        raise ProtocolError(
+            f"{call.api.name} of producer {producer_id} came on connection {call.peer.number}, "
+            f"which its client has replaced"
+        )
+
+
 def refuse_if_late(
     broker: "Broker",
     call: Call,
@@ -143,19 +156,18 @@ def refuse_if_late(
         producer_epoch,
     ):
         return
-    if not broker.late_requests.admit(producer_id, producer_epoch, call.api.key, call.peer.number):
-        broker.metrics.requests_late += 1
-        raise ProtocolError(
-            f"{call.api.name} of {transactional_id!r} came on connection {call.peer.number}, "
-            f"which its client has replaced"
-        )
+    refuse_late(broker, call, producer_id, producer_epoch)
 
 
-def check_lane(lane: Lane, number: int, what: TopicPartition | str) -> None:
-    """What takes part in a transaction must lie in the lane of its coordinator, which alone can
-    end it."""
-    if number != lane.number:
-        raise InvalidRequest(f"{what} lies in another lane than its transaction")
+def prepared_in(broker: "Broker", transactional_id: TransactionalId) -> Transaction | None:
+    """The transaction whose commit waits for other lanes, if that is so."""
+    try:
+        lane = broker.coordinators.of_transactional_id(transactional_id)
+    except RequestError:
+        return None
+    current = lane.view.transaction(transactional_id)
+    is_waiting = current is not None and current.status is Status.PREPARE_COMMIT
+    return current if is_waiting else None
 
 
 def take(

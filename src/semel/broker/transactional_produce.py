@@ -1,14 +1,15 @@
 """Produce inside a transaction: the coordinator is asked first, then each partition.
 
 Under TV2 a partition joins the transaction in the frame of its first batch. Under TV1 it must
-have been added before.
+have been added before. If it lies in another lane than the coordinator, that is asked before.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
-from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
+from semel.broker.transactional import as_version_of, dialect, refuse_if_late
 from semel.errors import (
     InvalidRequest,
     InvalidTransactionState,
@@ -16,7 +17,14 @@ from semel.errors import (
     RequestError,
 )
 from semel.lane.lane import Lane
-from semel.lane.producing import ENTRY_SIZE, Incoming, NotRemembered, ProduceInTransaction
+from semel.lane.participating import Joining, MustJoin, MustWait, ProduceJoined
+from semel.lane.producing import (
+    ENTRY_SIZE,
+    Incoming,
+    NotRemembered,
+    Produced,
+    ProduceInTransaction,
+)
 from semel.lane.view import TopicView
 from semel.records.batch import NO_TIMESTAMP_MS
 from semel.types import Offset, TopicPartition, TransactionalId
@@ -34,28 +42,7 @@ if TYPE_CHECKING:
 Result = Offset | RequestError
 
 
-def produce_in_transaction(
-    broker: "Broker", request: ProduceRequest, call: Call
-) -> tuple[ProduceResponse, RequestError | None, list[Missed]]:
-    """The response, one of the refusals in it if there are any, and what the log must tell."""
-    writing = _Writing(broker, TransactionalId(request.transactional_id or ""), call)
-    for topic in request.topic_data:
-        found = find_topic(broker, topic.name)
-        for data in topic.partition_data:
-            writing.look_at(found, topic.name, data)
-    writing.submit_all()
-    responses = [
-        TopicProduceResponse(
-            topic.name,
-            [writing.response(topic.name, data) for data in topic.partition_data],
-            topic.topic_id,
-        )
-        for topic in request.topic_data
-    ]
-    return ProduceResponse(responses), writing.refusal, writing.missed
-
-
-class _Writing:
+class ProducingInTransaction:
     """One request: what came in, and what became of it by partition."""
 
     __slots__ = (
@@ -63,79 +50,130 @@ class _Writing:
         "_broker",
         "_call",
         "_incoming",
-        "_lane",
+        "_lanes",
+        "_request",
         "_results",
         "_transactional_id",
+        "_undecided",
         "missed",
         "refusal",
     )
 
-    def __init__(self, broker: "Broker", transactional_id: TransactionalId, call: Call) -> None:
+    def __init__(self, broker: "Broker", request: ProduceRequest, call: Call) -> None:
         self._broker = broker
-        self._transactional_id = transactional_id
+        self._request = request
+        self._transactional_id = TransactionalId(request.transactional_id or "")
         self._call = call
-        self._lane: Lane | None = None
         self._incoming: dict[TopicPartition, Incoming] = {}
+        self._lanes: dict[TopicPartition, Lane] = {}
+        """Of the same."""
         self._results: dict[TopicPartition, Result] = {}
         self._appended_at_ms: dict[TopicPartition, int] = {}
+        self._undecided: list[tuple[Lane, list[Incoming]]] = []
+        """What has to wait for its coordinator, in another lane."""
         self.refusal: RequestError | None = None
+        """One of those in the response, if there are any."""
         self.missed: list[Missed] = []
+        """What the log must tell."""
 
-    def look_at(
+    def decide(self) -> bool:
+        """All that can be decided at once; whether that is all there is."""
+        for topic in self._request.topic_data:
+            found = find_topic(self._broker, topic.name)
+            for data in topic.partition_data:
+                self._look_at(found, topic.name, data)
+        self._submit_all()
+        return not self._undecided
+
+    async def decide_rest(self) -> None:
+        """What stands behind this request on its connection is decided after it."""
+        for lane, incoming in self._undecided:
+            joins = self._broker.across.joins(lane)
+            work = joins.write(self._call, self._joining(incoming), self._command(incoming))
+            try:
+                produced = await work
+            except JournalFull as error:
+                self._refuse_all(incoming, no_room(error))
+            except RequestError as error:
+                self._refuse_all(incoming, error)
+            else:
+                self._take(incoming, produced)
+
+    def _look_at(
         self, found: TopicView | RequestError, topic: str, data: PartitionProduceData
     ) -> None:
         try:
-            if self._lane is None:
-                self._lane = self._broker.coordinators.of_transactional_id(self._transactional_id)
             lane, incoming = look_at(self._broker, found, data)
             key = incoming.partition.topic_partition
             if key in self._incoming or key in self._results:
                 raise InvalidRequest(f"{key} is named more than once in one request")
             if not incoming.header.is_transactional:
                 raise InvalidTransactionState("a plain batch came with a transactional id")
-            check_lane(self._lane, lane.number, key)
             self._incoming[key] = incoming
+            self._lanes[key] = lane
         except RequestError as error:
             key = TopicPartition(topic, data.index)
             self._incoming.pop(key, None)
             self._refuse(key, error)
 
-    def submit_all(self) -> None:
-        """Those that fit into one frame together."""
+    def _submit_all(self) -> None:
+        """Those of one lane that fit into one frame together."""
         if not self._incoming:
             return
         first = next(iter(self._incoming.values())).header
         producer = first.producer_id, first.producer_epoch
         refuse_if_late(self._broker, self._call, self._transactional_id, *producer)
+        coordinator = self._broker.coordinators.lane_of_transactional_id(self._transactional_id)
         together: list[Incoming] = []
+        lane: Lane | None = None
         size = 0
-        for incoming in self._incoming.values():
+        for key, incoming in self._incoming.items():
             size += ENTRY_SIZE + len(incoming.batch)
-            if together and size > self._broker.frame_size_max:
-                self._submit(together)
+            its_lane = self._lanes[key]
+            if together and (its_lane is not lane or size > self._broker.frame_size_max):
+                assert lane is not None
+                self._submit(lane, together, coordinator)
                 together = []
                 size = ENTRY_SIZE + len(incoming.batch)
+            lane = its_lane
             together.append(incoming)
-        self._submit(together)
+        assert lane is not None
+        self._submit(lane, together, coordinator)
 
-    def _submit(self, incoming: list[Incoming]) -> None:
-        command = ProduceInTransaction(self._transactional_id, dialect(self._call), incoming)
-        keys = [each.partition.topic_partition for each in incoming]
-        assert self._lane is not None
+    def _submit(self, lane: Lane, incoming: list[Incoming], coordinator: int) -> None:
         try:
-            produced = self._lane.submit(command)
+            if lane.number == coordinator:
+                # It may not be ready yet.
+                self._broker.coordinators.of_transactional_id(self._transactional_id)
+                name, its_dialect = self._transactional_id, dialect(self._call)
+                produced = lane.submit(ProduceInTransaction(name, its_dialect, incoming))
+            else:
+                joining = self._joining(incoming)
+                joins = self._broker.across.joins(lane)
+                produced = joins.try_at_once(self._call, joining, self._command(incoming))
+        except (MustJoin, MustWait):
+            self._undecided.append((lane, incoming))
         except JournalFull as error:
-            for key in keys:
-                self._refuse(key, no_room(error))
-            return
+            self._refuse_all(incoming, no_room(error))
         except RequestError as error:
-            for key in keys:
-                self._refuse(key, error)
-            return
+            self._refuse_all(incoming, error)
+        else:
+            self._take(incoming, produced)
+
+    def _joining(self, incoming: list[Incoming]) -> Joining:
+        first = incoming[0].header
+        return Joining(self._transactional_id, first.producer_id, first.producer_epoch)
+
+    def _command(self, incoming: list[Incoming]) -> Callable[[Joining], ProduceJoined]:
+        its_dialect = dialect(self._call)
+        return lambda joining: ProduceJoined(joining, its_dialect, incoming)
+
+    def _take(self, incoming: list[Incoming], produced: Produced) -> None:
         metrics = self._broker.metrics
         metrics.bytes_in += produced.byte_count
         metrics.batches_duplicate += len(produced.duplicates)
-        for key, each, result in zip(keys, incoming, produced.results, strict=True):
+        for each, result in zip(incoming, produced.results, strict=True):
+            key = each.partition.topic_partition
             if isinstance(result, RequestError):
                 self._refuse(key, result)
             else:
@@ -144,7 +182,19 @@ class _Writing:
                 if each not in produced.duplicates:
                     self._appended_at_ms[key] = produced.appended_at_ms
 
-    def response(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
+    def response(self) -> ProduceResponse:
+        return ProduceResponse(
+            [
+                TopicProduceResponse(
+                    topic.name,
+                    [self._response(topic.name, data) for data in topic.partition_data],
+                    topic.topic_id,
+                )
+                for topic in self._request.topic_data
+            ]
+        )
+
+    def _response(self, topic: str, data: PartitionProduceData) -> PartitionProduceResponse:
         key = TopicPartition(topic, data.index)
         result = self._results[key]
         if isinstance(result, RequestError):
@@ -154,6 +204,10 @@ class _Writing:
             return response
         appended_at_ms = self._appended_at_ms.get(key, NO_TIMESTAMP_MS)
         return accepted(self._incoming[key], result, appended_at_ms)
+
+    def _refuse_all(self, incoming: list[Incoming], error: RequestError) -> None:
+        for each in incoming:
+            self._refuse(each.partition.topic_partition, error)
 
     def _refuse(self, key: TopicPartition, error: RequestError) -> None:
         self.refusal = self._broker.metrics.counted(as_version_of(self._call, error))

@@ -6,6 +6,8 @@ changes, when it is new and when it is replayed.
 
 import msgspec
 
+from semel.transactions.key import TransactionKey
+
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pass
@@ -192,6 +194,65 @@ class CopiedHere(Fact, frozen=True):
     checkpoint behind them holds. Between them offsets may be missing, as they were there."""
 
 
+# Transactions that several lanes take part in
+
+
+class LaneJoined(Fact, frozen=True):
+    """Partitions of this lane take part in a transaction whose coordinator is in another lane."""
+
+    key: TransactionKey
+    transactional_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+class Prepared(Fact, frozen=True):
+    """What was written here of a transaction, if anything, stays until its outcome is known, and
+    nothing is added to it."""
+
+    key: TransactionKey
+    transactional_id: str
+
+
+class Doomed(Fact, frozen=True):
+    """It was not told what was meant by a write here. It can only be aborted."""
+
+    key: TransactionKey
+    transactional_id: str
+
+
+class Ended(Fact, frozen=True):
+    """Its markers are in the same frame."""
+
+    key: TransactionKey
+    commit: bool
+
+
+class Decided(Fact, frozen=True):
+    """By this lane's coordinator, who keeps it until all these lanes have confirmed it: each with
+    the term in which it has joined."""
+
+    key: TransactionKey
+    commit: bool
+    producer_epoch: int
+    coordinator_epoch: int
+    lanes: tuple[tuple[int, int], ...]
+
+
+class Confirmed(Fact, frozen=True):
+    """That these have ended there can no longer be lost."""
+
+    lane: int
+    keys: tuple[TransactionKey, ...]
+
+
+class EndsForgotten(Fact, frozen=True):
+    """How the last transaction of these producers ended is of use to nobody any more."""
+
+    producer_ids: tuple[int, ...]
+
+
+AboutLanes = LaneJoined | Prepared | Doomed | Ended | Decided | Confirmed | EndsForgotten
+
 AnyFact = (
     Opened
     | ClusterNamed
@@ -215,6 +276,13 @@ AnyFact = (
     | Compacted
     | RetentionEnforced
     | CopiedHere
+    | LaneJoined
+    | Prepared
+    | Doomed
+    | Ended
+    | Decided
+    | Confirmed
+    | EndsForgotten
 )
 
 encode = msgspec.msgpack.Encoder().encode

@@ -9,7 +9,8 @@ payload that the journal keeps:
 
 Kind 1 is a record batch of that partition as it will be read, kind 2 a fact about the lane (the
 partition number is then 0). Layout 0 has one time for both, in eight bytes of which the first is
-the layout's.
+the layout's. Layout 2 is as 1, and says something about transactions over lanes, which versions
+before cannot read.
 """
 
 import struct
@@ -31,7 +32,9 @@ from semel.world import Moment
 BATCH: Final = 1
 FACT: Final = 2
 
-LAYOUT: Final = 1
+LAYOUT: Final = 2
+LAYOUT_OF_ONE_LANE: Final = 1
+"""Written wherever versions before can read all that is said."""
 _HEAD: Final = struct.Struct(">Bqq")
 _HEAD_0: Final = struct.Struct(">q")
 _ENTRY: Final = struct.Struct(">BII")
@@ -103,7 +106,7 @@ Entry = BatchEntry | AnyFact
 class Frame:
     """Grows while a decision is being made; what was decided is changed by nobody."""
 
-    __slots__ = ("_counted", "_ends", "at", "batches", "entries", "size")
+    __slots__ = ("_counted", "_ends", "at", "batches", "entries", "layout", "size")
 
     def __init__(self, at: Moment) -> None:
         self.at = at
@@ -112,6 +115,7 @@ class Frame:
         """Those among the entries."""
         self.size = HEAD_SIZE
         """Bytes of the payload."""
+        self.layout = LAYOUT_OF_ONE_LANE
         self._ends: dict[int, int] | None = None
         """Of the partitions that the first `_counted` batches belong to, once someone asks."""
         self._counted = 0
@@ -150,12 +154,14 @@ class Frame:
 
     def add_fact(self, fact: AnyFact) -> None:
         self.entries.append(fact)
+        if isinstance(fact, facts.AboutLanes):
+            self.layout = LAYOUT
         self.size += ENTRY_SIZE + len(facts.encode(fact))
 
     def encode(self) -> list[Buffer]:
         """The payload. Small pieces are joined, as each costs the checksum and the write a call."""
         parts: list[Buffer] = []
-        small = bytearray(pack_head(LAYOUT, self.at.now_ms, self.at.wall_ms))
+        small = bytearray(pack_head(self.layout, self.at.now_ms, self.at.wall_ms))
         for entry in self.entries:
             if isinstance(entry, BatchEntry):
                 body = entry.body
@@ -240,7 +246,7 @@ def _fact(body: memoryview, position: int) -> AnyFact:
 def read_head(payload: memoryview, position: Position) -> tuple[Moment, int]:
     """When the frame was made, and where in its payload the entries begin."""
     try:
-        if payload[0] == LAYOUT:
+        if payload[0] in (LAYOUT_OF_ONE_LANE, LAYOUT):
             _, now_ms, wall_ms = _HEAD.unpack_from(payload)
             return Moment(now_ms, wall_ms), HEAD_SIZE
         if payload[0] == 0:

@@ -90,6 +90,17 @@ class AskGroups(NamedTuple):
         return Decided(decided, frame, claim, volatile=decided, room_needed=room_needed)
 
 
+def offsets_batch(written: WriteOffsets, records: Sequence[GroupRecord], at: Moment) -> bytes:
+    """Offsets that are pending until the transaction of this producer ends."""
+    return encode_batch(
+        [Record(*group_records.encode(record), at.wall_ms) for record in records],
+        producer_id=written.producer_id,
+        producer_epoch=written.producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        is_transactional=True,
+    )
+
+
 class CommitOffsetsInTransaction(NamedTuple):
     """The group joins the transaction in the frame of its offsets.
 
@@ -113,13 +124,7 @@ class CommitOffsetsInTransaction(NamedTuple):
         assert isinstance(reply, CommitReply)
         if not decided.records:
             return Decided(reply, volatile=decided)
-        batch = encode_batch(
-            [Record(*group_records.encode(record), at.wall_ms) for record in decided.records],
-            producer_id=joining.producer_id,
-            producer_epoch=joining.producer_epoch,
-            base_sequence=NO_SEQUENCE,
-            is_transactional=True,
-        )
+        batch = offsets_batch(joining, decided.records, at)
         topic = InternalTopic(state, OFFSETS_TOPIC, environment, frame)
         topic.add(joining.partition_index, state.epoch, batch, decided.records)
         return Decided(reply, frame, owed_change=owed_change, volatile=decided)

@@ -14,14 +14,16 @@ from typing import Any, cast
 
 from semel.errors import FrameTooLarge, JournalFull, NotCoordinator, NotLeaderOrFollower
 from semel.journal.seam import Journal, SharedJournal
-from semel.lane import copying, snapshot
+from semel.lane import copying, facts, snapshot
 from semel.lane import frame as frames
+from semel.lane.calls import Outcome
 from semel.lane.clock import LaneClock
 from semel.lane.commands import Claim, Command, Environment, LaneSettings, R, kept_size
 from semel.lane.compacting import Compacting
 from semel.lane.duties import Duties
 from semel.lane.following import FollowedLane
 from semel.lane.frame import BatchEntry, Frame
+from semel.lane.joined import outcomes_of
 from semel.lane.leader import Leader
 from semel.lane.opening import (
     BeginEpoch,
@@ -38,6 +40,7 @@ from semel.lane.state import NO_EFFECTS
 from semel.lane.view import LaneView, PartitionView
 from semel.lane.waiting_room import WaitingRoom
 from semel.log.partition import Partition
+from semel.transactions.key import TransactionKey
 from semel.types import Offset, Position
 from semel.world import Clock, Randomness
 
@@ -50,6 +53,10 @@ class Mark:
     def __init__(self, lane: "Lane", position: Position) -> None:
         self.lane = lane
         self.position = position
+
+
+def _nobody_listens(*_: object) -> None:
+    pass
 
 
 class Lane:
@@ -88,6 +95,12 @@ class Lane:
         """Behind the last frame that has moved the start of a partition's log."""
         self._unread: deque[tuple[Position, list[BatchEntry]]] = deque()
         """Batches that become readable when the journal is durable up to a position."""
+        self.on_decided: Callable[[int, Outcome], None] = _nobody_listens
+        """Called with the number of each lane that has to be told how a transaction has ended."""
+        self.on_ended: Callable[[TransactionKey], None] = _nobody_listens
+        """Called when a transaction of another lane's coordinator is over here."""
+        self._awaited: dict[asyncio.Future[None], None] = {}
+        """What is awaited of the journal, and never comes once the lane has left."""
         self._ended_by_leaving: dict[asyncio.Timeout, None] = {}
         """In their order, as all that a simulated run depends on."""
         if followed is None:
@@ -202,6 +215,9 @@ class Lane:
         self.may_confirm = False
         self.has_left.set()
         self._journal.abandon()
+        for awaited in self._awaited:
+            if not awaited.done():
+                awaited.set_exception(NotLeaderOrFollower(f"lane {self.number} is led elsewhere"))
         self._tell_readers()
 
     def _retire(self) -> None:
@@ -284,11 +300,25 @@ class Lane:
                 for gone in effects.gone:
                     for tell in tuple(gone.watchers):
                         tell()
+                for shown in effects.shown:
+                    for tell in tuple(shown.watchers):
+                        tell()
         except Exception as error:
             # The state holds what the journal does not, and a frame built on it could not be
             # replayed. The next process finds the journal as it was before.
             journal.fail(error, "a step")
             raise
+
+        if effects is not NO_EFFECTS and effects.outcomes:
+            self._tell_of(effects.outcomes)
+
+    def _tell_of(self, outcomes: tuple[facts.Ended | facts.Decided, ...]) -> None:
+        for each in outcomes:
+            if isinstance(each, facts.Ended):
+                self.on_ended(each.key)
+            else:
+                for lane, outcome in outcomes_of(each):
+                    self.on_decided(lane, outcome)
 
     def _make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
         """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
@@ -298,7 +328,7 @@ class Lane:
                 f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
                 f"that {limits.setting} allows"
             )
-        owed_size = self._state.transactions.owed_size + owed_change
+        owed_size = self._state.owed_size + owed_change
         self._journal.reserve(size, kept_size(claim, owed_size, limits))
 
     def _found_no_room(self, frame: Frame) -> None:
@@ -309,7 +339,7 @@ class Lane:
 
     def room(self, claim: Claim) -> int:
         """Bytes of batches and facts that a frame may surely have now."""
-        kept = kept_size(claim, self._state.transactions.owed_size, self._limits)
+        kept = kept_size(claim, self._state.owed_size, self._limits)
         return max(0, self._journal.room(kept) - frames.HEAD_SIZE)
 
     def note_jump(self) -> None:
@@ -330,7 +360,7 @@ class Lane:
     def roll(self) -> bool:
         """Let the journal seal what was appended, as soon as there is a checkpoint; whether it
         will."""
-        owed_size = self._state.transactions.owed_size
+        owed_size = self._state.owed_size
         return self._journal.roll(kept_size(Claim.ORDINARY, owed_size, self._limits))
 
     # Waiting
@@ -408,6 +438,26 @@ class Lane:
         self._journal.barrier(passed)
         if self._journal.end == self._journal.durable:
             self.append_nothing()
+
+    async def until(self, wait: Callable[[Callable[[], None]], None]) -> None:
+        """Return when `wait` calls what it is given. Raises NotLeaderOrFollower if the lane steps
+        down before."""
+        reached = asyncio.get_running_loop().create_future()
+
+        def release() -> None:
+            if not reached.done():
+                reached.set_result(None)
+
+        if not self.may_confirm:
+            raise NotLeaderOrFollower(f"lane {self.number} is led elsewhere")
+        wait(release)
+        if reached.done():
+            return
+        self._awaited[reached] = None
+        try:
+            await reached
+        finally:
+            del self._awaited[reached]
 
     async def until_durable(self) -> None:
         """Return when all that was decided by now survives a power loss."""

@@ -11,11 +11,14 @@ from semel.journal.names import volume_base
 from semel.lane import facts, restoring
 from semel.lane.commands import Claim, Decided, Environment, LaneSettings
 from semel.lane.frame import Frame, decode
+from semel.lane.joined import Inherited, JoinedTransactions
 from semel.lane.leader import Leader
+from semel.lane.participating import add_end
 from semel.lane.state import NO_EFFECTS, CompactedPart, Effects, LaneState
-from semel.lane.transactions import add_transaction, ending_size
+from semel.lane.transactions import add_transaction, ending_size, joined_ending_size
 from semel.transactions.commands import RaiseTerm
 from semel.transactions.store import Transactions
+from semel.transactions.transaction import Status
 from semel.types import Position, Term
 from semel.world import Moment
 
@@ -24,7 +27,8 @@ CLUSTER_ID_SIZE = 16
 
 def new_state(settings: LaneSettings, number: int) -> LaneState:
     """Of a journal in which nothing is said yet."""
-    return LaneState(Groups(settings.groups), Transactions(ending_size), number)
+    joined = JoinedTransactions(joined_ending_size)
+    return LaneState(Groups(settings.groups), Transactions(ending_size), number, joined)
 
 
 class Replayed(Protocol):
@@ -61,7 +65,16 @@ def replay_on(state: LaneState, journal: Replayed) -> None:
 
 
 def show_all(state: LaneState) -> None:
-    """All that was replayed is durable, and can be read."""
+    """All that was replayed is durable, and can be read, but for what was prepared over lanes."""
+    state.joined.inherited = [
+        Inherited(joined.key, joined.partitions)
+        for joined in state.joined.open.values()
+        if joined.is_prepared
+    ] + [
+        Inherited(current.key, current.partitions)
+        for current in state.transactions.open()
+        if current.status is Status.PREPARE_COMMIT and current.key is not None
+    ]
     for partition in state.partitions.values():
         partition.advance_high_watermark(partition.log_end_offset)
 
@@ -127,7 +140,8 @@ def _add_led(frame: Frame, epoch: int, leader: Leader) -> None:
 
 class BeginTerm(NamedTuple):
     """Open transactions may have lost writes that were acknowledged before they were durable.
-    They are aborted in the very frame that raises the term."""
+    They are aborted in the very frame that raises the term, here alone if their coordinator is in
+    another lane."""
 
     epoch: int | None = None
     """Of the fence by which the journal was taken, which the term becomes (rule 17)."""
@@ -152,4 +166,8 @@ class BeginTerm(NamedTuple):
             frame.add_fact(facts.RetentionEnforced())
         for current in state.transactions.open():
             add_transaction(state, environment, frame, current, RaiseTerm(), term)
+        for joined in state.joined.open.values():
+            # What is prepared is sure to be whole, and its coordinator may have committed it.
+            if not joined.is_prepared:
+                add_end(state, frame, joined, commit=False, epoch=term)
         return Decided(None, frame, Claim.OWED)

@@ -101,6 +101,7 @@ class Produce:
         produced = Produced(at.wall_ms)
         results = produced.results
         epoch = state.epoch
+        open_here = state.joined.open
         for incoming in self.incoming:
             header = incoming.header
             partition = state.partitions[incoming.partition.number]
@@ -110,6 +111,8 @@ class Produce:
                 owner = state.transactions.of_producer(header.producer_id)
                 if owner is not None:
                     check_plain(owner)
+                if open_here and header.producer_id in open_here:
+                    raise InvalidTransactionState("its producer has an open transaction")
                 original = partition.admit(header, incoming.fingerprint)
             except RequestError as error:
                 results.append(error)

@@ -12,10 +12,12 @@ from semel.lane import facts
 from semel.lane.catalogue import Topic
 from semel.lane.snapshot import (
     FORMAT,
+    FORMAT_OF_ONE_LANE,
     SIZE,
     BrokerConfigsPiece,
     CompactedPiece,
     GroupsPiece,
+    JoinedPiece,
     LanePiece,
     PartitionSnapshot,
     PartitionsPiece,
@@ -36,7 +38,7 @@ from semel.types import Offset, Position, ProducerEpoch, ProducerId, Term
 from semel.world import Moment
 
 FORMATS_OF_ONE_PIECE: Final = (1, 2, 3)
-FORMATS_OF_PIECES: Final = (4, FORMAT)
+FORMATS_OF_PIECES: Final = (4, FORMAT_OF_ONE_LANE, FORMAT)
 _ONE_PIECE_MIN: Final = 0x80
 """The first byte of a list in MessagePack; numbers of formats are lower."""
 
@@ -77,6 +79,8 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
     for piece in pieces:
         if isinstance(piece, BrokerConfigsPiece):
             state.broker_configs = piece.configs
+        elif isinstance(piece, JoinedPiece):
+            state.joined.restore(piece.joined, piece.ended, piece.decided)
         if isinstance(piece, PartitionsPiece):
             for partition in piece.partitions:
                 if partition.log_end_offset > 0:

@@ -17,8 +17,10 @@ import msgspec
 
 from semel.groups.lasting import GroupsSnapshot, LastingGroup, OffsetInSnapshot, captured_group
 from semel.groups.records import GenerationRecorded
+from semel.lane import facts
 from semel.lane.catalogue import Topic
 from semel.lane.hosting import PartitionRange
+from semel.lane.joined import JoinedTransaction, LastEnded
 from semel.lane.state import CompactedPart, LaneState
 from semel.log.partition import Partition, TermStart
 from semel.log.producers import Producer, Restart, TakenBatch, TransactionStart
@@ -27,7 +29,10 @@ from semel.transactions.participants import Participants
 from semel.transactions.store import Kept
 from semel.transactions.transaction import Transaction, TransactionsSnapshot
 
-FORMAT: Final = 5
+FORMAT: Final = 6
+
+FORMAT_OF_ONE_LANE: Final = 5
+"""Written while there is nothing about transactions over lanes, as versions before read it."""
 
 ITEMS_PER_PIECE: Final = 400
 """Partitions, producers, offsets and so on: less than a millisecond of work."""
@@ -138,6 +143,14 @@ class TransactionsPiece(Stored, frozen=True, tag="transactions"):
     transactions: TransactionsSnapshot
 
 
+class JoinedPiece(Stored, frozen=True, tag="joined"):
+    """Only there if something was said of transactions over lanes."""
+
+    joined: Sequence[JoinedTransaction] = ()
+    ended: Sequence[tuple[int, LastEnded]] = ()
+    decided: Sequence[facts.Decided] = ()
+
+
 class BrokerConfigsPiece(Stored, frozen=True, tag="broker configs"):
     """Only there if something was set."""
 
@@ -152,6 +165,7 @@ Piece = (
     | ProducersPiece
     | GroupsPiece
     | TransactionsPiece
+    | JoinedPiece
     | BrokerConfigsPiece
 )
 
@@ -296,6 +310,9 @@ class Capture:
         self._transactions = Things(ids.walk, ids.next_number, _captured_transaction)
         # There are few of these.
         self._compacted_volumes = state.compacted_volumes.copy()
+        self._joined = list(state.joined.open.values())
+        self._ended = list(state.joined.ended.items())
+        self._decided = list(state.joined.decided.values())
         self._broker_configs = state.broker_configs.copy()
 
     def _topic(self, name: str) -> CapturedTopic:
@@ -342,11 +359,14 @@ class Capture:
 
     def pieces(self) -> Iterator[bytes]:
         try:
-            yield bytes([FORMAT]) + _framed(self._lane)
+            is_of_one = not (self._joined or self._ended or self._decided)
+            stored_as = FORMAT_OF_ONE_LANE if is_of_one else FORMAT
+            yield bytes([stored_as]) + _framed(self._lane)
             yield from self._topic_pieces()
             yield from self._partition_pieces()
             yield from self._group_pieces()
             yield from self._transaction_pieces()
+            yield from self._joined_pieces()
             if self._broker_configs:
                 yield _framed(BrokerConfigsPiece(self._broker_configs))
         finally:
@@ -454,6 +474,17 @@ class Capture:
                 left = ITEMS_PER_PIECE
         if values:
             yield gathered()
+
+    def _joined_pieces(self) -> Iterator[bytes]:
+        for joined in self._joined:
+            # Each may have very many partitions.
+            yield _framed(JoinedPiece(joined=[joined]))
+        ended = iter(self._ended)
+        while some := list(islice(ended, ITEMS_PER_PIECE)):
+            yield _framed(JoinedPiece(ended=some))
+        decided = iter(self._decided)
+        while more := list(islice(decided, ITEMS_PER_PIECE)):
+            yield _framed(JoinedPiece(decided=more))
 
 
 def _framed(piece: Piece) -> bytes:

@@ -16,6 +16,7 @@ from semel.lane import facts
 from semel.lane.catalogue import Catalogue
 from semel.lane.frame import BatchEntry, Frame, Learned
 from semel.lane.hosting import Hosting
+from semel.lane.joined import JoinedTransactions
 from semel.lane.lanes import Lanes
 from semel.lane.leader import FIRST_LEVEL
 from semel.log.partition import Partition
@@ -53,6 +54,10 @@ class Effects(NamedTuple):
     """Records of a partition are no longer shown."""
     has_settled: bool = False
     """Batches lie elsewhere now."""
+    outcomes: tuple[facts.Ended | facts.Decided, ...] = ()
+    """Of transactions over lanes."""
+    shown: tuple[Partition, ...] = ()
+    """Partitions of which more may be read than before, although nothing more is durable."""
 
 
 NO_EFFECTS: Final = Effects([], [])
@@ -72,7 +77,13 @@ class CompactedPart(NamedTuple):
 
 
 class LaneState:
-    def __init__(self, groups: Groups, transactions: Transactions, lane_number: int = 0) -> None:
+    def __init__(  # noqa: PLR0915  All that lasts.
+        self,
+        groups: Groups,
+        transactions: Transactions,
+        lane_number: int = 0,
+        joined: JoinedTransactions | None = None,
+    ) -> None:
         self.lane_number = lane_number
         self.term = Term(-1)  # No process has opened the journal yet.
         self.led: facts.Led | None = None
@@ -110,6 +121,7 @@ class LaneState:
         self.next_producer_id = ProducerId(lane_number << LANE_SHIFT)
         self.groups = groups
         self.transactions = transactions
+        self.joined = joined or JoinedTransactions()
         self.volumes: list[int] = []
         """What lives on of the journal before `settled_end`, in its order."""
         self.settled_end = Position(0)
@@ -136,6 +148,11 @@ class LaneState:
         led = self.led
         return self.term if led is None else Term(max(led.epoch, self.term))
 
+    @property
+    def owed_size(self) -> int:
+        """Bytes of the ends of all transactions that are open here."""
+        return self.transactions.owed_size + self.joined.owed_size
+
     def partition(self, topic: str, index: int) -> Partition | None:
         """None if it does not lie in this lane, or nowhere."""
         return self.hosting.partition(topic, index)
@@ -146,7 +163,7 @@ class LaneState:
 
     # Applying
 
-    def apply(self, frame: Frame) -> Effects:
+    def apply(self, frame: Frame) -> Effects:  # noqa: PLR0912  Calls cost.
         at = frame.at
         now_ms = at.now_ms
         effects = NO_EFFECTS
@@ -164,22 +181,41 @@ class LaneState:
                 if effects is NO_EFFECTS:
                     effects = Effects([], [])
                 effects.gone.extend(self._delete_topic(entry))
+            elif isinstance(entry, facts.AboutLanes):
+                self.joined.apply(entry, now_ms)
+                if isinstance(entry, facts.Ended | facts.Decided):
+                    outcomes = (*effects.outcomes, entry)
+                    gone, aborted_here = [*effects.gone], [*effects.aborted]
+                    effects = effects._replace(gone=gone, aborted=aborted_here, outcomes=outcomes)
             else:
                 compacted_count = len(self.compacted)
                 self._apply_fact(entry)
                 if isinstance(entry, facts.RecordsDeleted | facts.Settled | facts.Compacted):
                     is_deletion = isinstance(entry, facts.RecordsDeleted)
-                    effects = Effects(
-                        [*effects.gone],
-                        [*effects.aborted],
-                        effects.moved_log_starts or is_deletion,
-                        effects.has_settled
+                    effects = effects._replace(
+                        gone=[*effects.gone],
+                        aborted=[*effects.aborted],
+                        moved_log_starts=effects.moved_log_starts or is_deletion,
+                        has_settled=effects.has_settled
                         or not is_deletion
                         or len(self.compacted) != compacted_count,
                     )
+        if effects is not NO_EFFECTS and any(outcome.commit for outcome in effects.outcomes):
+            effects = effects._replace(shown=self._show_committed(frame))
         if at is not self.last_moment:
             self.passed(at)
         return effects
+
+    def _show_committed(self, frame: Frame) -> tuple[Partition, ...]:
+        """What was committed over lanes was durable before that was known, and is shown before its
+        marker is durable: who hears that it is committed can read it."""
+        shown = []
+        for batch in frame.batches:
+            if batch.marker is not None and batch.marker.type is MarkerType.COMMIT:
+                partition = self.partitions[batch.number]
+                partition.show_committed(batch.base_offset)
+                shown.append(partition)
+        return tuple(shown)
 
     def passed(self, at: Moment) -> None:
         """A frame was made then."""
@@ -304,6 +340,16 @@ class LaneState:
                 raise CorruptJournal("what was copied here is not whole: it has to be copied anew")
             case facts.TopicDeleted():
                 raise AssertionError("a deletion has effects")
+            case (
+                facts.LaneJoined()
+                | facts.Prepared()
+                | facts.Doomed()
+                | facts.Ended()
+                | facts.Decided()
+                | facts.Confirmed()
+                | facts.EndsForgotten()
+            ):
+                raise AssertionError("applied before")
             case _:
                 assert_never(fact)
 
@@ -418,6 +464,7 @@ class LaneState:
             for each in self.hosting.ranges(fact.name):
                 for number in each.numbers:
                     del self._coordinated[number]
+        self.joined.forget_topic(fact.name)
         gone = self.hosting.drop(fact.name)
         for partition in gone:
             if self.capture is not None:

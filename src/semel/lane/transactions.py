@@ -12,6 +12,7 @@ from semel.journal.frames import HEADER_SIZE as FRAME_HEADER_SIZE
 from semel.lane import facts
 from semel.lane.commands import Claim, Decided, Environment, InternalTopic
 from semel.lane.frame import ENTRY_SIZE, HEAD_SIZE, Frame
+from semel.lane.joined import JoinedTransaction
 from semel.lane.state import LaneState
 from semel.records import batch as record_batch
 from semel.records.control import Marker, MarkerType, encode_marker
@@ -19,9 +20,11 @@ from semel.records.records import Record, encode_batch
 from semel.transactions import records as transaction_records
 from semel.transactions.commands import Command, Context, Decision, Markers
 from semel.transactions.coordinator import complete_at_once, decide
+from semel.transactions.key import TransactionKey
 from semel.transactions.participants import participants
-from semel.transactions.transaction import Transaction
+from semel.transactions.transaction import Status, Transaction
 from semel.types import (
+    EPOCH_MAX,
     TRANSACTIONS_TOPIC,
     ProducerEpoch,
     ProducerId,
@@ -61,6 +64,33 @@ ENDING_OVERHEAD: Final = (
 )
 
 
+_LARGEST_KEY: Final = TransactionKey(
+    2**31 - 1, Term(2**31 - 1), ProducerId(2**63 - 1), EPOCH_MAX, 2**63 - 1
+)
+
+DECIDED_SIZE: Final = ENTRY_SIZE + len(
+    facts.encode(facts.Decided(_LARGEST_KEY, True, EPOCH_MAX, 2**31 - 1, ()))
+)
+"""Bytes. How a transaction over lanes has ended, without the lanes."""
+
+LANE_SIZE: Final = 2 * 8 + 11
+"""Bytes of a lane in each of the values, and of what is said of it when it is decided."""
+
+ENDED_SIZE: Final = (
+    FRAME_HEADER_SIZE + HEAD_SIZE + ENTRY_SIZE + len(facts.encode(facts.Ended(_LARGEST_KEY, True)))
+)
+"""Bytes of the frame by which another lane's transaction ends here, without its markers."""
+
+PREPARED_SIZE: Final = (
+    FRAME_HEADER_SIZE
+    + HEAD_SIZE
+    + ENTRY_SIZE
+    + len(facts.encode(facts.Prepared(_LARGEST_KEY, "")))
+    + 5
+)
+"""Bytes, without the transactional id."""
+
+
 class TransactionTooWide(TransactionAbortable):
     """It could not be ended in one frame, and so not be atomic. Abort it, and begin a smaller one.
 
@@ -74,13 +104,23 @@ def ending_size(value: Transaction) -> int:
     It is owed from the moment a partition joins, when nobody knows yet how it will end.
     """
     taking_part = participants(value.partitions)
+    lanes_size = DECIDED_SIZE + LANE_SIZE * len(value.lanes) if value.lanes else 0
     return (
         ENDING_OVERHEAD
+        + lanes_size
         + ENDING_VALUES_MAX * len(value.transactional_id.encode())
         + taking_part.names_size
         + TOPIC_OVERHEAD * taking_part.topic_count
         + PARTITION_SIZE * len(taking_part)
     )
+
+
+def joined_ending_size(joined: JoinedTransaction) -> int:
+    """As `ending_size`, in a lane that another's transaction takes part in."""
+    prepared_size = 0
+    if not joined.is_prepared:
+        prepared_size = PREPARED_SIZE + len(joined.transactional_id.encode())
+    return prepared_size + ENDED_SIZE + MARKER_SIZE * len(joined.partitions)
 
 
 class Added(NamedTuple):
@@ -104,17 +144,32 @@ def add_transaction(
     """
     its_term = state.term if term is None else term
     epoch = state.epoch if term is None else term
+    has_unheard_abort = (
+        bool(state.joined.decided)
+        and current is not None
+        and state.joined.has_unheard_abort(current.producer_id)
+    )
     context = Context(
-        frame.at.wall_ms, its_term, state.next_producer_id, environment.settings.transactions
+        frame.at.wall_ms,
+        its_term,
+        state.next_producer_id,
+        environment.settings.transactions,
+        state.lane_number,
+        has_unheard_abort,
     )
     decision = decide(current, command, context)
     if not decision.values:
         return Added(decision)
     newest = decision.values[-1]
-    if newest.is_prepared and (environment.lane_count == 1 or _is_here(state, newest)):
-        # Prepare and complete are one frame then, and one sync.
-        decision = complete_at_once(decision, context)
-        newest = decision.values[-1]
+    markers = decision.markers
+    if newest.is_prepared:
+        if newest.status is Status.PREPARE_COMMIT and newest.joined_lanes:
+            # Each of them has to say first that it has all that was written there.
+            markers = None
+        else:
+            # Prepare and complete are one frame then, and one sync.
+            decision = complete_at_once(decision, context)
+            newest = decision.values[-1]
     owed_size = ending_size(newest) if newest.is_open else 0
     owed_change = owed_size - state.transactions.owed_by(newest.transactional_id)
     if owed_change > 0:
@@ -122,18 +177,37 @@ def add_transaction(
     if decision.taken_producer_id is not None:
         frame.add_fact(facts.ProducerIdTaken(decision.taken_producer_id))
     topic = InternalTopic(state, TRANSACTIONS_TOPIC, environment, frame)
-    if decision.markers is not None:
-        add_markers(state, frame, decision.markers, epoch)
+    if markers is not None:
+        if current is not None and current.lanes:
+            markers = _markers_here(state, markers)
+        add_markers(state, frame, markers, epoch)
     batch = encode_batch(
         [Record(*transaction_records.encode(value), frame.at.wall_ms) for value in decision.values]
     )
     topic.add(topic.index_for(newest.transactional_id), epoch, batch, decision.values)
+    if current is not None and current.lanes and not newest.is_open:
+        _add_decided(frame, current, decision, its_term)
     return Added(decision, owed_change)
 
 
-def _is_here(state: LaneState, value: Transaction) -> bool:
-    """Whether all who take part lie in this lane."""
-    return all(state.partition(topic, index) is not None for topic, index in value.partitions)
+def _markers_here(state: LaneState, markers: Markers) -> Markers:
+    """The others are for their own lanes to write."""
+    here = tuple(each for each in markers.partitions if state.partition(*each) is not None)
+    return markers._replace(partitions=here)
+
+
+def _add_decided(frame: Frame, before: Transaction, decision: Decision, term: Term) -> None:
+    """Who has to be told how a transaction over lanes has ended: of an abort also the lanes of
+    partitions that were only added, as a write may be under way to them."""
+    commit = decision.values[-1].status is Status.COMPLETE_COMMIT
+    lanes = before.joined_lanes if commit else before.lanes
+    if not lanes:
+        return
+    assert before.key is not None
+    prepared = next((each for each in decision.values if each.is_prepared), before)
+    epoch = prepared.producer_epoch
+    told = tuple((each.lane, int(each.term)) for each in lanes)
+    frame.add_fact(facts.Decided(before.key, commit, epoch, term, told))
 
 
 def _check_width(value: Transaction, owed_size: int, environment: Environment) -> None:

@@ -7,16 +7,27 @@ as all do, until the lane is durable up to what it was read from.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from semel.errors import GroupIdNotFound, UnknownTopicOrPartition
+from semel.errors import GroupIdNotFound, OffsetNotAvailable, UnknownTopicOrPartition
 from semel.groups.commands import FetchedOffset, FetchOffsets, GroupDescription, GroupListing
+from semel.lane.calls import Outcome
 from semel.lane.clock import LaneClock
+from semel.lane.joined import JoinedTransaction, LastEnded, outcomes_of
 from semel.lane.lanes import LanesView
 from semel.lane.leader import NodeAddress
 from semel.lane.nodes import standing_by
 from semel.lane.state import LaneState
 from semel.log.partition import TermStart, check_leader_epoch
-from semel.transactions.transaction import Transaction
-from semel.types import GroupId, Offset, ProducerId, Term, TopicPartition, TransactionalId
+from semel.transactions.key import TransactionKey, Turn
+from semel.transactions.transaction import Status, Transaction
+from semel.types import (
+    GroupId,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Term,
+    TopicPartition,
+    TransactionalId,
+)
 
 
 class TopicView(Protocol):
@@ -257,6 +268,74 @@ class LaneView:
 
     def open_transactions(self) -> tuple[Transaction, ...]:
         return self._state.transactions.open()
+
+    # Transactions over lanes
+
+    def joined(self, producer_id: ProducerId) -> JoinedTransaction | None:
+        """What is open here of another lane's coordinator."""
+        return self._state.joined.open.get(producer_id)
+
+    @property
+    def has_joined(self) -> bool:
+        return bool(self._state.joined.open)
+
+    def all_joined(self) -> tuple[JoinedTransaction, ...]:
+        return tuple(self._state.joined.open.values())
+
+    def has_ended(self, key: TransactionKey) -> bool:
+        """Whether this very transaction is known to have ended here."""
+        last = self._state.joined.ended.get(key.producer_id)
+        return last is not None and (last.committed == key or Turn(*last.turn) == key.turn)
+
+    def check_stable_end(self, partition: TopicPartition) -> None:
+        """Raises OffsetNotAvailable while nobody here knows how a transaction ended that the leader
+        before may have shown: the last stable offset must not fall for those who ask for it."""
+        joined = self._state.joined
+        if not joined.inherited:
+            return
+        joined.inherited = [each for each in joined.inherited if self._is_prepared(each.key)]
+        for each in joined.inherited:
+            if partition in each.partitions:
+                raise OffsetNotAvailable(f"how {each.key} has ended is being asked for")
+
+    def _is_prepared(self, key: TransactionKey) -> bool:
+        joined = self._state.joined.open.get(key.producer_id)
+        if joined is not None and joined.key == key:
+            return True
+        current = self._state.transactions.of_producer(key.producer_id)
+        return current is not None and current.key == key and current.is_prepared
+
+    def silent_ends(self, before_ms: int) -> list[tuple[ProducerId, LastEnded]]:
+        """Producers of which nothing was heard since then, and how their last ended."""
+        return [
+            (producer_id, last)
+            for producer_id, last in self._state.joined.ended.items()
+            if last.ended_ms < before_ms and producer_id not in self._state.joined.open
+        ]
+
+    def outcome(self, key: TransactionKey) -> Outcome | None:
+        """How a transaction of this lane's coordinator has ended; None if it has not. One that it
+        does not know was aborted."""
+        decided = self._state.joined.decided.get(key)
+        if decided is not None:
+            epochs = ProducerEpoch(decided.producer_epoch), Term(decided.coordinator_epoch)
+            return Outcome(key, decided.commit, *epochs)
+        current = self._state.transactions.of_producer(key.producer_id)
+        if current is not None and current.key == key:
+            if current.is_open and current.lanes:
+                return None
+            if current.status is Status.COMPLETE_COMMIT:
+                return Outcome(key, True, current.producer_epoch, self._state.term)
+        return Outcome(key, False, key.producer_epoch, self._state.term)
+
+    def unconfirmed(self) -> Iterator[tuple[int, Outcome]]:
+        """What was decided here, and lanes that may not know it."""
+        for decided in list(self._state.joined.decided.values()):
+            yield from outcomes_of(decided)
+
+    def is_unconfirmed(self, producer_id: ProducerId) -> bool:
+        """Whether another lane may still hold something of this producer that has ended."""
+        return any(True for _ in self._state.joined.unconfirmed(producer_id))
 
     # Groups
 

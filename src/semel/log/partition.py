@@ -77,6 +77,12 @@ class Partition:
         self.high_watermark = end
         self.transactions.advance_high_watermark(end)
 
+    def show_committed(self, marker_offset: Offset) -> None:
+        """Let readers pass a transaction whose marker stands there, durable or not: all of it is
+        durable, and how it ended can no longer change."""
+        self.transactions.outcome_known(marker_offset)
+        self.transactions.advance_high_watermark(self.high_watermark)
+
     def admit(
         self, header: BatchHeader, fingerprint: int, *, begins_at_zero: bool = False
     ) -> Offset | None:

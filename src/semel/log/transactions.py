@@ -2,7 +2,8 @@
 
 Two views are kept. What is open follows the log as it is appended. The last stable offset follows
 the journal as it becomes durable: it stops before every transaction that is open or whose marker
-is not yet durable, so that no one reads what could still turn out otherwise.
+is not yet durable, so that no one reads what could still turn out otherwise. Of a transaction over
+lanes the outcome may be known before its marker is durable.
 """
 
 import heapq
@@ -43,7 +44,8 @@ class PartitionTransactions:
         """Those that a checkpoint has brought which was taken when checkpoints held all of them:
         the index files of their segments do not have them. None are added any more."""
         self.last_stable_offset = Offset(0)
-        """Exclusive. Law: it moves only together with the high watermark, and never back."""
+        """Exclusive. Law: it moves together with the high watermark or when an outcome is known,
+        and never back."""
 
     def first_offset(self, producer_id: ProducerId) -> Offset | None:
         """Where the open transaction of this producer began here, if it has one."""
@@ -72,6 +74,13 @@ class PartitionTransactions:
         still_open = self.first_open_offset()
         floor = Offset(marker_offset + 1) if still_open is None else still_open
         return Aborted(producer_id, first_offset, marker_offset, floor)
+
+    def outcome_known(self, marker_offset: Offset) -> None:
+        """No crash can give this transaction another end."""
+        left = [each for each in self._ended if each[1] != marker_offset]
+        if len(left) < len(self._ended):
+            heapq.heapify(left)
+            self._ended = left
 
     def advance_high_watermark(self, high_watermark: Offset) -> Offset:
         """The journal is durable up to `high_watermark`: move the last stable offset with it."""

@@ -29,6 +29,11 @@ class Context(NamedTuple):
     next_producer_id: ProducerId
     """One that was never given; a decision that takes it says so."""
     settings: TransactionSettings = TransactionSettings()
+    lane: int = 0
+    """Of the coordinator."""
+    has_unheard_abort: bool = False
+    """A lane may hold requests of an aborted transaction of this producer, and does not know it
+    yet."""
 
 
 class InitProducer(NamedTuple):
@@ -47,6 +52,8 @@ class AddPartitions(NamedTuple):
     dialect: Dialect = Dialect.TV1
     was_told: bool = False
     """Whether this very client has heard that its epoch is spent."""
+    lanes: frozenset[int] = frozenset()
+    """Those of the partitions that lie in other lanes than the coordinator's."""
 
 
 class AddOffsets(NamedTuple):
@@ -57,6 +64,19 @@ class AddOffsets(NamedTuple):
     partition_index: int
     dialect: Dialect = Dialect.TV1
     was_told: bool = False
+    lanes: frozenset[int] = frozenset()
+
+
+class Join(NamedTuple):
+    """A first write has come to partitions that lie in another lane. Whoever leads that asks before
+    it appends anything."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: frozenset[TopicPartition]
+    dialect: Dialect
+    lane: int
+    lane_term: Term
 
 
 class WriteRecords(NamedTuple):
@@ -102,7 +122,12 @@ class RaiseTerm(NamedTuple):
 
 
 class Complete(NamedTuple):
-    """Every partition of a prepared transaction has its marker, or gets it in the same frame."""
+    """Every partition of a prepared transaction has its marker, or gets it in the same frame, or is
+    told by its own lane: all of these are sure to have what was written."""
+
+
+class VoteDown(NamedTuple):
+    """A lane is not sure to have what was written there, so that nothing may be committed."""
 
 
 class BeginAnew(NamedTuple):
@@ -127,6 +152,7 @@ Command = (
     InitProducer
     | AddPartitions
     | AddOffsets
+    | Join
     | WriteRecords
     | WriteOffsets
     | End
@@ -134,6 +160,7 @@ Command = (
     | Abort
     | RaiseTerm
     | Complete
+    | VoteDown
     | BeginAnew
     | ForgetTopic
     | ExpireId

@@ -22,7 +22,9 @@ from semel.transactions.commands import (
     ExpireId,
     ForgetTopic,
     InitProducer,
+    Join,
     RaiseTerm,
+    VoteDown,
     WriteOffsets,
     WriteRecords,
 )
@@ -60,7 +62,7 @@ def decide(current: Transaction | None, command: Command, context: Context) -> D
     return decision
 
 
-def _decide(  # noqa: PLR0911, PLR0912  One case per command.
+def _decide(  # noqa: C901, PLR0911, PLR0912  One case per command.
     current: Transaction | None, command: Command, context: Context
 ) -> Decision:
     match command:
@@ -72,11 +74,15 @@ def _decide(  # noqa: PLR0911, PLR0912  One case per command.
             return ending.finish(current, context)
         case AddPartitions():
             return joining.add(current, command, context)
+        case Join():
+            return joining.join(current, command, context)
+        case VoteDown():
+            return ending.vote_down(current, context)
         case InitProducer():
             return initialising.initialise(current, command, context)
-        case AddOffsets(producer_id, epoch, index, dialect, was_told):
+        case AddOffsets(producer_id, epoch, index, dialect, was_told, lanes):
             partitions = frozenset({offsets_partition(index)})
-            added = AddPartitions(producer_id, epoch, partitions, dialect, was_told)
+            added = AddPartitions(producer_id, epoch, partitions, dialect, was_told, lanes)
             return joining.add(current, added, context)
         case WriteOffsets(producer_id, epoch, index, dialect):
             partitions = frozenset({offsets_partition(index)})

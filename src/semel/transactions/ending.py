@@ -12,6 +12,7 @@ from semel.errors import (
     InvalidTransactionState,
     ProducerFenced,
     RequestError,
+    TransactionAbortable,
     TransactionCoordinatorFenced,
 )
 from semel.transactions.commands import Context, Decision, Doom, End
@@ -26,7 +27,7 @@ from semel.transactions.epochs import (
     writes_lost,
 )
 from semel.transactions.outcome import changed, markers_of, prepare, unchanged
-from semel.transactions.transaction import Status, Transaction
+from semel.transactions.transaction import NO_TERM, Status, Transaction
 from semel.types import Term
 
 
@@ -55,6 +56,8 @@ def _answer_retry(current: Transaction, commit: bool) -> Decision:
         raise InvalidTransactionState(
             f"the transaction of {current.transactional_id!r} was committed; it cannot be aborted"
         )
+    if commit and current.status is Status.COMPLETE_ABORT and current.is_voted_down:
+        raise voted_down(current)
     # Its timer was faster, or a new incarnation has begun.
     raise ProducerFenced(
         f"{current.transactional_id!r} is {current.status.label} at epoch {current.producer_epoch}"
@@ -116,16 +119,43 @@ def raise_term(current: Transaction | None, context: Context) -> Decision:
     """The epoch stays as it is and is spent by the new term."""
     if current is None or not current.is_open:
         return unchanged(current)
+    if current.status is Status.PREPARE_COMMIT and current.joined_lanes:
+        # The lanes that take part decide, and nobody else.
+        return unchanged(current)
     if current.is_prepared:
         return changed(context, complete(current, context), markers=markers_of(current, context))
     return prepare(current, context, commit=False, bump=False)
 
 
 def finish(current: Transaction | None, context: Context) -> Decision:
-    """Every partition has been told: the next transaction may begin."""
+    """Every partition has been told, or surely will be: the next transaction may begin."""
     assert current is not None
     assert current.is_prepared, current
-    return changed(context, complete(current, context))
+    # If other lanes take part, this is written in a frame behind the one that has prepared it.
+    markers = markers_of(current, context) if current.lanes else None
+    return changed(context, complete(current, context), markers=markers)
+
+
+def vote_down(current: Transaction | None, context: Context) -> Decision:
+    """The commit that was asked for becomes an abort.
+
+    A TV2 client has the next epoch by then. Of a TV1 client the epoch is spent, so that it hears
+    the same when it asks again, and goes on under a new one.
+    """
+    assert current is not None
+    assert current.status is Status.PREPARE_COMMIT, current
+    aborted = replace(current, status=Status.PREPARE_ABORT)
+    completed = replace(complete(aborted, context), is_voted_down=True)
+    if current.client_version < Dialect.TV2:
+        completed = replace(completed, epoch_term=NO_TERM)
+    return changed(context, completed, markers=markers_of(aborted, context))
+
+
+def voted_down(current: Transaction) -> TransactionAbortable:
+    return TransactionAbortable(
+        f"the transaction of {current.transactional_id!r} could not be committed: "
+        f"a lane may have lost writes of it"
+    )
 
 
 def doom(current: Transaction | None, command: Doom, context: Context) -> Decision:

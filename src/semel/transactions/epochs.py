@@ -130,6 +130,8 @@ def complete(prepared: Transaction, context: Context) -> Transaction:
         partitions=frozenset(),
         last_update_ms=context.wall_ms,
         is_doomed=False,
+        lanes=(),
+        is_voted_down=False,
     )
     if prepared.next_producer_id == NO_PRODUCER_ID:
         return completed

@@ -7,13 +7,14 @@ else about the transaction.
 
 from msgspec.structs import replace
 
-from semel.errors import ConcurrentTransactions, InvalidTransactionState
-from semel.transactions.commands import AddPartitions, Context, Decision, WriteRecords
+from semel.errors import ConcurrentTransactions, InvalidTransactionState, TransactionAbortable
+from semel.transactions.commands import AddPartitions, Context, Decision, Join, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.transactions.epochs import check_current, check_usable
+from semel.transactions.key import TransactionKey
 from semel.transactions.outcome import changed, unchanged
 from semel.transactions.participants import NOBODY, participants
-from semel.transactions.transaction import Status, Transaction
+from semel.transactions.transaction import NO_TERM, JoinedLane, Status, Transaction
 from semel.types import ProducerEpoch, ProducerId, Term, TopicPartition
 
 
@@ -25,7 +26,62 @@ def add(current: Transaction | None, command: AddPartitions, context: Context) -
         context.term,
         was_told=command.was_told,
     )
-    return _join(current, command.partitions, command.dialect, context)
+    if context.has_unheard_abort and current.status is not Status.ONGOING:
+        # A request of it that waits in another lane would pass for one of the next transaction.
+        raise ConcurrentTransactions(
+            f"not all have heard that the last transaction of {current.transactional_id!r} "
+            f"was aborted"
+        )
+    decision = _join(current, command.partitions, command.dialect, context)
+    if not command.lanes:
+        return decision
+    opened = decision.values[-1] if decision.values else current
+    known = dict(opened.lanes)
+    if all(lane in known for lane in command.lanes):
+        return decision
+    for lane in command.lanes:
+        known.setdefault(lane, NO_TERM)
+    return changed(context, _with_lanes(opened, known, context))
+
+
+def join(current: Transaction | None, command: Join, context: Context) -> Decision:
+    """Law: a lane joins in one term. In a later one it may have lost what it had in the first."""
+    current = check_joinable(current, command.producer_id, command.producer_epoch, context.term)
+    for partition in command.partitions:
+        check_added(current, partition, command.dialect)
+    decision = _join(current, command.partitions, command.dialect, context)
+    opened = decision.values[-1] if decision.values else current
+    known = dict(opened.lanes)
+    before = known.get(command.lane, NO_TERM)
+    if before not in (NO_TERM, command.lane_term):
+        marked = replace(current, is_doomed=True, last_update_ms=context.wall_ms)
+        return changed(
+            context,
+            marked,
+            refusal=TransactionAbortable(
+                f"lane {command.lane} has joined the transaction of {current.transactional_id!r} "
+                f"in term {before}; it is {command.lane_term} now, and writes may be lost"
+            ),
+        )
+    if before == command.lane_term:
+        return decision
+    known[command.lane] = command.lane_term
+    return changed(context, _with_lanes(opened, known, context))
+
+
+def _with_lanes(current: Transaction, known: dict[int, Term], context: Context) -> Transaction:
+    """The first of them gives the transaction its key."""
+    key = current.key
+    if not current.lanes:
+        key = TransactionKey(
+            context.lane,
+            context.term,
+            current.producer_id,
+            current.producer_epoch,
+            1 if key is None else key.number + 1,
+        )
+    lanes = tuple(JoinedLane(lane, known[lane]) for lane in sorted(known))
+    return replace(current, lanes=lanes, key=key)
 
 
 def write(current: Transaction | None, command: WriteRecords, context: Context) -> Decision:

@@ -14,8 +14,9 @@ from typing import Final
 
 from semel.errors import CorruptJournal
 from semel.records.fields import FieldReader, string_field
+from semel.transactions.key import TransactionKey
 from semel.transactions.participants import NOBODY, participants
-from semel.transactions.transaction import NO_TERM, Status, Transaction, dead
+from semel.transactions.transaction import NO_TERM, JoinedLane, Status, Transaction, dead
 from semel.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -37,6 +38,8 @@ CLIENT_VERSION_TAG: Final = 2
 EPOCH_TERM_TAG: Final = 10_000
 LAST_PRODUCER_EPOCH_TAG: Final = 10_001
 DOOMED_TAG: Final = 10_002
+LANES_TAG: Final = 10_003
+VOTED_DOWN_TAG: Final = 10_004
 
 _NO_TAGS: Final = b"\x00"
 _NULL_ARRAY: Final = b"\x00"
@@ -48,6 +51,8 @@ _TIMES: Final = struct.Struct(">qq")
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
+_TRANSACTION_KEY: Final = struct.Struct(">iiqhq")
+_LANE: Final = struct.Struct(">ii")
 _KEY: Final = _INT16.pack(KEY_VERSION)
 
 
@@ -62,6 +67,7 @@ _CLIENT_VERSION: Final = _tag(CLIENT_VERSION_TAG, _INT16.size)
 _EPOCH_TERM: Final = _tag(EPOCH_TERM_TAG, _INT32.size)
 _LAST_PRODUCER_EPOCH: Final = _tag(LAST_PRODUCER_EPOCH_TAG, _INT16.size)
 _DOOMED: Final = _tag(DOOMED_TAG, 1) + b"\x01"
+_VOTED_DOWN: Final = _tag(VOTED_DOWN_TAG, 1) + b"\x01"
 
 
 def encode(transaction: Transaction) -> tuple[bytes, bytes | None]:
@@ -101,7 +107,30 @@ def _add_tags(parts: list[bytes], transaction: Transaction) -> None:
         parts.append(_LAST_PRODUCER_EPOCH + _INT16.pack(transaction.last_producer_epoch))
     if transaction.is_doomed:
         parts.append(_DOOMED)
+    if transaction.key is not None:
+        parts.append(_lanes_field(transaction.key, transaction.lanes))
+    if transaction.is_voted_down:
+        parts.append(_VOTED_DOWN)
     parts[before - 1] = uvarint(len(parts) - before)
+
+
+def _lanes_field(key: TransactionKey, lanes: tuple[JoinedLane, ...]) -> bytes:
+    content = _TRANSACTION_KEY.pack(
+        key.lane, key.term, key.producer_id, key.producer_epoch, key.number
+    ) + b"".join(_LANE.pack(*each) for each in lanes)
+    return _tag(LANES_TAG, len(content)) + content
+
+
+def _lanes_of(content: bytes | None) -> tuple[TransactionKey | None, tuple[JoinedLane, ...]]:
+    if content is None:
+        return None, ()
+    lanes_size = len(content) - _TRANSACTION_KEY.size
+    if lanes_size < 0 or lanes_size % _LANE.size:
+        raise CorruptJournal(f"tag {LANES_TAG} of a transaction value has {len(content)} bytes")
+    lane, term, producer_id, epoch, number = _TRANSACTION_KEY.unpack_from(content)
+    key = TransactionKey(lane, Term(term), ProducerId(producer_id), ProducerEpoch(epoch), number)
+    pairs = _LANE.iter_unpack(content[_TRANSACTION_KEY.size :])
+    return key, tuple(JoinedLane(lane, Term(term)) for lane, term in pairs)
 
 
 def decode(key: Buffer, value: Buffer | None) -> Transaction | None:
@@ -129,6 +158,7 @@ def _read_value(transactional_id: TransactionalId, reader: FieldReader) -> Trans
         reader.skip_tags()
     last_update_ms, started_at_ms = reader.integers(_TIMES)
     tags = reader.tags()
+    transaction_key, lanes = _lanes_of(tags.get(LANES_TAG))
     return Transaction(
         transactional_id=transactional_id,
         producer_id=ProducerId(producer_id),
@@ -148,6 +178,9 @@ def _read_value(transactional_id: TransactionalId, reader: FieldReader) -> Trans
         client_version=_tagged(tags, CLIENT_VERSION_TAG, _INT16, 0),
         epoch_term=Term(_tagged(tags, EPOCH_TERM_TAG, _INT32, NO_TERM)),
         is_doomed=DOOMED_TAG in tags,
+        lanes=lanes,
+        key=transaction_key,
+        is_voted_down=VOTED_DOWN_TAG in tags,
     )
 
 

@@ -5,9 +5,11 @@
 
 import enum
 from collections.abc import Mapping, Set
+from typing import NamedTuple
 
 import msgspec
 
+from semel.transactions.key import TransactionKey
 from semel.transactions.participants import NOBODY
 from semel.types import (
     NO_PRODUCER_EPOCH,
@@ -53,7 +55,10 @@ FOLLOWERS: Mapping[Status, frozenset[Status]] = {
     # PREPARE_ABORT behind a status in which nothing is open.
     Status.EMPTY: frozenset({Status.EMPTY, Status.ONGOING, Status.PREPARE_ABORT, Status.DEAD}),
     Status.ONGOING: frozenset({Status.ONGOING, Status.PREPARE_COMMIT, Status.PREPARE_ABORT}),
-    Status.PREPARE_COMMIT: frozenset({Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT}),
+    # Of several lanes that take part one may not be sure to have all that was written there.
+    Status.PREPARE_COMMIT: frozenset(
+        {Status.PREPARE_COMMIT, Status.COMPLETE_COMMIT, Status.COMPLETE_ABORT}
+    ),
     Status.PREPARE_ABORT: frozenset({Status.PREPARE_ABORT, Status.COMPLETE_ABORT}),
     Status.COMPLETE_COMMIT: frozenset(
         {Status.EMPTY, Status.ONGOING, Status.PREPARE_ABORT, Status.DEAD}
@@ -66,6 +71,14 @@ FOLLOWERS: Mapping[Status, frozenset[Status]] = {
 
 PREPARED = frozenset({Status.PREPARE_COMMIT, Status.PREPARE_ABORT})
 OPEN = PREPARED | {Status.ONGOING}
+
+
+class JoinedLane(NamedTuple):
+    """Another lane than the coordinator's in which partitions take part."""
+
+    lane: int
+    term: Term
+    """In which it has joined; NO_TERM if partitions of it were added and nothing has joined."""
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_like=True):
@@ -93,6 +106,13 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     """The term that issued `producer_epoch`. Law: it changes only together with the epoch."""
     is_doomed: bool = False
     """Set while ONGOING, if it can only be aborted."""
+    lanes: tuple[JoinedLane, ...] = ()
+    """While it is open, by their numbers. Law: all that lies in none of them lies in the
+    coordinator's own."""
+    key: TransactionKey | None = None
+    """By which they know it: of the last transaction that had any."""
+    is_voted_down: bool = False
+    """Its client has asked to commit, and a lane was not sure to have all that was written."""
 
     @property
     def is_open(self) -> bool:
@@ -101,6 +121,11 @@ class Transaction(msgspec.Struct, frozen=True, gc=False, kw_only=True, array_lik
     @property
     def is_prepared(self) -> bool:
         return self.status in PREPARED
+
+    @property
+    def joined_lanes(self) -> tuple[JoinedLane, ...]:
+        """Those that have something to lose."""
+        return tuple(each for each in self.lanes if each.term != NO_TERM)
 
 
 class TransactionsSnapshot(msgspec.Struct, frozen=True):

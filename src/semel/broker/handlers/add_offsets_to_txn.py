@@ -9,7 +9,7 @@ written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import check_lane, join, refuse_if_late
+from semel.broker.transactional import join, refuse_if_late
 from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, RequestError
 from semel.transactions.commands import AddOffsets
 from semel.types import ProducerEpoch, ProducerId
@@ -26,9 +26,9 @@ def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: 
     try:
         index = _partition_of(broker, request.group_id)
         lane = broker.coordinators.of_transactional_id(request.transactional_id)
-        group = f"group {request.group_id!r}"
-        check_lane(lane, broker.coordinators.of_group(request.group_id).number, group)
-        command = AddOffsets(producer_id, epoch, index)
+        number = broker.coordinators.lane_of_group(request.group_id)
+        others = frozenset({number} - {lane.number})
+        command = AddOffsets(producer_id, epoch, index, lanes=others)
         join(broker, call, request.transactional_id, command)
     except RequestError as error:
         return Answer(AddOffsetsToTxnResponse(error_code=error.code))

@@ -2,16 +2,15 @@
 
 v2  a fenced producer is told PRODUCER_FENCED; v3  flexible encoding
 
-TV1 clients add partitions before they write to them, all of a request or none. Answered once
-written: the commit makes it durable.
+TV1 clients add partitions before they write to them, all of a request or none, whichever lanes they
+lie in. Answered once written: the commit makes it durable.
 """
 
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import check_lane, join, refuse_if_late
+from semel.broker.transactional import join, refuse_if_late
 from semel.errors import InvalidTopic, OperationNotAttempted, RequestError, UnknownTopicOrPartition
-from semel.lane.lane import Lane
 from semel.lane.view import CatalogueView
 from semel.transactions.commands import AddPartitions
 from semel.types import ProducerEpoch, ProducerId, TopicPartition
@@ -45,7 +44,7 @@ def add_partitions_to_txn(
         wrong = {
             partition: refusal.code
             for partition in partitions
-            if (refusal := _refusal(catalogue, lane, partition)) is not None
+            if (refusal := _refusal(catalogue, partition)) is not None
         }
         if wrong:
             codes = {
@@ -53,7 +52,9 @@ def add_partitions_to_txn(
                 for partition in partitions
             }
         else:
-            command = AddPartitions(producer_id, epoch, frozenset(partitions))
+            lanes = {catalogue.named(topic).lane_of(index) for topic, index in partitions}
+            others = frozenset(lanes - {lane.number})
+            command = AddPartitions(producer_id, epoch, frozenset(partitions), lanes=others)
             join(broker, call, transactional_id, command)
     except RequestError as error:
         codes = dict.fromkeys(partitions, error.code)
@@ -61,16 +62,13 @@ def add_partitions_to_txn(
     return Answer(_response(request, codes), durable=not is_taken)
 
 
-def _refusal(
-    catalogue: CatalogueView, lane: Lane, partition: TopicPartition
-) -> RequestError | None:
+def _refusal(catalogue: CatalogueView, partition: TopicPartition) -> RequestError | None:
     try:
         topic = catalogue.named(partition.topic)
         if not catalogue.has_partition(*partition):
             raise UnknownTopicOrPartition(f"there is no partition {partition}")
         if topic.is_internal:
             raise InvalidTopic(f"clients may not write to {topic.name!r}")
-        check_lane(lane, topic.lane_of(partition.partition), partition)
     except RequestError as error:
         return error
     return None

@@ -5,35 +5,88 @@ v5  the reply carries the producer id and epoch of the next transaction (KIP-890
 
 One frame holds the decision, the markers of every partition, the offsets that became final and
 the completion. The reply leaves when that is durable: then it is readable, and the next
-transaction may begin.
+transaction may begin. If other lanes take part, a commit is decided when all of them have said that
+they are sure to have what was written there, and the reply need not wait for more.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from semel.broker.answer import Answer, Call
-from semel.broker.transactional import asks_by_aborting, dialect, refuse_if_late, take
-from semel.errors import RequestError
+from semel.broker.answer import NO_MARKS, Answer, Call
+from semel.broker.transactional import (
+    as_version_of,
+    asks_by_aborting,
+    dialect,
+    prepared_in,
+    refuse_if_late,
+    take,
+)
+from semel.errors import ConcurrentTransactions, RequestError
+from semel.lane.lane import Lane
 from semel.transactions.commands import End
-from semel.types import ProducerEpoch, ProducerId, TransactionalId
+from semel.transactions.ending import voted_down
+from semel.transactions.transaction import Transaction
+from semel.types import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TransactionalId
 from semel.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
 
-def end_txn(broker: "Broker", request: EndTxnRequest, call: Call) -> Answer:
+def end_txn(
+    broker: "Broker", request: EndTxnRequest, call: Call
+) -> Answer | Coroutine[Any, Any, Answer]:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
     command = End(producer_id, epoch, request.committed, dialect(call))
     command = command._replace(asks_by_aborting=asks_by_aborting(call, command))
+    name = TransactionalId(request.transactional_id)
     try:
-        lane = broker.coordinators.of_transactional_id(TransactionalId(request.transactional_id))
-        decision = take(broker, call, request.transactional_id, command)
+        lane = broker.coordinators.of_transactional_id(name)
+        decision = take(broker, call, name, command)
+    except ConcurrentTransactions as error:
+        current = prepared_in(broker, name)
+        if current is not None:
+            return _repeat(broker, request, call, current)
+        return Answer(EndTxnResponse(error_code=error.code))
     except RequestError as error:
         return Answer(EndTxnResponse(error_code=error.code))
+    if decision.values and decision.values[-1].is_prepared:
+        return _commit(broker, call, lane, decision.values[-1])
     if decision.values:
         broker.metrics.transaction_ended(lane.mark(), committed=request.committed)
     return Answer(
         EndTxnResponse(producer_id=decision.producer_id, producer_epoch=decision.producer_epoch)
     )
+
+
+async def _commit(broker: "Broker", call: Call, lane: Lane, prepared: Transaction) -> Answer:
+    try:
+        committed = await broker.across.commits(lane).decide_and_tell(prepared)
+        if not committed:
+            raise as_version_of(call, voted_down(prepared))
+    except RequestError as error:
+        broker.metrics.counted(error)
+        return Answer(EndTxnResponse(error_code=error.code))
+    broker.metrics.transaction_ended(lane.mark(), committed=True)
+    current = lane.view.transaction(prepared.transactional_id)
+    producer = prepared.producer_id, prepared.producer_epoch
+    if prepared.next_producer_id != NO_PRODUCER_ID and current is not None:
+        # The epochs of the producer id have run out.
+        producer = current.producer_id, current.producer_epoch
+    # No crash can take it back, durable or not.
+    return Answer(EndTxnResponse(producer_id=producer[0], producer_epoch=producer[1]), NO_MARKS)
+
+
+async def _repeat(
+    broker: "Broker", request: EndTxnRequest, call: Call, prepared: Transaction
+) -> Answer:
+    """It was asked for before, and is being decided."""
+    try:
+        lane = broker.coordinators.of_transactional_id(prepared.transactional_id)
+        await broker.across.commits(lane).decide_and_tell(prepared)
+    except RequestError as error:
+        return Answer(EndTxnResponse(error_code=error.code))
+    handled = end_txn(broker, request, call)
+    return handled if isinstance(handled, Answer) else await handled

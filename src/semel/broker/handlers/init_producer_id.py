@@ -5,18 +5,23 @@ v4  a fenced producer is told PRODUCER_FENCED; v5  TRANSACTION_ABORTABLE may be 
 v6  two-phase commit (KIP-939): refused, as by a Kafka that has it switched off
 
 Without a transactional id: a producer id that was never given before. With one: the next epoch,
-after what an older incarnation left open has been rolled back in the same frame. A node that
+after what an older incarnation left open has been rolled back in the same frame, and in all other
+lanes that took part. A node that
 stands by asks the leader for the first, and refuses the second.
 """
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.forwarding import forwarded, leader_to_ask
-from semel.broker.transactional import take
+from semel.broker.transactional import prepared_in, take
 from semel.errors import (
+    ConcurrentTransactions,
     CoordinatorNotAvailable,
     JournalFull,
+    NotCoordinator,
+    NotLeaderOrFollower,
     RequestError,
     TransactionalIdAuthorizationFailed,
     UnsupportedVersion,
@@ -30,6 +35,9 @@ from semel.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 if TYPE_CHECKING:
     from semel.broker.broker import Broker
 
+PATIENCE_S: Final = 20.0
+"""How long other lanes may take to end what is open. Its client asks again then."""
+
 
 def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Call) -> Handled:
     if request.transactional_id is None and not broker.lanes.led:
@@ -37,6 +45,10 @@ def init_producer_id(broker: "Broker", request: InitProducerIdRequest, call: Cal
         if leader is not None:
             return _ask(leader, request, call)
     try:
+        if request.transactional_id is not None and broker.lanes.count > 1:
+            name = TransactionalId(request.transactional_id)
+            if not _is_quiet(broker, name):
+                return _initialise_later(broker, name, request, call)
         producer_id, epoch = _initialise(broker, request, call)
     except RequestError as error:
         return Answer(InitProducerIdResponse(error_code=error.code, producer_epoch=-1))
@@ -50,6 +62,48 @@ async def _ask(leader: LedBy, request: InitProducerIdRequest, call: Call) -> Ans
     except RequestError as error:
         response = InitProducerIdResponse(error_code=error.code, producer_epoch=-1)
     return Answer(response, NO_MARKS)
+
+
+def _is_quiet(broker: "Broker", name: TransactionalId) -> bool:
+    """Whether nothing that other lanes take part in is open or unconfirmed: then nothing that this
+    request ends has to be told them either."""
+    view = broker.coordinators.of_transactional_id(name).view
+    current = view.transaction(name)
+    if current is None:
+        return True
+    return not current.lanes and not view.is_unconfirmed(current.producer_id)
+
+
+async def _initialise_later(
+    broker: "Broker", name: TransactionalId, request: InitProducerIdRequest, call: Call
+) -> Answer:
+    """Answer when no lane holds anything unfinished of this producer: whoever reads the offsets of
+    its group then need not ask whether they are stable."""
+    try:
+        prepared = prepared_in(broker, name)
+        lane = broker.coordinators.of_transactional_id(name)
+        commits = broker.across.commits(lane)
+        if prepared is not None:
+            async with asyncio.timeout(PATIENCE_S):
+                await commits.decide_and_tell(prepared)
+        before = lane.view.transaction(name)
+        producer_id, epoch = _initialise(broker, request, call)
+        for each in {producer_id, before.producer_id if before else producer_id}:
+            if not await commits.until_finished(each, PATIENCE_S):
+                raise ConcurrentTransactions(
+                    f"not all lanes have confirmed how the last transaction of {name!r} ended"
+                )
+    except TimeoutError:
+        return _refusal(ConcurrentTransactions.code)
+    except NotLeaderOrFollower:
+        return _refusal(NotCoordinator.code)
+    except RequestError as error:
+        return _refusal(error.code)
+    return Answer(InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch))
+
+
+def _refusal(code: int) -> Answer:
+    return Answer(InitProducerIdResponse(error_code=code, producer_epoch=-1))
 
 
 def _initialise(

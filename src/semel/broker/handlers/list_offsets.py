@@ -16,6 +16,8 @@ from semel.broker.answer import Answer, Call, Handled
 from semel.errors import (
     CorruptJournal,
     CorruptMessage,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
     RequestError,
     StorageError,
     UnsupportedVersion,
@@ -50,6 +52,8 @@ SINCE = {
 """The first version in which a timestamp that is no time has a meaning."""
 AT_ONCE = frozenset(SINCE) - {MAX_TIMESTAMP}
 READ_COMMITTED = 1
+NOT_AVAILABLE_SINCE = 5
+"""Before, clients do not know that an end may not be known."""
 NOT_FOUND = TimedRecord(timestamp_ms=-1, offset=-1, leader_epoch=-1)
 
 
@@ -131,6 +135,14 @@ class _Searches:
             return ListOffsetsPartitionResponse(wanted.partition_index, StorageError.code)
         return ListOffsetsPartitionResponse(wanted.partition_index, 0, *(found or NOT_FOUND))
 
+    def _check_stable_end(self, lane: Lane, partition: PartitionView) -> None:
+        try:
+            lane.view.check_stable_end(partition.topic_partition)
+        except OffsetNotAvailable as error:
+            if self._version < NOT_AVAILABLE_SINCE:
+                raise LeaderNotAvailable(str(error)) from error
+            raise
+
     def _partition(
         self, topic: str, wanted: ListOffsetsPartition
     ) -> tuple[Lane, PartitionView, Offset]:
@@ -142,5 +154,7 @@ class _Searches:
         partition = lane.view.partition(topic, wanted.partition_index)
         lane.view.check_leader_epoch(wanted.current_leader_epoch)
         if self._request.isolation_level == READ_COMMITTED:
+            if timestamp_ms == LATEST:
+                self._check_stable_end(lane, partition)
             return lane, partition, partition.last_stable_offset
         return lane, partition, partition.high_watermark

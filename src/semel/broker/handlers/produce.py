@@ -12,11 +12,11 @@ in the log. A batch of a transaction is answered when the
 kernel has it, since the commit will make it durable. A compacted topic refuses records without key.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from semel.broker.answer import NO_MARKS, Answer, Call, Handled
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
-from semel.broker.transactional_produce import produce_in_transaction
+from semel.broker.transactional_produce import ProducingInTransaction
 from semel.errors import (
     CorruptJournal,
     CorruptMessage,
@@ -71,20 +71,58 @@ def produce(broker: "Broker", request: ProduceRequest, call: Call) -> Handled:
         refusal_, missed = writing.refusal, writing.missed
         # A refusal may come from what is not yet durable, and must not outlive it.
         durable = acks == ACKS_ALL or refusal_ is not None
-    else:
-        response, refusal_, missed = produce_in_transaction(broker, request, call)
-        durable = refusal_ is not None
+        return _answer(broker, call, acks, _Outcome(response, refusal_, missed, unknown), durable)
+    producing = ProducingInTransaction(broker, request, call)
+    if not producing.decide():
+        return _answer_rest(broker, call, acks, producing, unknown)
+    return _answer_transactional(broker, call, acks, producing, unknown)
+
+
+class _Outcome(NamedTuple):
+    response: ProduceResponse
+    refusal: RequestError | None
+    missed: list[Missed]
+    unknown: list[TopicProduceResponse]
+    """Topics that are not known by their ids."""
+
+
+async def _answer_rest(
+    broker: "Broker",
+    call: Call,
+    acks: int,
+    producing: ProducingInTransaction,
+    unknown: list[TopicProduceResponse],
+) -> Answer:
+    await producing.decide_rest()
+    handled = _answer_transactional(broker, call, acks, producing, unknown)
+    return handled if isinstance(handled, Answer) else await handled
+
+
+def _answer_transactional(
+    broker: "Broker",
+    call: Call,
+    acks: int,
+    producing: ProducingInTransaction,
+    unknown: list[TopicProduceResponse],
+) -> Handled:
+    response = producing.response()
+    outcome = _Outcome(response, producing.refusal, producing.missed, unknown)
+    return _answer(broker, call, acks, outcome, durable=producing.refusal is not None)
+
+
+def _answer(broker: "Broker", call: Call, acks: int, outcome: _Outcome, durable: bool) -> Handled:
+    response, refusal, missed, unknown = outcome
     if unknown:
         response.responses += unknown
-        refusal_ = refusal_ or UnknownTopicId()
+        refusal = refusal or UnknownTopicId()
         durable = True
-    if refusal_ is not None:
+    if refusal is not None:
         _send_away(broker, response, call)
     if missed:
         return _look_up(broker, Answer(response, broker.lanes.marks()), missed, acks)
     if acks != ACKS_NONE:
         return Answer(response, durable=durable)
-    return Answer(None) if refusal_ is None else _unanswered(response)
+    return Answer(None) if refusal is None else _unanswered(response)
 
 
 def _send_away(broker: "Broker", response: ProduceResponse, call: Call) -> None:

@@ -5,25 +5,30 @@ v5  TV2: the group joins the transaction with this request
 v6  topics by id, and a member of a group that does not exist is told so (KIP-1319)
 
 The offsets are pending until the transaction ends. Answered once written: the commit makes them
-durable.
+durable. If the group is coordinated in another lane than the transaction, that lane joins it.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from semel.broker.answer import Answer, Call
 from semel.broker.asked_offsets import answers, by_id, known_offsets, refused
-from semel.broker.transactional import as_version_of, check_lane, dialect, refuse_if_late
+from semel.broker.transactional import as_version_of, dialect, refuse_if_late
 from semel.errors import (
     CoordinatorNotAvailable,
     FrameTooLarge,
     InvalidCommitOffsetSize,
     InvalidGroupId,
     JournalFull,
+    NotCoordinator,
+    NotLeaderOrFollower,
     RequestError,
     UnknownTopicId,
 )
-from semel.groups.commands import CommitOffsets, OffsetToCommit
+from semel.groups.commands import CommitOffsets, CommitReply, OffsetToCommit
 from semel.lane.group_commands import CommitOffsetsInTransaction
+from semel.lane.participating import CommitOffsetsJoined, Joining, MustJoin, MustWait
 from semel.transactions.commands import WriteOffsets
 from semel.types import (
     GroupId,
@@ -48,7 +53,9 @@ if TYPE_CHECKING:
 IDS_SINCE = 6
 
 
-def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: Call) -> Answer:
+def txn_offset_commit(
+    broker: "Broker", request: TxnOffsetCommitRequest, call: Call
+) -> Answer | Coroutine[Any, Any, Answer]:
     producer_id = ProducerId(request.producer_id)
     epoch = ProducerEpoch(request.producer_epoch)
     refuse_if_late(broker, call, request.transactional_id, producer_id, epoch)
@@ -59,9 +66,35 @@ def txn_offset_commit(broker: "Broker", request: TxnOffsetCommitRequest, call: C
         if call.version >= IDS_SINCE:
             request.topics, unknown = by_id(catalogue, request.topics)
         known = known_offsets(catalogue, request.topics)
-        codes = _commit(broker, request, call, known)
+        committing = _Committing(broker, request, call, known)
+        try:
+            codes = committing.try_at_once()
+        except (MustJoin, MustWait):
+            return _answer_later(request, committing, known, unknown)
     except RequestError as error:
         codes = refused(request.topics, known, error)
+    return _answer(request, codes, unknown)
+
+
+async def _answer_later(
+    request: TxnOffsetCommitRequest,
+    committing: "_Committing",
+    known: tuple[OffsetToCommit, ...],
+    unknown: list[TxnOffsetCommitRequestTopic],
+) -> Answer:
+    try:
+        codes = await committing.join_and_write()
+    except RequestError as error:
+        codes = refused(request.topics, known, error)
+    return _answer(request, codes, unknown)
+
+
+def _answer(
+    request: TxnOffsetCommitRequest,
+    codes: dict[TopicPartition, int],
+    unknown: list[TxnOffsetCommitRequestTopic],
+) -> Answer:
+    """`unknown` are topics that were named by ids which there are not."""
     topics = [
         TxnOffsetCommitResponseTopic(
             name, [TxnOffsetCommitResponsePartition(*each) for each in partitions], topic.topic_id
@@ -84,42 +117,92 @@ def _unknown(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic
     return TxnOffsetCommitResponseTopic("", partitions, topic.topic_id)
 
 
-def _commit(
-    broker: "Broker",
-    request: TxnOffsetCommitRequest,
-    call: Call,
-    offsets: tuple[OffsetToCommit, ...],
-) -> dict[TopicPartition, int]:
-    if not request.group_id:
-        raise InvalidGroupId("a group needs a name")
-    command = CommitOffsets(
-        GroupId(request.group_id),
-        request.generation_id,
-        MemberId(request.member_id),
-        request.group_instance_id,
-        offsets,
-        in_transaction=True,
-    )
-    try:
-        index = broker.coordinators.partition_of_group(request.group_id)
-        name = TransactionalId(request.transactional_id)
-        lane = broker.coordinators.of_transactional_id(name)
-        group = f"group {request.group_id!r}"
-        check_lane(lane, broker.coordinators.of_group(request.group_id).number, group)
-        joining = WriteOffsets(
+class _Committing:
+    """One request; its group may be coordinated in another lane than its transaction."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        request: TxnOffsetCommitRequest,
+        call: Call,
+        offsets: tuple[OffsetToCommit, ...],
+    ) -> None:
+        if not request.group_id:
+            raise InvalidGroupId("a group needs a name")
+        self._broker = broker
+        self._call = call
+        self._request = request
+        self._name = TransactionalId(request.transactional_id)
+        self._offsets = offsets
+        self._command = CommitOffsets(
+            GroupId(request.group_id),
+            request.generation_id,
+            MemberId(request.member_id),
+            request.group_instance_id,
+            offsets,
+            in_transaction=True,
+        )
+
+    def try_at_once(self) -> dict[TopicPartition, int]:
+        """Raises MustJoin or MustWait if the coordinator has to be asked first, and refusals."""
+        broker, call = self._broker, self._call
+        with _refusals(broker, call):
+            index = broker.coordinators.partition_of_group(self._request.group_id)
+            number = broker.coordinators.lane_of_transactional_id(self._name)
+            lane = broker.coordinators.of_group(self._request.group_id)
+            if call.version >= IDS_SINCE and self._request.generation_id >= 0:
+                lane.view.check_group(self._command.group_id)
+            written = self._written(index)
+            broker.topics.acquaint(lane, self._offsets)
+            if lane.number == number:
+                broker.coordinators.of_transactional_id(self._name)
+                command = CommitOffsetsInTransaction(self._name, written, self._command)
+                return _codes(lane.submit(command))
+            joins = broker.across.joins(lane)
+            return _codes(joins.try_at_once(call, self._joining(), self._joined(written)))
+
+    async def join_and_write(self) -> dict[TopicPartition, int]:
+        """Raises refusals."""
+        broker, call = self._broker, self._call
+        with _refusals(broker, call):
+            index = broker.coordinators.partition_of_group(self._request.group_id)
+            lane = broker.coordinators.of_group(self._request.group_id)
+            joins = broker.across.joins(lane)
+            joined = self._joined(self._written(index))
+            return _codes(await joins.write(call, self._joining(), joined))
+
+    def _written(self, index: int) -> WriteOffsets:
+        request = self._request
+        return WriteOffsets(
             ProducerId(request.producer_id),
             ProducerEpoch(request.producer_epoch),
             index,
-            dialect(call),
+            dialect(self._call),
         )
-        if call.version >= IDS_SINCE and request.generation_id >= 0:
-            broker.coordinators.of_group(request.group_id).view.check_group(command.group_id)
-        broker.topics.acquaint(lane, offsets)
-        reply = lane.submit(CommitOffsetsInTransaction(name, joining, command))
+
+    def _joining(self) -> Joining:
+        request = self._request
+        epoch = ProducerEpoch(request.producer_epoch)
+        return Joining(self._name, ProducerId(request.producer_id), epoch)
+
+    def _joined(self, written: WriteOffsets) -> Callable[[Joining], CommitOffsetsJoined]:
+        return lambda joining: CommitOffsetsJoined(joining, written, self._command)
+
+
+def _codes(reply: CommitReply) -> dict[TopicPartition, int]:
+    return {outcome.partition: outcome.error_code for outcome in reply.partitions}
+
+
+@contextmanager
+def _refusals(broker: "Broker", call: Call) -> Iterator[None]:
+    """In the words of the version that was asked for."""
+    try:
+        yield
     except FrameTooLarge as error:
         raise InvalidCommitOffsetSize(str(error)) from error
     except JournalFull as error:
         raise CoordinatorNotAvailable(str(error)) from error
+    except NotLeaderOrFollower as error:
+        raise NotCoordinator(str(error)) from error
     except RequestError as error:
         raise broker.metrics.counted(as_version_of(call, error)) from error
-    return {outcome.partition: outcome.error_code for outcome in reply.partitions}

@@ -4,7 +4,8 @@ v2  the transaction version of the marker (KIP-1228)
 
 Sent by coordinators, and by operators who abort a hanging transaction. The coordinator here
 writes its own markers, so what comes from outside may only abort: if the transaction is known,
-all of it, so that it is not torn; if it is open in a partition alone, there.
+all of it, so that it is not torn; if it is open in a partition alone, there. What another lane
+coordinates is ended by that alone.
 """
 
 from typing import TYPE_CHECKING
@@ -73,6 +74,9 @@ def _write(broker: "Broker", marker: WritableTxnMarker, topic: str, index: int) 
             raise InvalidProducerEpoch(f"epoch {epoch} is older than {open_since.producer_epoch}")
         if marker.transaction_result:
             raise InvalidTransactionState("only its own producer may commit a transaction")
+        if lane.view.joined(producer_id) is not None:
+            # The lane asks for its outcome, and ends it by nothing else.
+            raise InvalidTransactionState("its coordinator, in another lane, has to end it")
         current = lane.view.transaction_of(producer_id)
         if current is not None and current.is_open:
             lane.submit(Transact(current.transactional_id, Abort()))

@@ -1,0 +1,273 @@
+"""What a lane's coordinator does for transactions over lanes.
+
+A commit is prepared here and asked of all lanes at the same time, so that it takes no longer than
+one of them. From then on only their votes decide: what nobody answers is asked again, by the next
+process if need be. Then all are told, until each has confirmed that it can lose no more of it.
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from semel.errors import JournalFull, NotCoordinator, NotLeaderOrFollower
+from semel.lane.calls import (
+    AskToPrepare,
+    Confirmed,
+    ConfirmEnds,
+    Heard,
+    LaneAway,
+    Outcome,
+    TellOutcomes,
+    Voted,
+)
+from semel.lane.lane import Lane
+from semel.lane.participating import Confirm
+from semel.lane.transactions import Transact
+from semel.transactions.commands import Complete, VoteDown
+from semel.transactions.key import TransactionKey
+from semel.transactions.transaction import JoinedLane, Status, Transaction
+from semel.types import Position, ProducerId
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+RESEND_S: Final = 0.1
+"""Until a lane that did not answer is asked again."""
+
+HEARD_S: Final = 0.01
+"""How long a client waits for lanes to hear that it has committed, so that it finds its records
+there. It is committed whether they do or not."""
+
+TOLD_MAX: Final = 1_000
+"""Outcomes in one call."""
+
+
+class Commits:
+    def __init__(self, broker: "Broker", lane: Lane) -> None:
+        self._broker = broker
+        self._lane = lane
+        self._deciding: dict[TransactionKey, asyncio.Future[bool]] = {}
+        self._couriers: dict[int, _Courier] = {}
+        self._unheard: dict[TransactionKey, set[int]] = {}
+        """Lanes that have not heard yet of what was committed, while a client waits for them."""
+        self._changed: dict[asyncio.Future[None], None] = {}
+        """Who waits until fewer have to be told, or something is decided."""
+
+    def resume(self) -> None:
+        """Go on with what an earlier leader has begun."""
+        for current in self._lane.view.open_transactions():
+            if current.status is Status.PREPARE_COMMIT:
+                self.decide(current)
+        for number, outcome in self._lane.view.unconfirmed():
+            self._tell(number, outcome)
+
+    def leave(self) -> None:
+        for deciding in self._deciding.values():
+            if not deciding.done():
+                deciding.set_exception(NotCoordinator("the transaction is led elsewhere now"))
+        self._wake()
+
+    # Votes
+
+    async def decide_and_tell(self, prepared: Transaction) -> bool:
+        """Whether it was committed. Raises NotCoordinator if that is decided elsewhere."""
+        return await asyncio.shield(self.decide(prepared))
+
+    def decide(self, prepared: Transaction) -> "asyncio.Future[bool]":
+        assert prepared.key is not None
+        deciding = self._deciding.get(prepared.key)
+        if deciding is None:
+            deciding = asyncio.get_running_loop().create_future()
+            # It may be that nobody waits for it.
+            deciding.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._deciding[prepared.key] = deciding
+            self._broker.start_task(self._decide(prepared, prepared.key, deciding, self._lane.end))
+        return deciding
+
+    async def _decide(
+        self,
+        prepared: Transaction,
+        key: TransactionKey,
+        deciding: "asyncio.Future[bool]",
+        position: Position,
+    ) -> None:
+        lane = self._lane
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                # All at once: together they take one write.
+                votes = [
+                    tasks.create_task(self._vote(each, prepared, key))
+                    for each in prepared.joined_lanes
+                ]
+                await lane.until(partial(lane.when_durable, position))
+            commit = all(vote.result() for vote in votes)
+            await self._complete(prepared, key, commit=commit)
+            if not deciding.done():
+                deciding.set_result(commit)
+        except* NotLeaderOrFollower:
+            # Whoever leads next asks again.
+            pass
+        except* Exception as errors:  # noqa: BLE001 - others must be served whatever it is.
+            self._broker.complain("a commit over lanes failed", errors)
+        finally:
+            if self._deciding.get(key) is deciding:
+                del self._deciding[key]
+            if not deciding.done():
+                deciding.set_exception(NotCoordinator("the transaction is led elsewhere now"))
+            self._wake()
+
+    async def _vote(self, joined: JoinedLane, prepared: Transaction, key: TransactionKey) -> bool:
+        call = AskToPrepare(key, prepared.transactional_id, joined.term)
+        while True:
+            self._lane.check_leads()
+            try:
+                reply = await self._broker.peers.ask(joined.lane, call)
+                if isinstance(reply, Voted):
+                    return reply.yes
+            except LaneAway:
+                pass
+            await asyncio.sleep(RESEND_S)
+
+    async def _complete(self, prepared: Transaction, key: TransactionKey, *, commit: bool) -> None:
+        """Nobody hears of an abort before it is durable."""
+        lane = self._lane
+        if commit:
+            self._unheard[key] = {each.lane for each in prepared.joined_lanes}
+        while True:
+            try:
+                command = Complete() if commit else VoteDown()
+                lane.submit(Transact(prepared.transactional_id, command))
+                break
+            except JournalFull:
+                await asyncio.sleep(RESEND_S)
+        if not commit:
+            await lane.until(lane.when_all_durable)
+            return
+        try:
+            async with asyncio.timeout(HEARD_S):
+                while self._unheard[key]:
+                    await self._until_change()
+        except TimeoutError:
+            pass
+        finally:
+            del self._unheard[key]
+
+    # Telling
+
+    def decided(self, lane_number: int, outcome: Outcome) -> None:
+        """It is appended, and a lane has to be told."""
+        if outcome.commit:
+            self._tell(lane_number, outcome)
+        else:
+            # A crash could still make it a commit, if it was asked for.
+            self._lane.when_all_durable(partial(self._tell, lane_number, outcome))
+
+    def _tell(self, lane_number: int, outcome: Outcome) -> None:
+        courier = self._couriers.get(lane_number)
+        if courier is None:
+            courier = self._couriers[lane_number] = _Courier(
+                self, self._broker, self._lane, lane_number
+            )
+        courier.tell(outcome)
+
+    def heard(self, lane_number: int, outcomes: tuple[Outcome, ...]) -> None:
+        for outcome in outcomes:
+            unheard = self._unheard.get(outcome.key)
+            if unheard is not None:
+                unheard.discard(lane_number)
+        self._wake()
+
+    def confirmed(self, lane_number: int, outcomes: tuple[Outcome, ...]) -> None:
+        self._lane.submit(Confirm(lane_number, tuple(each.key for each in outcomes)))
+        self._wake()
+
+    async def until_finished(self, producer_id: ProducerId, patience_s: float) -> bool:
+        """Whether no other lane holds anything of this producer that has ended; False if patience
+        is over before. Raises NotLeaderOrFollower."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while self._lane.view.is_unconfirmed(producer_id):
+                    await self._until_change()
+                    self._lane.check_leads()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _until_change(self) -> None:
+        changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed[changed] = None
+        try:
+            await changed
+        finally:
+            del self._changed[changed]
+
+    def _wake(self) -> None:
+        for changed in self._changed:
+            if not changed.done():
+                changed.set_result(None)
+
+
+class _Courier:
+    """Tells one lane how transactions have ended, many in one call if they come together."""
+
+    def __init__(self, commits: Commits, broker: "Broker", lane: Lane, to: int) -> None:
+        self._commits = commits
+        self._broker = broker
+        self._lane = lane
+        self._to = to
+        self._untold: dict[TransactionKey, Outcome] = {}
+        self._unconfirmed: dict[TransactionKey, Outcome] = {}
+        self._is_telling = False
+        self._is_confirming = False
+
+    def tell(self, outcome: Outcome) -> None:
+        self._untold[outcome.key] = outcome
+        if not self._is_telling:
+            self._is_telling = True
+            self._broker.start_task(self._until_told())
+
+    async def _until_told(self) -> None:
+        try:
+            while self._untold and self._lane.is_leading:
+                some = tuple(self._untold.values())[:TOLD_MAX]
+                if not await self._said(TellOutcomes(some)):
+                    await asyncio.sleep(RESEND_S)
+                    continue
+                for outcome in some:
+                    del self._untold[outcome.key]
+                    self._unconfirmed[outcome.key] = outcome
+                self._commits.heard(self._to, some)
+                if not self._is_confirming:
+                    self._is_confirming = True
+                    self._broker.start_task(self._until_confirmed())
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self._broker.complain("the outcome of a transaction could not be told", error)
+        finally:
+            self._is_telling = False
+
+    async def _until_confirmed(self) -> None:
+        try:
+            while self._unconfirmed and self._lane.is_leading:
+                some = tuple(self._unconfirmed.values())[:TOLD_MAX]
+                if not await self._said(ConfirmEnds(some)):
+                    await asyncio.sleep(RESEND_S)
+                    continue
+                try:
+                    self._commits.confirmed(self._to, some)
+                except NotLeaderOrFollower:
+                    return
+                except JournalFull:
+                    await asyncio.sleep(RESEND_S)
+                    continue
+                for outcome in some:
+                    del self._unconfirmed[outcome.key]
+        except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
+            self._broker.complain("the outcome of a transaction was not confirmed", error)
+        finally:
+            self._is_confirming = False
+
+    async def _said(self, call: TellOutcomes | ConfirmEnds) -> bool:
+        try:
+            return isinstance(await self._broker.peers.ask(self._to, call), Heard | Confirmed)
+        except LaneAway:
+            return False

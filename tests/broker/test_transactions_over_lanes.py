@@ -1,0 +1,258 @@
+"""Transactions whose partitions and groups lie in several lanes, in one broker."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from broker.handled_producer import HandledProducer
+from semel.broker.broker import Broker
+from semel.errors import NONE, ConcurrentTransactions, InvalidProducerEpoch, ProducerFenced
+from semel.types import TopicPartition
+from support.seeded_loop import elapse, run
+from support.several_lanes import (
+    SeveralLanes,
+    committed_offset,
+    create,
+    group_in,
+    read,
+    restart,
+    transactional_id_in,
+)
+from support.transactional_wire import TV1, TV2, Versions
+
+LANES = (0, 1, 2)
+BOTH = pytest.mark.parametrize("versions", [TV1, TV2])
+
+
+class Copier(HandledProducer):
+    """Writes to a partition in each lane, and offsets of a group in one of them."""
+
+    def __init__(self, broker: Broker, coordinator: int, group_lane: int, versions: Versions):
+        super().__init__(broker, transactional_id_in(broker, coordinator), versions)
+        self.group = group_in(broker, group_lane)
+
+    async def write(self, value: bytes, partitions: tuple[int, ...] = LANES) -> None:
+        if self.versions is TV1:
+            assert await self.add("t", partitions) == {NONE}
+        for partition in partitions:
+            assert (await self.produce("t", value, partition)).error_code == NONE
+
+    async def write_offset(self, offset: int) -> None:
+        if self.versions is TV1:
+            assert await self.add_offsets(self.group) == NONE
+        assert await self.commit_offsets(self.group, {("t", 0): offset}) == {NONE}
+
+
+async def all_read(broker: Broker) -> list[list[bytes]]:
+    return [await read(broker, partition) for partition in LANES]
+
+
+@BOTH
+@pytest.mark.parametrize("coordinator", LANES)
+def test_a_commit_over_lanes_shows_all_of_it_at_once(coordinator: int, versions: Versions) -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, coordinator, (coordinator + 1) % 3, versions)
+            assert await copier.init() == NONE
+            for number in range(3):
+                value = b"%d" % number
+                await copier.write(value)
+                await copier.write_offset(number + 1)
+                assert await all_read(broker) == [[b"%d" % n for n in range(number)]] * 3
+                assert await copier.end(commit=True) == NONE
+                assert await all_read(broker) == [[b"%d" % n for n in range(number + 1)]] * 3
+                found = await committed_offset(broker, copier.group, TopicPartition("t", 0))
+                assert found == (NONE, number + 1)
+            await elapse(1)
+            assert not any(lane.view.has_joined for lane in broker.lanes.led)
+            assert not [*broker.lanes.by_number[coordinator].view.unconfirmed()]
+        machine.lose_power()
+        async with machine.broker() as broker:
+            assert await all_read(broker) == [[b"0", b"1", b"2"]] * 3
+
+    run(Random(1), scenario())
+
+
+@BOTH
+@pytest.mark.parametrize("coordinator", LANES)
+def test_an_abort_over_lanes_shows_none_of_it(coordinator: int, versions: Versions) -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, coordinator, (coordinator + 1) % 3, versions)
+            assert await copier.init() == NONE
+            await copier.write(b"aborted")
+            await copier.write_offset(1)
+            assert await copier.end(commit=False) == NONE
+            copier.go_back()
+            await until_opened(copier)
+            await copier.write(b"kept")
+            assert await copier.end(commit=True) == NONE
+            assert await all_read(broker) == [[b"kept"]] * 3
+            found = await committed_offset(broker, copier.group, TopicPartition("t", 0))
+            assert found == (NONE, -1)
+
+    run(Random(1), scenario())
+
+
+@BOTH
+@pytest.mark.parametrize("coordinator", LANES)
+def test_a_new_incarnation_ends_what_the_old_one_left_in_all_lanes(
+    coordinator: int, versions: Versions
+) -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            old = Copier(broker, coordinator, (coordinator + 1) % 3, versions)
+            assert await old.init() == NONE
+            await old.write(b"old")
+            await old.write_offset(1)
+            new = Copier(broker, coordinator, (coordinator + 1) % 3, versions)
+            assert await new.init() == NONE
+            assert not any(lane.view.has_joined for lane in broker.lanes.led)
+            found = await committed_offset(broker, new.group, TopicPartition("t", 0), stable=False)
+            assert found == (NONE, -1)
+            assert await old.end(commit=True) in (ProducerFenced.code, InvalidProducerEpoch.code)
+            for partition in LANES:
+                refused = await old.produce("t", b"zombie", partition)
+                assert refused.error_code == InvalidProducerEpoch.code
+            await new.write(b"new")
+            assert await new.end(commit=True) == NONE
+            assert await all_read(broker) == [[b"new"]] * 3
+
+    run(Random(1), scenario())
+
+
+@BOTH
+def test_what_takes_too_long_is_aborted_in_all_lanes(versions: Versions) -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            slow = Copier(broker, 0, 1, versions)
+            assert await slow.init(timeout_ms=3_000) == NONE
+            await slow.write(b"slow")
+            await slow.write_offset(1)
+            await elapse(2)
+            assert all(broker.lanes.by_number[each].view.has_joined for each in (1, 2))
+            await elapse(3)
+            assert not any(lane.view.has_joined for lane in broker.lanes.led)
+            assert await all_read(broker) == [[]] * 3
+            assert await slow.end(commit=True) != NONE
+
+    run(Random(1), scenario())
+
+
+@BOTH
+@pytest.mark.parametrize("coordinator", [0, 1])
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_lane_that_loses_power_lets_no_part_be_committed(
+    lost: int, coordinator: int, versions: Versions
+) -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, coordinator, 2, versions)
+            assert await copier.init() == NONE
+            await copier.write(b"torn")
+            await copier.write_offset(1)
+            await restart(machine, broker, lost, power_loss=True)
+            assert await copier.end(commit=True) != NONE
+            # The client hears the same again.
+            assert await copier.end(commit=True) != NONE
+            await elapse(3)
+            assert await all_read(broker) == [[]] * 3
+            assert not any(lane.view.has_joined for lane in broker.lanes.led)
+            again = Copier(broker, coordinator, 2, versions)
+            assert await again.init() == NONE
+            await again.write(b"whole")
+            await again.write_offset(1)
+            assert await again.end(commit=True) == NONE
+            assert await all_read(broker) == [[b"whole"]] * 3
+
+    run(Random(1), scenario())
+
+
+@BOTH
+@pytest.mark.parametrize("killed", [0, 1, 2])
+def test_a_killed_worker_takes_its_lane_back_and_the_commit_succeeds(
+    killed: int, versions: Versions
+) -> None:
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, 0, 2, versions)
+            assert await copier.init() == NONE
+            await copier.write(b"whole")
+            await copier.write_offset(1)
+            for lane in broker.lanes.led:
+                await lane.until(lane.when_all_written)
+            await restart(machine, broker, killed)
+            assert await copier.end(commit=True) == NONE
+            assert await all_read(broker) == [[b"whole"]] * 3
+            found = await committed_offset(broker, copier.group, TopicPartition("t", 0))
+            assert found == (NONE, 1)
+
+    run(Random(1), scenario())
+
+
+@BOTH
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.003, 0.005])
+@pytest.mark.parametrize("victim", [0, 1, None])
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_crash_at_any_moment_of_a_commit_leaves_all_of_it_or_none(
+    power_loss: bool, victim: int | None, after_s: float, versions: Versions
+) -> None:
+    """Of one lane, or of all."""
+
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, 0, 2, versions)
+            assert await copier.init() == NONE
+            await copier.write(b"v")
+            await copier.write_offset(1)
+            for lane in broker.lanes.led:
+                await lane.until(lane.when_all_written)
+            ending = asyncio.ensure_future(copier.end(commit=True))
+            await elapse(after_s)
+            if victim is not None:
+                await restart(machine, broker, victim, power_loss=power_loss)
+                await elapse(3)
+            heard = ending.result() if ending.done() and not ending.cancelled() else None
+            ending.cancel()
+            before = await all_read(broker)
+        if power_loss and victim is None:
+            machine.lose_power()
+        async with machine.broker() as broker:
+            again = Copier(broker, 0, 2, versions)
+            assert await again.init() == NONE
+            shown = await all_read(broker)
+            offset = await committed_offset(broker, copier.group, TopicPartition("t", 0))
+            assert (shown, offset) in (([[b"v"]] * 3, (NONE, 1)), ([[]] * 3, (NONE, -1)))
+            if heard == NONE:
+                assert shown == [[b"v"]] * 3
+            for seen, now in zip(before, shown, strict=True):
+                assert now[: len(seen)] == seen
+            assert not any(lane.view.has_joined for lane in broker.lanes.led)
+            assert not any([*lane.view.unconfirmed()] for lane in broker.lanes.led)
+            await again.write(b"w")
+            assert await again.end(commit=True) == NONE
+            assert await read(broker, 1) == [*shown[1], b"w"]
+
+    run(Random(1), scenario())
+
+
+async def until_opened(copier: HandledProducer) -> None:
+    """A TV1 client asks again while the abort is not heard everywhere."""
+    if copier.versions is TV1:
+        while await copier.add("t", LANES) == {ConcurrentTransactions.code}:
+            await elapse(0.01)
