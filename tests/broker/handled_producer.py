@@ -106,9 +106,6 @@ class HandledProducer:
         """To the sequences that the aborted transaction began with, under an epoch that stays."""
         self._sequences.clear()
 
-    def restart_from(self, topic: str, partition: int, sequence: int) -> None:
-        self._sequences[topic, partition] = sequence
-
     def _adopt(self, producer_id: int, epoch: int) -> None:
         self.producer_id, self.epoch = producer_id, epoch
         self._sequences.clear()
