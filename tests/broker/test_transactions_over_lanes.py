@@ -251,6 +251,40 @@ def test_a_crash_at_any_moment_of_a_commit_leaves_all_of_it_or_none(
     run(Random(1), scenario())
 
 
+@BOTH
+@pytest.mark.parametrize("lanes", [(0, 1), (0, 1, 2), (1, 2), (1,)])
+def test_a_commit_over_lanes_takes_one_write_of_delay(
+    lanes: tuple[int, ...], versions: Versions
+) -> None:
+    """However many lanes take part: what is synced behind the first sync of each delays nobody."""
+
+    async def scenario() -> None:
+        machine = SeveralLanes()
+        async with machine.broker() as broker:
+            await create(broker)
+            copier = Copier(broker, 0, 2, versions)
+            assert await copier.init() == NONE
+            await copier.write(b"v", lanes)
+            for lane in broker.lanes.led:
+                await lane.until(lane.when_all_durable)
+            for device in machine.devices:
+                device.holds_syncs = True
+            ending = asyncio.ensure_future(copier.end(commit=True))
+            await elapse(1)
+            assert not ending.done()
+            waits = [device.held_count for device in machine.devices]
+            assert waits == [int(number in {0, *lanes}) for number in LANES]
+            for device in machine.devices:
+                device.release_those_held()
+            assert await ending == NONE
+            for number in lanes:
+                assert await read(broker, number) == [b"v"]
+            for device in machine.devices:
+                device.release()
+
+    run(Random(1), scenario())
+
+
 async def until_opened(copier: HandledProducer) -> None:
     """A TV1 client asks again while the abort is not heard everywhere."""
     if copier.versions is TV1:

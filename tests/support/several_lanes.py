@@ -64,8 +64,12 @@ class SteppedDevice(MemoryDevice):
         return len(self._held)
 
     def release(self) -> None:
-        held, self._held = self._held, []
         self.holds_syncs = False
+        self.release_those_held()
+
+    def release_those_held(self) -> None:
+        """And none that come later."""
+        held, self._held = self._held, []
         for each in held:
             super().submit_sync(*each)
 
@@ -88,11 +92,15 @@ class SteppedDevice(MemoryDevice):
 
 
 class SeveralLanes:
-    def __init__(self, config: BrokerConfig = CONFIG, lane_count: int = LANE_COUNT) -> None:
-        self._rng = Random(1)
+    def __init__(
+        self, config: BrokerConfig = CONFIG, lane_count: int = LANE_COUNT, seed: int = 1
+    ) -> None:
+        self._rng = Random(seed)
         self._config = config
         self._clock = LoopClock()
-        self.devices = [SteppedDevice(Random(number)) for number in range(lane_count)]
+        self.devices = [
+            SteppedDevice(Random(1_000 * seed + number)) for number in range(lane_count)
+        ]
 
     def opened(self) -> Broker:
         storage = Storage("memory", lambda: (2**41, 2**40))
@@ -175,6 +183,8 @@ async def committed_offset(
     group = OffsetFetchRequestGroup(group_id, topics=topics)
     request = OffsetFetchRequest(groups=[group], require_stable=stable)
     answer: Any = await call(broker, "offset_fetch", 8, request)
+    if answer.groups[0].error_code != NONE:
+        return answer.groups[0].error_code, -1
     (found,) = answer.groups[0].topics[0].partitions
     return found.error_code, found.committed_offset
 
