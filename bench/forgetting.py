@@ -263,7 +263,10 @@ def _backfill_rates(port: int, folder: str, size: int) -> list[float]:
 def _forget(folder: str) -> None:
     for file in Path(folder).iterdir():
         if file.suffix in (".segment", ".volume"):
-            descriptor = os.open(file, os.O_RDONLY)
+            try:
+                descriptor = os.open(file, os.O_RDONLY)
+            except FileNotFoundError:
+                continue  # It was settled meanwhile.
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(descriptor)
 

@@ -505,6 +505,26 @@ def test_damage_is_logged_once_and_counted_while_all_else_is_settled(
     run(Random(1), scenario())
 
 
+def test_a_round_compacts_all_that_is_worth_it_a_volume_at_a_time() -> None:
+    async def scenario() -> None:
+        clock = LoopClock()
+        config = replace(
+            RETAINING, journal_volume_bytes=2**22, log_retention_check_interval_ms=HOUR_MS
+        )
+        async with started(live(clock=clock, config=config)) as broker:
+            topics = [f"t-{number}" for number in range(4)]
+            for topic in topics:
+                await create(broker, topic, {"cleanup.policy": "compact"})
+                await fill(broker, topic, clock.wall_ms(), 2)
+            await fill(broker, topics[0], clock.wall_ms(), 2)
+            await asyncio.sleep(1)
+            await Retention(broker).round()
+            assert broker.lanes.controller.compacting.pass_count > 1
+            assert len(state_of(broker).compacted) == len(topics)
+
+    run(Random(1), scenario())
+
+
 def test_that_topics_are_not_compacted_is_logged_once_until_they_are_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -343,6 +343,51 @@ def test_segments_stay_until_it_is_durable_that_nobody_needs_them() -> None:
     run(Random(4), live())
 
 
+class Overtaken(MakesHere):
+    """While it makes a volume, as much comes in as it has settled."""
+
+    def __init__(self, device: Device, world: World) -> None:
+        super().__init__(device)
+        self._world = world
+        self.attempts = 0
+
+    async def make(self, plan: SettlingPlan) -> Made:
+        self.attempts += 1
+        if self.attempts < 20:
+            for _ in range(4):
+                for _ in range(150):
+                    self._world.produce("a")
+                await asyncio.sleep(0.2)
+        return await super().make(plan)
+
+
+def test_a_round_ends_however_much_comes_in_and_volumes_are_renewed_in_it() -> None:
+    async def live() -> None:
+        device = MemoryDevice(Random(4))
+        world = World(device, 4)
+        maker = Overtaken(device, world)
+        world.lane = await start(device, world.rng, Volumes(DeviceVolumes(device), maker))
+        world.create("a")
+        for _ in range(8):
+            for _ in range(150):
+                world.produce("a")
+            await asyncio.sleep(0.2)
+        await world.settle()
+        assert 0 < maker.attempts < 10
+        count = world.lane.settling.volume_count
+        assert count > 0
+        end = world.lane.view.partition("a", 0).high_watermark
+        world.lane.submit(DeleteRecords(TopicPartition("a", 0), end))
+        world.starts["a"] = end
+        await world.settle()
+        assert maker.attempts < 10
+        assert world.lane.settling.volume_count < count
+        await world.check()
+        await world.lane.close()
+
+    run(Random(4), live())
+
+
 class RunsOutOfRoom(MakesHere):
     """When nearly all is written."""
 

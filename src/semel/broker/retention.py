@@ -122,17 +122,20 @@ class Retention:
 
     async def _tidy_lane(self, lane: Lane, may_expire: bool) -> None:
         lane.settling.on_damage = self._broker.found_unreadable
-        try:
-            if lane.view.is_retention_enforced:
-                if may_expire:
-                    await self._delete_expired(lane)
-                if lane.duties.is_short_of_room:
-                    # Compaction needs room before it gives some.
-                    await lane.settling.round(self._broker.warn)
-                await self._compact(lane)
-        except JournalFull:
+        compacted: set[int] = set()
+        is_more = lane.view.is_retention_enforced
+        if is_more and may_expire:
             # What is deleted already gives its room back all the same.
-            pass
+            with suppress(JournalFull):
+                await self._delete_expired(lane)
+        while is_more and lane.is_leading:
+            # Between two passes, as each needs room before it gives some.
+            if compacted or lane.duties.is_short_of_room:
+                await self._settle(lane)
+            is_more = await self._compact(lane, compacted)
+        await self._settle(lane)
+
+    async def _settle(self, lane: Lane) -> None:
         lane.settling.will_die = partial(self._will_die, lane)
         await lane.settling.round(self._broker.warn)
 
@@ -164,16 +167,20 @@ class Retention:
                 expired = []
         await self._delete(lane, expired)
 
-    async def _compact(self, lane: Lane) -> None:
+    async def _compact(self, lane: Lane, compacted: set[int]) -> bool:
+        """One pass; whether there are partitions that are worth another."""
         try:
-            await lane.compacting.round(Policies(self._broker, lane))
+            is_more = await lane.compacting.round(Policies(self._broker, lane), compacted)
+        except JournalFull:
+            return False
         except (CorruptJournal, OSError) as error:
             # Once: it may be so in each round.
             if self._compaction_failure != str(error):
                 self._compaction_failure = str(error)
                 self._broker.warn(f"topics are not compacted, which is tried again: {error}")
-        else:
-            self._compaction_failure = None
+            return False
+        self._compaction_failure = None
+        return is_more
 
     async def _delete(self, lane: Lane, expired: list[Expired]) -> None:
         if not expired:

@@ -85,15 +85,20 @@ class Compacting:
         self.bytes_read = 0
         self.bytes_written = 0
 
-    async def round(self, policies: CompactionPolicies) -> None:
-        """One pass over as many partitions as fill a volume, those first that gain most.
+    async def round(self, policies: CompactionPolicies, done: set[int] | None = None) -> bool:
+        """One pass over as many partitions as fill a volume, those first that gain most; whether
+        there are more. Those that are `done` are left out, and those of the pass become so.
 
         Raises JournalFull, CorruptJournal, OSError.
         """
-        if await self._is_roll_due(policies):
+        if done is None:
+            done = set()
+        if not done and await self._is_roll_due(policies):
             self._rolled_ms = self._lane.view.now_ms()
             await self._settling.seal()
-        candidates = await self._candidates(policies)
+        candidates = [
+            each for each in await self._candidates(policies) if each.partition.number not in done
+        ]
         chosen: list[_Candidate] = []
         size = 0
         for candidate in candidates:
@@ -101,6 +106,8 @@ class Compacting:
                 break
             chosen.append(candidate)
             size += candidate.size
+        is_more = len(chosen) < len(candidates)
+        done.update(each.partition.number for each in chosen)
         chosen.sort(key=lambda each: each.partition.number)
         compactions: list[Compaction] = []
         for candidate in chosen:
@@ -127,6 +134,7 @@ class Compacting:
                 == by_number[each.number].settings
             ]
             await self._settling.adopt_compacted(volume, still)
+        return is_more
 
     async def _is_roll_due(self, policies: CompactionPolicies) -> bool:
         """Whether records that could be compacted have waited for too long in a segment that only

@@ -216,8 +216,13 @@ class Settling:
             self._there |= await self._store.tidy()
             await self._sweep()
             await self._release()
+            # What comes meanwhile is left to the next round: under load there is always more, and
+            # volumes would never be renewed.
+            end = self.sealed_end()
             try:
-                while self._lane.is_leading and await self._settle():
+                while (
+                    self._lane.is_leading and self._state.settled_end < end and await self._settle()
+                ):
                     await self._release()
             except CorruptJournal as damage:
                 # Fewer at a time come to what is before it. Volumes have nothing to do with it.
