@@ -181,7 +181,7 @@ class World:
         """What a checkpoint says besides is told to the index."""
 
     def drop(self, partition: int) -> None:
-        self.index.drop(partition)
+        self.index.drop([partition])
         self.oracle.batches.pop(partition, None)
         self.oracle.aborted.pop(partition, None)
         self.oracle.ends.pop(partition, None)

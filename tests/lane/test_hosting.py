@@ -246,8 +246,8 @@ class NotCopied(dict[int, Partition]):
 def test_nothing_is_done_at_once_for_each_partition() -> None:
     """Law: the mark of a checkpoint, and one step of a walk, take as long with many as with few."""
     state = empty_state()
+    state.know_topic("t", TOPIC_ID, 1000)
     state.host("t", range(1000), 0)
-    state.topic_ids["t"], state.partition_counts["t"] = TOPIC_ID, 1000
     for index in range(1000):
         partition = state.hosting.partition("t", index)
         assert partition is not None

@@ -69,10 +69,12 @@ class BatchIndex:
             rows.aborted = AbortedIndex()
         rows.aborted.add(aborted)
 
-    def drop(self, partition: int) -> None:
-        """The partition is deleted; its number is never used again."""
-        self._compacted.parts.pop(partition, None)
-        self._dropped.append(partition)
+    def drop(self, partitions: Sequence[int]) -> None:
+        """They are deleted; their numbers are never used again."""
+        if self._compacted.parts:
+            for partition in partitions:
+                self._compacted.parts.pop(partition, None)
+        self._dropped += partitions
 
     # For who builds it.
 

@@ -130,19 +130,26 @@ class Hosting:
                 bisect_right(self._by_number, each.first_number, key=_first_number) - 1
             ]
             self.partition_count -= len(each.indexes)
+            self._drop_numbers(each.numbers)
         gone = list(self.made_by_topic.pop(topic, {}).values())
+        made = self.made
         for partition in gone:
-            del self.made[partition.number]
-            self._drop_number(partition.number)
+            del made[partition.number]
         return gone
 
-    def _drop_number(self, number: int) -> None:
-        key = number >> CHUNK_SHIFT
-        chunk = self._chunks[key]
-        del chunk[bisect_left(chunk, number)]
-        if not chunk:
-            del self._chunks[key]
-            del self._chunk_keys[bisect_left(self._chunk_keys, key)]
+    def _drop_numbers(self, numbers: range) -> None:
+        """Chunk by chunk: there may be very many."""
+        first = bisect_left(self._chunk_keys, numbers[0] >> CHUNK_SHIFT)
+        stop = bisect_right(self._chunk_keys, numbers[-1] >> CHUNK_SHIFT)
+        left = []
+        for key in self._chunk_keys[first:stop]:
+            kept = [number for number in self._chunks[key] if number not in numbers]
+            if kept:
+                self._chunks[key] = kept
+                left.append(key)
+            else:
+                del self._chunks[key]
+        self._chunk_keys[first:stop] = left
 
 
 def _first_number(each: PartitionRange) -> int:

@@ -298,8 +298,9 @@ class Lane:
                     self._log_starts_moved_at = end
                     self.are_log_starts_durable = False
                 for gone in effects.gone:
-                    for tell in tuple(gone.watchers):
-                        tell()
+                    if gone.watchers:
+                        for tell in tuple(gone.watchers):
+                            tell()
                 for shown in effects.shown:
                     for tell in tuple(shown.watchers):
                         tell()

@@ -97,8 +97,8 @@ def index_frame(
     if effects is not NO_EFFECTS:
         for number, aborted in effects.aborted:
             journal.index.add_aborted(number, aborted)
-        for partition in effects.gone:
-            journal.index.drop(partition.number)
+        if effects.gone:
+            journal.index.drop([partition.number for partition in effects.gone])
         if effects.has_settled or effects.moved_log_starts:
             _index_settled(journal, state, frame)
 

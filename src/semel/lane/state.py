@@ -466,10 +466,12 @@ class LaneState:
                     del self._coordinated[number]
         self.joined.forget_topic(fact.name)
         gone = self.hosting.drop(fact.name)
-        for partition in gone:
-            if self.capture is not None:
+        if self.capture is not None:
+            for partition in gone:
                 self.capture.before_drop(partition)
-            self._forget_compacted(partition.number)
+        if self.compacted:
+            for partition in gone:
+                self._forget_compacted(partition.number)
         return gone
 
 
