@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from semel.broker.answer import Answer, Call
-from semel.broker.dispatch import write_reply
+from semel.broker.answer import Call
+from semel.broker.dispatch import with_head
 from semel.testing import Broker
 from semel.wire.apis import APIS, BY_KEY, Api
 from semel.wire.headers import RequestHeader, encode_request_header
@@ -30,7 +30,8 @@ def header_size(api: Api, version: int) -> int:
     """Of a reply that says nothing else."""
     say_nothing = Api(api.key, api.name, api.module, (0, 99), api.flexible_version_min)
     say_nothing.encode_response = lambda response, version: [b""]
-    parts, size = write_reply(Call(say_nothing, version, 9, None, Peer()), Answer(object()))
+    asked = Call(say_nothing, version, 9, None, Peer())
+    parts, size = with_head(asked, say_nothing.encode_response(object(), version))
     (head,) = map(bytes, parts)
     assert size == 0
     assert head[:8] == pack(">ii", len(head) - 4, 9)

@@ -4,7 +4,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker import log
 from semel.broker.across import Across
@@ -118,6 +118,8 @@ class Broker:
             tail_bytes=config.journal_tail_bytes,
         )
         self._shared = shared
+        self.is_shared: Final = shared is not None
+        """Others can lead its lanes at any time."""
         self._tiering = tiering
         self._lane_settings = self._settings_of_lanes(config)
         numbers: Sequence[int] = range(len(devices))
@@ -162,11 +164,6 @@ class Broker:
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
         self._check_sizes(config)
-
-    @property
-    def is_shared(self) -> bool:
-        """Others can lead its lanes at any time."""
-        return self._shared is not None
 
     def _check_sizes(self, config: BrokerConfig) -> None:
         """Raises ConfigError if a batch that is allowed would not fit into the journal."""

@@ -82,23 +82,19 @@ def _after_tags(frame: bytes, position: int) -> int:
         raise ProtocolError(f"the request header is cut at byte {position}") from error
 
 
-def write_reply(call: Call, answer: Answer) -> tuple[list[Buffer], int]:
-    """The reply with its size and header in front, in as few parts as it has, and its bytes."""
-    return _with_head(call, call.api.encode_response(answer.response, call.version))
-
-
-async def write_reply_in_steps(call: Call, answer: Answer) -> tuple[list[Buffer], int]:
-    """As `write_reply`, of an API whose responses may be so large that others would wait."""
+async def encode_in_steps(call: Call, answer: Answer) -> list[Buffer]:
+    """The response of an API whose responses may be so large that others would wait."""
     encoding = call.api.encode_response_in_steps(answer.response, call.version)
     while True:
         try:
             next(encoding)
         except StopIteration as encoded:
-            return _with_head(call, encoded.value)
+            return encoded.value  # type: ignore[no-any-return]  # As all exceptions have it.
         await asyncio.sleep(0)
 
 
-def _with_head(call: Call, parts: list[Buffer]) -> tuple[list[Buffer], int]:
+def with_head(call: Call, parts: list[Buffer]) -> tuple[list[Buffer], int]:
+    """The reply with its size and header in front, in as few parts as it has, and its bytes."""
     api, version = call.api, call.version
     size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
     if version >= api.flexible_version_min and api.key != apis.API_VERSIONS_KEY:

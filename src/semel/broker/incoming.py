@@ -39,8 +39,9 @@ Missed = tuple[PartitionProduceResponse, Incoming, NotRemembered]
 
 def find_topic(broker: "Broker", name: str) -> TopicView | RequestError:
     """The topic, or what is said of all its partitions."""
+    lanes = broker.lanes
     try:
-        return broker.lanes.topic_named(name)
+        return lanes.catalogue.get(name) or lanes.topic_named(name)
     except RequestError as error:
         return error
 

@@ -88,14 +88,14 @@ class LedLanes:
         return self.at(self.topic_named(partition.topic), partition.partition)
 
     def at(self, topic: TopicView, index: int) -> Lane:
-        if not 0 <= index < topic.partition_count:
-            if not self.leads_catalogue:
-                raise NotLeaderOrFollower(f"the partitions of {topic.name!r} are told elsewhere")
-            raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {index}")
-        try:
-            return self.by_number[topic.lane_of(index)]
-        except KeyError:
-            raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere") from None
+        if 0 <= index < topic.partition_count:
+            lane = self.by_number.get(topic.lane_of(index))
+            if lane is None:
+                raise NotLeaderOrFollower(f"{topic.name}-{index} is led elsewhere")
+            return lane
+        if not self.leads_catalogue:
+            raise NotLeaderOrFollower(f"the partitions of {topic.name!r} are told elsewhere")
+        raise UnknownTopicOrPartition(f"topic {topic.name!r} has no partition {index}")
 
     def number_of(self, topic_name: str, index: int) -> int | None:
         """Of the lane that a partition lies in; None if nobody has told of it here."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
-from semel.broker.dispatch import Handler, read_request, write_reply, write_reply_in_steps
+from semel.broker.dispatch import Handler, encode_in_steps, read_request, with_head
 from semel.broker.inbox import SCRATCH_SIZE
 from semel.errors import JournalFailed, ProtocolError
 from semel.lane.lane import Lane
@@ -226,12 +226,12 @@ class Server:
     ) -> None:
         try:
             answered = await answer
-            written = None
+            encoded = None
             if call.api.in_steps:
-                written = await write_reply_in_steps(call, answered)
+                encoded = await encode_in_steps(call, answered)
             if not connection.is_closing:
                 # What is counted as kept for a client that is gone would be so for ever.
-                self._answer(call, answered, reply, connection, written)
+                self._answer(call, answered, reply, connection, encoded)
         except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
             self.failed(connection, error)
 
@@ -252,10 +252,11 @@ class Server:
         answer: Answer,
         reply: Reply,
         connection: Connection,
-        written: tuple[list[Buffer], int] | None = None,
+        encoded: list[Buffer] | None = None,
     ) -> None:
         if answer.response is not None:
-            reply.parts, size = written or write_reply(call, answer)
+            parts = encoded or call.api.encode_response(answer.response, call.version)
+            reply.parts, size = with_head(call, parts)
             reply.size = size
             connection.unsent_bytes += size
             self.count_unsent(size)
