@@ -67,7 +67,7 @@ def test_where_there_is_none_a_node_says_how_to_make_one() -> None:
 @pytest.mark.parametrize(
     ("stored", "refusal"),
     [
-        (b'{"format": 3, "something": "else"}', NewerFormat),
+        (b'{"format": 4, "something": "else"}', NewerFormat),
         (b"not what we write", ClusterRefused),
         (b'{"format": 1}', ClusterRefused),
     ],

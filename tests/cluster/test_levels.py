@@ -5,15 +5,16 @@ import asyncio
 import pytest
 
 from semel.cluster.format import ClusterRefused
-from semel.cluster.levels import LEVELS, Levels
-from semel.cluster.messages import Describe, Described, Refused, Upgrade, Upgraded
+from semel.cluster.levels import Levels
+from semel.cluster.messages import AddLanes, Describe, Described, Refused, Upgrade, Upgraded
 from semel.errors import NONE
 from support.cluster_calls import call, error_of, produce, ready
 from support.simulated_cluster import TIMING, SimulatedCluster, SimulatedNode, on_nodes
 
-OLD = LEVELS
+OLD = Levels(1, 1)
+"""Of a version that knows of one lane."""
 NEW = Levels(1, 2)
-"""Made up: of a version that can write more."""
+"""Of one that knows of several."""
 NEWEST = Levels(2, 3)
 """Of one that has forgotten what the first has written."""
 
@@ -44,7 +45,7 @@ async def all_heard(cluster: SimulatedCluster) -> SimulatedNode:
         await asyncio.sleep(0.05)
 
 
-@on_nodes(1, 2, 3, seeds=range(3))
+@on_nodes(1, 2, 3, seeds=range(3), levels=OLD)
 async def test_all_nodes_are_replaced_in_turn_and_then_the_upgrade_is_made_final(
     cluster: SimulatedCluster,
 ) -> None:
@@ -58,6 +59,9 @@ async def test_all_nodes_are_replaced_in_turn_and_then_the_upgrade_is_made_final
         if leader.levels == OLD:
             # It knows of no other level, and is there already.
             assert refused == Upgraded(1)
+            several = await call(cluster, leader, AddLanes(2))
+            assert isinstance(several, Refused)
+            assert "writes at level 1, which knows of one lane" in several.reason
         else:
             assert isinstance(refused, Refused)
             assert "start it anew with the leader's version first" in refused.reason
@@ -96,7 +100,7 @@ async def test_a_node_that_cannot_read_the_level_is_refused_with_a_sentence(
     assert newest.error is None
 
 
-@on_nodes(1)
+@on_nodes(1, levels=OLD)
 async def test_a_version_that_has_forgotten_the_level_is_refused_too(
     cluster: SimulatedCluster,
 ) -> None:
@@ -108,7 +112,7 @@ async def test_a_version_that_has_forgotten_the_level_is_refused_too(
     )
 
 
-@on_nodes(1)
+@on_nodes(1, levels=OLD)
 async def test_who_was_not_heard_of_does_not_outlive_the_upgrade(cluster: SimulatedCluster) -> None:
     """A node that cannot be reached by others, but reads the store, of the version before."""
     first = await cluster.leader()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import struct
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -19,6 +20,7 @@ from semel.cluster.levels import LEVELS, Levels
 from semel.cluster.node import Node, slot_settings
 from semel.cluster.silence import Timing
 from semel.lane.leader import Leader
+from semel.lane.view import LaneView
 from semel.store.in_memory import Bucket, Chances, MemoryStore
 from semel.verify.world.loop import (
     Process,
@@ -155,6 +157,7 @@ class SimulatedNode:
         self.error: BaseException | None = None
         self._cluster = cluster
         self.levels = levels
+        self.node: Node
         self._randomness = SeededRandomness(seed)
         self._stopping = asyncio.Event()
         self._over = asyncio.Event()
@@ -170,13 +173,17 @@ class SimulatedNode:
             Storage("store", lambda: (-1, -1)),
             SimulatedClock(asyncio.get_running_loop()),
             self._randomness,
-            Shared(cluster.format.cluster_id, limits, TIMING.detection_s),
+            Shared(
+                cluster.format.cluster_id,
+                limits,
+                TIMING.detection_s,
+            ),
         )
         self.process.start(self._live())
 
     async def _live(self) -> None:
         format_ = self._cluster.format
-        node = Node(
+        self.node = node = Node(
             self.store,
             format_,
             Leader(format_.cluster_id, self.node_id, self.host, 9092),
@@ -219,7 +226,8 @@ class SimulatedNode:
 
     @property
     def leads(self) -> bool:
-        return self.process.is_alive and bool(self.broker.lanes.led)
+        """Lane 0."""
+        return self.process.is_alive and self.broker.lanes.leads_catalogue
 
     def kill(self) -> None:
         self.process.die()
@@ -301,6 +309,46 @@ class SimulatedCluster:
         self.all_nodes.append(node)
         return node
 
+    def led(self) -> dict[int, int]:
+        """Which live node leads each lane, as the nodes have it; the newer of two."""
+        epochs: dict[int, tuple[int, int]] = {}
+        for node in self.nodes.values():
+            if node.process.is_alive:
+                for number, lane in node.broker.lanes.by_number.items():
+                    found = (lane.view.epoch, node.node_id)
+                    epochs[number] = max(epochs.get(number, found), found)
+        return {number: node_id for number, (_, node_id) in sorted(epochs.items())}
+
+    def leader_of(self, lane: int) -> SimulatedNode:
+        return self.nodes[self.led()[lane]]
+
+    def view(self, lane: int) -> LaneView:
+        """Of a lane that is led."""
+        return self.leader_of(lane).broker.lanes.by_number[lane].view
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        # Nothing tells when a node has looked; simulated time takes none.
+        while not condition():
+            await asyncio.sleep(0.01)
+            for node in self.nodes.values():
+                if node.error is not None:
+                    raise node.error
+
+    async def all_led(self, lanes: int) -> dict[int, int]:
+        """Once every lane is led by somebody, and all who live say so."""
+        live = [node for node in self.nodes.values() if node.process.is_alive]
+
+        def agree() -> bool:
+            led = self.led()
+            return len(led) == lanes and all(
+                (told := node.broker.node_of_lane(number)) is not None and told.node_id == node_id
+                for node in live
+                for number, node_id in led.items()
+            )
+
+        await self.until(agree)
+        return self.led()
+
     async def leader(self, *, but: SimulatedNode | None = None) -> SimulatedNode:
         """Once there is one that serves."""
         while True:
@@ -317,14 +365,22 @@ class SimulatedCluster:
             node.kill()
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            suspended = task.get_coro()
-            assert isinstance(suspended, Coroutine)
+            suspended: Any = task.get_coro()
+            if inspect.getcoroutinestate(suspended) == inspect.CORO_CREATED:
+                # Nor has it begun with what it was given.
+                for given in suspended.cr_frame.f_locals.values():
+                    if inspect.iscoroutine(given):
+                        given.close()
             with contextlib.suppress(RuntimeError, asyncio.CancelledError):
                 suspended.close()
 
 
 def on_nodes(
-    *node_ids: int, seeds: Iterable[int] = (1,), chances: Chances = CALM
+    *node_ids: int,
+    seeds: Iterable[int] = (1,),
+    chances: Chances = CALM,
+    lanes: int = 1,
+    levels: Levels = LEVELS,
 ) -> Callable[[Callable[[SimulatedCluster], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """The test runs in simulated time, once for each seed, with these nodes started."""
 
@@ -333,10 +389,12 @@ def on_nodes(
     ) -> Callable[[], None]:
         async def main(seed: int) -> None:
             bucket = Bucket()
-            made = await cluster_format.create(MemoryStore(bucket), SeededRandomness(seed), 3, 3)
+            made = await cluster_format.create(
+                MemoryStore(bucket), SeededRandomness(seed), 3, 3, lane_count=lanes
+            )
             cluster = SimulatedCluster(made, bucket, seed, chances)
             for node_id in node_ids:
-                cluster.start(node_id)
+                cluster.start(node_id, levels)
             try:
                 await scenario(cluster)
             finally:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from semel.broker import log
+from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.across import Across
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
@@ -17,6 +18,7 @@ from semel.broker.housekeeping import Housekeeping
 from semel.broker.lane_settings import lane_settings
 from semel.broker.layered_config import ALL_BROKERS, LayeredConfig
 from semel.broker.led_lanes import CONTROLLER, LedLanes
+from semel.broker.lines import Lines
 from semel.broker.metrics import Metrics
 from semel.broker.neighbour import Neighbour
 from semel.broker.nodes import Nodes
@@ -24,7 +26,11 @@ from semel.broker.peers import Peers
 from semel.broker.server import Server
 from semel.broker.topics_over_lanes import TopicsOverLanes
 from semel.broker.transactional import LateRequests
-from semel.errors import ConfigError, StorageAway
+from semel.cluster.channel import Connect
+from semel.cluster.hearing import Hearing
+from semel.cluster.keys import KnownKey
+from semel.cluster.messages import AnyAnswer, LaneCall
+from semel.errors import ConfigError, JournalFull, StorageAway
 from semel.journal.file.device import Device
 from semel.journal.file.disk import FileDevice
 from semel.journal.file.journal import FileJournal
@@ -38,7 +44,7 @@ from semel.lane.leader import Leader, LedBy
 from semel.lane.settling import NO_VOLUMES, Volumes
 from semel.lane.topics import ConfigureBroker, EnforceRetention
 from semel.store.counting import Counted
-from semel.types import TopicPartition
+from semel.types import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from semel.volumes.making import MakesApart, MakesHere, VolumeMaker
 from semel.volumes.store import DeviceVolumes
 from semel.world import Clock, Randomness
@@ -156,6 +162,9 @@ class Broker:
         payload_bytes_max = limits.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
+        self._followed: FollowedLane | None = None
+        """Lane 0 while another leads it, as it was when it was worked in last."""
+        self._recalled: list[dict[str, str]] = [{}, {}]
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
         self.across = Across(self)
@@ -326,6 +335,8 @@ class Broker:
         starting = lane.start(partial(self._on_lane_failure, lane), self.warn, leader)
         try:
             await lane.while_leading(starting)
+            if number != CONTROLLER:
+                await lane.while_leading(self.lanes.until_topics_known())
             lane.check_leads()
             self._take(lane)
         except BaseException:
@@ -350,8 +361,10 @@ class Broker:
         if self._server is not None:
             self.across.lead(lane)
         if lane.number == CONTROLLER:
-            self.elsewhere.came_here()
+            self.elsewhere.came_here(lane.view)
             self._recall_config()
+            if self.is_shared:
+                self.spread_over(lane.view.lanes.count)
         if self.is_shared and self._server is not None:
             self.late_requests.took_over(self._server.last_connection_number)
 
@@ -359,8 +372,64 @@ class Broker:
         """Answer from what is followed of lane 0; `is_led` if whom it names leads it for all that
         is known."""
         self.elsewhere.follow(followed, is_led=is_led)
-        self.lanes.tell_of(followed.catalogue)
+        self.spread_over(followed.lanes.count)
+        is_new = followed is not self._followed
+        self._followed = followed
+        changed = followed.take_changed_topics()
+        self._recall_followed(followed)
+        try:
+            if is_new or not self.lanes.knows_topics:
+                self.topics.align_all(followed.catalogue)
+            else:
+                self.topics.hear_of_changes(followed.catalogue, changed)
+        except JournalFull as error:
+            # A lane without room must not serve what is gone.
+            self.lanes.tell_of(AbsentCatalogue())
+            log.warning("what is new of topics waits for room", reason=str(error))
+        else:
+            self.lanes.tell_of(followed.catalogue)
         self.nodes.look()
+
+    def _recall_followed(self, followed: FollowedLane) -> None:
+        names = (ALL_BROKERS, str(self._static_config.node_id))
+        configs = [dict(followed.broker_config(name)) for name in names]
+        if configs != self._recalled:
+            self._recalled = configs
+            self.recall_config(followed.broker_config)
+
+    @property
+    def is_in_line(self) -> bool:
+        """The lanes that are led here host what the catalogue says, as far as it was heard."""
+        return self.lanes.knows_topics
+
+    def spread_over(self, lane_count: int) -> None:
+        """So many lanes there are, as lane 0 says."""
+        if lane_count == self.lanes.count:
+            return
+        self.lanes.count = lane_count
+        for lane in self.lanes.led:
+            lane.spread_over(lane_count)
+
+    def reach_others(self, key: KnownKey, connect: Connect) -> None:
+        """For lanes that have something to say to each other."""
+        assert self._shared is not None
+        assert self._server is not None
+        self.peers.lines = Lines(
+            key, self._randomness, connect, self._server.start_task, self._shared.stop_s
+        )
+
+    def tell_by(self, hearing: Hearing) -> None:
+        """While lane 0 is led here and other nodes lead others."""
+        self.topics.telling = hearing
+
+    def make_internal_topics(self) -> None:
+        """Others cannot make them when the first group or transaction comes. Raises JournalFull."""
+        for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            self.coordinators.internal_topic(name)
+
+    async def answer_lane(self, asked: LaneCall) -> AnyAnswer:
+        """What a lane elsewhere asks one that is led here."""
+        return await self.peers.answer(asked)
 
     def hear_of_cluster(self, cluster_id: bytes) -> None:
         """From whoever leads lane 0 of the same folder."""
@@ -375,9 +444,12 @@ class Broker:
         host, port = self._static_config.advertised_address or ("", 0)
         return LedBy(lane.view.epoch, self._static_config.node_id, host, port)
 
-    def hear_of_leader(self, leader: LedBy) -> None:
+    def hear_of_leader(self, leader: LedBy, lane: int = CONTROLLER) -> None:
         """Another says that it leads, sooner than lane 0 does here."""
-        self.elsewhere.hear_of(leader)
+        if lane == CONTROLLER:
+            self.elsewhere.hear_of(leader)
+        else:
+            self.elsewhere.hear_of_lane(lane, leader)
 
     def hear_while_blind(self, leader: LedBy | None) -> None:
         """The store cannot be read from here: others say who leads, or nobody does."""

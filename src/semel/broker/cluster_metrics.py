@@ -5,6 +5,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from semel.broker.families import counter, gauge
+from semel.broker.led_lanes import CONTROLLER
 from semel.cluster.messages import Rates
 from semel.store.counting import LATENCY_BOUNDS_S, Counted, Counting, Usage
 from semel.store.prices import PriceList
@@ -70,6 +71,7 @@ def rates(broker: "Broker") -> Rates:
 
 def cluster_metrics(broker: "Broker") -> Iterator["Metric"]:
     yield from _leadership(broker)
+    yield from _lanes(broker)
     yield from _slots(journals_on_store(broker))
     if broker.store is not None:
         yield from _requests(broker.store)
@@ -79,19 +81,21 @@ def cluster_metrics(broker: "Broker") -> Iterator["Metric"]:
 def _leadership(broker: "Broker") -> Iterator["Metric"]:
     from prometheus_client.core import CounterMetricFamily
 
-    lanes = broker.lanes.led
+    lane_0 = broker.lanes.by_number.get(CONTROLLER)
     led_by = broker.elsewhere.led_by
     epoch = NOBODY if led_by is None else led_by.epoch
-    yield gauge("semel_is_leader", "1 if this node leads, 0 if it stands by.", len(lanes) > 0)
+    yield gauge(
+        "semel_is_leader", "1 if this node leads lane 0, 0 if it stands by.", lane_0 is not None
+    )
     yield gauge(
         "semel_leader_node",
-        "The node that leads, as far as this one knows; -1: it knows of none.",
+        "The node that leads lane 0, as far as this one knows; -1: it knows of none.",
         broker.nodes.controller_id,
     )
     yield gauge(
         "semel_leader_epoch",
         "The epoch of that leader; -1 if there is none.",
-        max((lane.view.epoch for lane in lanes), default=epoch),
+        epoch if lane_0 is None else lane_0.view.epoch,
     )
     takeovers = CounterMetricFamily(
         "semel_takeovers",
@@ -111,8 +115,41 @@ def _leadership(broker: "Broker") -> Iterator["Metric"]:
     yield gauge(
         "semel_standby_lag_seconds",
         "For how long who stands by has not read all there is in the store; 0 for a leader.",
-        0.0 if lanes else behind_s,
+        behind_s if lane_0 is None else 0.0,
     )
+
+
+def _lanes(broker: "Broker") -> Iterator["Metric"]:
+    """Those that this node leads, each by its number."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    led = [
+        (str(lane.number), lane.view, cast("SlotJournal", journal))
+        for lane in broker.lanes.led
+        if (journal := broker.journals_on_store.get(lane.number)) is not None
+    ]
+    epoch = GaugeMetricFamily(
+        "semel_lane_epoch", "The leader epoch of a lane that this node leads.", labels=["lane"]
+    )
+    term = GaugeMetricFamily(
+        "semel_lane_term", "Its term, by which transactions are spent.", labels=["lane"]
+    )
+    slot = GaugeMetricFamily(
+        "semel_lane_next_slot", "The slot that it writes next.", labels=["lane"]
+    )
+    puts = CounterMetricFamily(
+        "semel_lane_puts", "Slots that this node has begun since it leads it.", labels=["lane"]
+    )
+    appended = CounterMetricFamily(
+        "semel_lane_bytes", "Bytes that this node has appended since it leads it.", labels=["lane"]
+    )
+    for number, view, journal in led:
+        epoch.add_metric([number], view.epoch)
+        term.add_metric([number], view.term)
+        slot.add_metric([number], journal.slot)
+        puts.add_metric([number], journal.puts)
+        appended.add_metric([number], journal.bytes_appended)
+    yield from (epoch, term, slot, puts, appended)
 
 
 def _slots(journals: "list[SlotJournal]") -> Iterator["Metric"]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from semel.lane.following import FollowedLane
 from semel.lane.leader import LedBy, NodeAddress
+from semel.lane.view import LaneView
 
 
 class Elsewhere:
     def __init__(self, own_id: int) -> None:
         self._own_id = own_id
-        self._is_here = False
         self._followed: FollowedLane | None = None
         """Lane 0 as another leads it."""
         self._is_followed_led = False
@@ -19,7 +19,11 @@ class Elsewhere:
         """Who has said itself that it leads, before it was heard of in lane 0."""
         self._is_known = asyncio.Event()
         self._by_lane: Mapping[int, LedBy] | None = None
-        """Of all lanes; None where who leads lane 0 leads them all."""
+        """Of all lanes; None where lane 0 says who leads them."""
+        self._here: LaneView | None = None
+        """Lane 0, while it is led here."""
+        self._told_of: dict[int, LedBy] = {}
+        """Who leads the other lanes, before it was heard of in lane 0."""
 
     # What is heard
 
@@ -38,28 +42,34 @@ class Elsewhere:
 
     def hear_of(self, leader: LedBy) -> None:
         """Another says that it leads, sooner than lane 0 does here."""
-        if not self._is_here:
+        if self._here is None:
             self._told = leader
             self._look()
 
     def hear_while_blind(self, leader: LedBy | None) -> None:
         """What was followed tells no more who leads."""
-        if not self._is_here:
+        if self._here is None:
             self._told, self._is_followed_led = leader, False
             self._look()
 
-    def came_here(self) -> None:
+    def hear_of_lane(self, lane: int, leader: LedBy) -> None:
+        """As `hear_of`, of another lane than lane 0; perhaps from this very node."""
+        told = self._told_of.get(lane)
+        if told is None or told.epoch <= leader.epoch:
+            self._told_of[lane] = leader
+
+    def came_here(self, lane: LaneView) -> None:
         # What was followed may be what the lane goes on from, and say what is not durable yet.
         self._followed = self._told = None
-        self._is_here = True
+        self._here = lane
         self._look()
 
     def left_here(self) -> None:
-        self._is_here = False
+        self._here = None
         self._look()
 
     def _look(self) -> None:
-        if self._is_here or self._by_lane is not None or self.led_by is not None:
+        if self._here is not None or self._by_lane is not None or self.led_by is not None:
             self._is_known.set()
         else:
             self._is_known.clear()
@@ -71,7 +81,7 @@ class Elsewhere:
         """Another node, which leads lane 0; None if that is this one, or it is not known."""
         if self._by_lane is not None:
             return self.leader_of(0)
-        if self._is_here:
+        if self._here is not None:
             return None
         if self._told is not None:
             return self._told
@@ -83,10 +93,27 @@ class Elsewhere:
 
     def leader_of(self, lane: int) -> LedBy | None:
         """Another node, which leads this lane; None if that is this one, or it is not known."""
-        if self._by_lane is None:
-            return self.led_by
-        led_by = self._by_lane.get(lane)
+        if self._by_lane is not None:
+            led_by = self._by_lane.get(lane)
+        elif lane == 0:
+            led_by = self.led_by
+        else:
+            led_by = self._leader_on_store(lane)
         return None if led_by is None or led_by.node_id == self._own_id else led_by
+
+    def _leader_on_store(self, lane: int) -> LedBy | None:
+        """Whom lane 0 calls gone does not lead, whatever was said before."""
+        told = self._told_of.get(lane)
+        lane_0 = self._followed if self._here is None else self._here
+        taken = None if lane_0 is None else lane_0.lanes.taken.get(lane)
+        if told is not None and (taken is None or taken.epoch < told.epoch):
+            return told
+        if taken is None or lane_0 is None:
+            return None
+        live = {node.node_id for node in lane_0.standing_by}
+        if self._here is None and (led_by := self.led_by) is not None:
+            live.add(led_by.node_id)
+        return taken if taken.node_id in live else None
 
     @property
     def standing_by(self) -> list[NodeAddress]:

@@ -1,5 +1,6 @@
 """The lanes that a broker leads, what it can tell of topics, and where a partition lies."""
 
+import asyncio
 from typing import Final
 
 from semel.broker.absent_catalogue import AbsentCatalogue
@@ -28,6 +29,7 @@ class LedLanes:
         """The same, in the order of their numbers."""
         self.catalogue: CatalogueView = AbsentCatalogue()
         """Of lane 0 if it is led here, or as much as is told of it."""
+        self._are_topics_known = asyncio.Event()
 
     # Which are led
 
@@ -35,7 +37,7 @@ class LedLanes:
         self.by_number[lane.number] = lane
         self.led = tuple(self.by_number[number] for number in sorted(self.by_number))
         if lane.number == CONTROLLER:
-            self.catalogue = lane.view.catalogue
+            self._know(lane.view.catalogue)
 
     def remove(self, lane: Lane) -> bool:
         """False if it was not led any more."""
@@ -44,13 +46,24 @@ class LedLanes:
         del self.by_number[lane.number]
         self.led = tuple(each for each in self.led if each is not lane)
         if lane.number == CONTROLLER:
-            self.catalogue = AbsentCatalogue()
+            self._know(AbsentCatalogue())
         return True
 
     def tell_of(self, catalogue: CatalogueView) -> None:
         """What is known of lane 0 while another leads it."""
         if not self.leads_catalogue:
-            self.catalogue = catalogue
+            self._know(catalogue)
+
+    def _know(self, catalogue: CatalogueView) -> None:
+        self.catalogue = catalogue
+        if self.knows_topics:
+            self._are_topics_known.set()
+        else:
+            self._are_topics_known.clear()
+
+    async def until_topics_known(self) -> None:
+        """Return when somebody who leads has told of them."""
+        await self._are_topics_known.wait()
 
     @property
     def leads_catalogue(self) -> bool:

@@ -11,7 +11,7 @@ still knows the old topic would take records for the new one, and drop them when
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from semel.cluster.messages import (
     AnyAnswer,
@@ -34,6 +34,25 @@ LIVE_S: Final = 4.0
 HEARD_S_MAX: Final = 5.0
 """So long who changed something waits until others know."""
 TELLING_SIZE: Final = 16
+
+
+class Tells(Protocol):
+    """Whoever lets others know of what has changed in the catalogue, and hears that they do."""
+
+    last_change: int
+
+    def topic(self, name: str) -> int: ...
+
+    def broker(self, name: str) -> int: ...
+
+    @property
+    def have_all_begun(self) -> bool: ...
+
+    def have_all_heard(self, change: int) -> bool: ...
+
+    async def until_heard(self, change: int | None = None) -> None: ...
+
+    async def until_all_have_begun(self) -> None: ...
 
 
 class _Listener:

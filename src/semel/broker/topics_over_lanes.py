@@ -9,7 +9,7 @@ from functools import partial
 
 from semel.broker.answer import Answer, Handled
 from semel.broker.led_lanes import CONTROLLER, LedLanes
-from semel.broker.telling import Telling
+from semel.broker.telling import Tells
 from semel.errors import JournalFull, RequestTimedOut, TopicAlreadyExists
 from semel.groups.commands import OffsetToCommit
 from semel.lane.lane import Lane
@@ -32,7 +32,7 @@ class TopicsOverLanes:
         none is made anew before all have dropped them."""
         self._behind: set[str] = set()
         """Topics that a lane could not be told of, as it had no room."""
-        self.telling: Telling | None = None
+        self.telling: Tells | None = None
         """To the lanes of other workers, where the catalogue is led."""
         self._gone: dict[str, int] = {}
         """Topics that were deleted, and by which change, as long as another worker may not have
@@ -91,7 +91,7 @@ class TopicsOverLanes:
         return self._once_heard(self.telling, answer)
 
     @staticmethod
-    async def _once_heard(telling: Telling, answer: Answer) -> Answer:
+    async def _once_heard(telling: Tells, answer: Answer) -> Answer:
         await telling.until_heard()
         return answer
 
@@ -172,7 +172,7 @@ class TopicsOverLanes:
         served."""
         if lane.number == CONTROLLER:
             self.align_all(lane.view.catalogue)
-        elif self._lanes.leads_catalogue:
+        elif self._lanes.knows_topics:
             self._align_with(self._lanes.catalogue, lane)
 
     def align_all(self, catalogue: CatalogueView) -> None:
@@ -183,6 +183,8 @@ class TopicsOverLanes:
     def left_catalogue(self) -> None:
         self._deleting.clear()
         self._behind.clear()
+        self._gone.clear()
+        self.telling = None
 
     def _align_with(self, catalogue: CatalogueView, lane: Lane) -> None:
         """Drop what the catalogue does not know, host what it has placed here."""
@@ -200,6 +202,15 @@ class TopicsOverLanes:
         no room to drop an older one of this name."""
         for lane in self._lanes.led:
             self._host_or_later(lane, topic)
+
+    def hear_of_changes(self, catalogue: CatalogueView, names: Iterable[str]) -> None:
+        """As `hear_of`, of topics that are other than before in what is followed, or gone."""
+        for name in names:
+            topic = catalogue.get(name)
+            if topic is None:
+                self.drop(name)
+            else:
+                self.hear_of(topic)
 
     def _host_or_later(self, lane: Lane, topic: TopicView) -> None:
         try:

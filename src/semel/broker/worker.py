@@ -103,7 +103,7 @@ class Worker:
                 return Refused("this worker has not heard of all topics yet", is_final=False)
             return await self._broker.peers.answer(request)
         telling = self._broker.topics.telling
-        if isinstance(request, Follow) and telling is not None:
+        if isinstance(request, Follow) and isinstance(telling, Telling):
             self._hear_of_lanes({number: Term(epoch) for number, epoch in request.lanes})
             return await telling.answer(request)
         return Refused("a worker does not answer such calls", is_final=False)
@@ -125,7 +125,7 @@ class Worker:
                 for number, leader in enumerate(self._leaders)
             }
         )
-        if broker.topics.telling is not None:
+        if isinstance(broker.topics.telling, Telling):
             broker.topics.telling.leaders_changed()
         if len(known) == len(self._leaders):
             self.knows_all.set()

@@ -6,6 +6,7 @@ from semel import __version__
 from semel.cli import cluster, cluster_status, config, group, log, steering, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
+from semel.cli.repair import repair
 from semel.cli.run import run
 
 app = App(
@@ -26,8 +27,11 @@ app.command(cluster.app)
 cluster.app.command(cluster_status.status)
 cluster.app.command(steering.move)
 cluster.app.command(steering.drain)
+cluster.app.command(steering.lanes)
+cluster.app.command(steering.rebalance)
 cluster.app.command(steering.upgrade)
 cluster.app.command(steering.rotate_key)
+cluster.app.command(repair)
 
 
 @app.command

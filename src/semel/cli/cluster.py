@@ -52,6 +52,9 @@ def create(
     ephemeral: Ephemeral = False,
     offsets_partitions: OffsetsPartitions = 50,
     transactions_partitions: TransactionsPartitions = 50,
+    lanes: Annotated[
+        int, Parameter(help="So many parts of the log are led side by side; more can be added.")
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Begin a cluster in a store, once it has shown that nodes can rely on it.
@@ -61,9 +64,13 @@ def create(
     # What speaks to stores is needed by this command alone.
     from semel.cluster import format as cluster_format
     from semel.cluster.opening import ClusterSettings, stores
+    from semel.cluster.placement import LANES_MAX
+    from semel.errors import ConfigError
     from semel.store.settings import shown
     from semel.world import SystemRandomness
 
+    if not 1 <= lanes <= LANES_MAX:
+        raise ConfigError(f"--lanes {lanes}: from 1 to {LANES_MAX}")
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
 
     async def begin() -> bytes:
@@ -74,6 +81,7 @@ def create(
                 offsets_partitions,
                 transactions_partitions,
                 found.journal,
+                lanes,
             )
         return made.cluster_id
 

@@ -10,7 +10,7 @@ from semel.cli.times import duration_in_words, moment_in_words
 from semel.world import SystemClock
 
 if TYPE_CHECKING:
-    from semel.cluster.messages import Described, NodeStatus, Rates
+    from semel.cluster.messages import Described, LaneStatus, NodeStatus, Rates
     from semel.cluster.outside import Outside
 
 PATIENCE_S = 10.0
@@ -81,11 +81,56 @@ def _say(cluster: "Outside", described: "Described") -> None:
             "cost": f"${rates.month_usd:.2f} a month, by store.prices",
         }
     )
+    if described.lanes:
+        say("")
+        say_table(
+            ("LANE", "NODE", "STATE", "EPOCH", "TERM", "NEXT-SLOT", "PUT/S", "WRITTEN/S"),
+            [_lane_row(lane) for lane in described.lanes],
+        )
     say("")
     rows = [_row(node, described) for node in described.nodes]
     say_table(
         ("NODE", "ADDRESS", "STATE", "HEARD", "SLOTS-BEHIND", "PUT/S", "GET/S", "VERSION"), rows
     )
+
+
+def _lane_row(lane: "LaneStatus") -> tuple[Cell, ...]:
+    is_led = lane.node_id is not None
+    return (
+        lane.lane,
+        lane.node_id,
+        _lane_state(lane),
+        lane.epoch if lane.epoch >= 0 else None,
+        lane.term if is_led else None,
+        lane.slot if is_led else None,
+        f"{lane.puts:.2f}" if is_led and lane.lane else None,
+        f"{_bytes(lane.bytes_written)}" if is_led and lane.lane else None,
+    )
+
+
+def _lane_state(lane: "LaneStatus") -> str:
+    if lane.trouble:
+        return f"cannot be led: {lane.trouble}"
+    if lane.node_id is None:
+        return "nobody leads" if lane.placed is None else f"goes to node {lane.placed}"
+    if lane.placed is not None and lane.placed != lane.node_id:
+        return f"moves to node {lane.placed}"
+    return "led, by hand" if lane.is_pinned else "led"
+
+
+def _lane_in_json(lane: "LaneStatus") -> dict[str, Any]:
+    return {
+        "lane": lane.lane,
+        "node": lane.node_id,
+        "state": _lane_state(lane),
+        "epoch": lane.epoch,
+        "term": lane.term,
+        "next_slot": lane.slot,
+        "placed": lane.placed,
+        "by_hand": lane.is_pinned,
+        "puts_per_s": lane.puts,
+        "bytes_written_per_s": lane.bytes_written,
+    }
 
 
 def _level(described: "Described") -> str:
@@ -154,6 +199,7 @@ def _in_json(described: "Described") -> dict[str, Any]:
         "level": described.level,
         "next_slot": described.slot,
         "store": _rates_in_json(_sum(described)),
+        "lanes": [_lane_in_json(lane) for lane in described.lanes],
         "nodes": [
             {
                 "node": node.node_id,

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from semel.cli.cluster import Ephemeral, JournalUrl, StoreOptions, StoreUrl
 from semel.cli.output import note, say, say_json
+from semel.spelling import noun
 
 if TYPE_CHECKING:
     from semel.cluster.messages import AnyAnswer
@@ -27,19 +28,23 @@ AsJson = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON 
 def move(
     *,
     to: Annotated[int, Parameter(help="The node that is to lead.")],
+    lane: Annotated[int, Parameter(help="Which lane it is to lead.")] = 0,
     store: StoreUrl,
     store_option: StoreOptions = (),
     journal: JournalUrl = None,
     ephemeral: Ephemeral = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let another node lead. No transaction is aborted, and clients wait a moment."""
+    """Let another node lead a lane. No transaction is aborted, and clients wait a moment.
+
+    A lane that was moved stays there as long as that node lives, until `semel cluster rebalance`.
+    """
     from semel.cluster.messages import Move
     from semel.cluster.opening import ClusterSettings
 
     settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
-    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Move(to), PATIENCE_S))
-    _say_who_leads(answer, as_json)
+    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Move(to, lane), PATIENCE_S))
+    _say_who_leads(answer, as_json, lane)
 
 
 def drain(
@@ -137,14 +142,63 @@ def _listed(nodes: set[int]) -> str:
     return ", ".join(map(str, sorted(nodes))) or "none"
 
 
-def _say_who_leads(answer: "AnyAnswer", as_json: bool) -> None:
+def lanes(
+    count: Annotated[int, Parameter(help="How many there are to be.")],
+    /,
+    *,
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add lanes, over which new topics are spread. There are never fewer.
+
+    Topics that are there stay in the lanes in which they are.
+    """
+    from semel.cluster.messages import AddLanes, LaneCount
+    from semel.cluster.opening import ClusterSettings
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(AddLanes(count), PATIENCE_S))
+    assert isinstance(answer, LaneCount)
+    if as_json:
+        say_json({"lanes": answer.lane_count})
+    else:
+        say(f"there are {answer.lane_count} lanes, over which new topics are spread")
+
+
+def rebalance(
+    *,
+    store: StoreUrl,
+    store_option: StoreOptions = (),
+    journal: JournalUrl = None,
+    ephemeral: Ephemeral = False,
+    as_json: AsJson = False,
+) -> None:
+    """Spread the lanes evenly over the nodes, those that were moved by hand as well."""
+    from semel.cluster.messages import Balanced, Rebalance
+    from semel.cluster.opening import ClusterSettings
+
+    settings = ClusterSettings.of(store, store_option, journal, is_ephemeral=ephemeral)
+    answer = with_cluster(settings, lambda cluster: cluster.ask_leader(Rebalance(), PATIENCE_S))
+    assert isinstance(answer, Balanced)
+    if as_json:
+        say_json({"moved": answer.moved})
+    else:
+        say(f"{answer.moved} {noun(answer.moved, 'lane has', 'lanes have')} moved")
+
+
+def _say_who_leads(answer: "AnyAnswer", as_json: bool, lane: int = 0) -> None:
     from semel.cluster.messages import Leads
 
     assert isinstance(answer, Leads)
     if as_json:
-        say_json({"leader": answer.node_id, "epoch": answer.epoch})
+        named = {"lane": lane} if lane else {}
+        say_json({"leader": answer.node_id, "epoch": answer.epoch, **named})
     else:
-        say(f"node {answer.node_id} leads, with epoch {answer.epoch}")
+        which = f" lane {lane}" if lane else ""
+        say(f"node {answer.node_id} leads{which}, with epoch {answer.epoch}")
 
 
 def with_cluster(

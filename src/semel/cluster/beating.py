@@ -37,6 +37,10 @@ class Beating:
             self._leader = leader
             self._is_new.set()
 
+    def now(self) -> None:
+        """Something is to be said that should not wait."""
+        self._is_new.set()
+
     async def run(self) -> None:
         """Until it is cancelled. Raises ClusterRefused if the leader does not want this node."""
         while True:
@@ -55,6 +59,7 @@ class Beating:
         channel = await self._reach(leader)
         try:
             while self._leader == leader:
+                self._is_new.clear()
                 answer = await channel.ask(self._beat(), patience_s)
                 if isinstance(answer, Refused) and answer.is_final:
                     raise ClusterRefused(answer.reason)

@@ -7,7 +7,8 @@
     cluster/journal   in a store that holds the slots of a cluster which is elsewhere: its id
 
 What all nodes must agree on from the first frame on is here, and nothing else. Format 2 is that of
-clusters whose slots lie elsewhere: who does not know of that would look for them here.
+clusters whose slots lie elsewhere: who does not know of that would look for them here. Format 3 is
+that of clusters which begin with several lanes.
 """
 
 import contextlib
@@ -26,8 +27,10 @@ IMPORTING_KEY: Final = "cluster/importing"
 JOURNALS: Final = "j/"
 FOLDERS: Final = ("cluster/", JOURNALS, "ck/", "ck-parts/", "ix/", "vol/")
 """All that a cluster has."""
-FORMAT: Final = 2
+FORMAT: Final = 3
 FORMAT_OF_ONE_STORE: Final = 1
+FORMAT_OF_TWO_STORES: Final = 2
+FORMAT_OF_LANES: Final = 3
 CLUSTER_ID_SIZE: Final = 16
 RPC_KEY_SIZE: Final = 32
 
@@ -49,6 +52,8 @@ class ClusterFormat(_Format, frozen=True):
     transactions_partition_count: int
     journal: str | None = None
     """Where the slots lie, if not in the store that this is in; told to who does not know."""
+    lane_count: int = 1
+    """So many lanes it has at least. Those that were added later are said in lane 0."""
 
 
 class _Claim(msgspec.Struct, frozen=True):
@@ -71,6 +76,7 @@ async def create(
     offsets_partition_count: int,
     transactions_partition_count: int,
     journal: JournalStore | None = None,
+    lane_count: int = 1,
 ) -> ClusterFormat:
     """Raises ClusterRefused, UnfitStore, StoreAway, StoreRefused."""
     with contextlib.suppress(ObjectMissing):
@@ -84,15 +90,20 @@ async def create(
                 f"own: choose another path in the store, or delete them"
             )
     made = ClusterFormat(
-        FORMAT_OF_ONE_STORE if journal is None else FORMAT,
+        FORMAT_OF_LANES if lane_count > 1 else _format_of_one_lane(journal),
         randomness.token_bytes(CLUSTER_ID_SIZE),
         randomness.token_bytes(RPC_KEY_SIZE),
         offsets_partition_count,
         transactions_partition_count,
         None if journal is None else journal.shown,
+        lane_count,
     )
     await _begin(store, made, journal)
     return made
+
+
+def _format_of_one_lane(journal: JournalStore | None) -> int:
+    return FORMAT_OF_ONE_STORE if journal is None else FORMAT_OF_TWO_STORES
 
 
 async def _begin(store: Store, made: ClusterFormat, journal: JournalStore | None) -> None:
@@ -135,7 +146,7 @@ async def end_import(
 ) -> ClusterFormat:
     """All is there: from here on it is a cluster. Raises as `create`."""
     made = ClusterFormat(
-        FORMAT_OF_ONE_STORE if journal is None else FORMAT,
+        _format_of_one_lane(journal),
         cluster_id,
         randomness.token_bytes(RPC_KEY_SIZE),
         offsets_partition_count,

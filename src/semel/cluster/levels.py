@@ -10,7 +10,8 @@ frames and facts, slots, checkpoints and volumes. What nodes say to each other h
 
 The frame that raises the level is one that every version can read: who cannot go on is told why.
 
-    1   all there is
+    1   one lane
+    2   several, and transactions over them
 """
 
 from typing import Final, NamedTuple
@@ -42,5 +43,6 @@ class Levels(NamedTuple):
             )
 
 
-LEVELS: Final = Levels(1, 1)
+LEVELS: Final = Levels(1, 2)
 """Of this version."""
+SEVERAL_LANES: Final = 2

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from semel.cluster.levels import LEVELS, Levels
-from semel.cluster.messages import About, Beat
+from semel.cluster.messages import About, Beat, LedLane, Trouble
 from semel.errors import SemelError
 from semel.lane.leader import NodeAddress
 
@@ -40,6 +40,11 @@ class Known(NamedTuple):
     is_drained: bool = False
     about: About = About()
     levels: Levels = LEVELS
+    is_leaving: bool = False
+    worked_in: int = 0
+    """The slot of lane 0 up to which the lanes that it leads are in line with the topics."""
+    lanes: tuple[LedLane, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
 
 
 class _Newcomer(NamedTuple):
@@ -99,6 +104,10 @@ class Membership:
             beat.is_drained,
             beat.about,
             Levels(*beat.levels),
+            beat.is_leaving,
+            beat.worked_in,
+            tuple(beat.lanes),
+            tuple(beat.troubles),
         )
 
     def gone(self, node_id: int, incarnation: bytes) -> None:
@@ -109,7 +118,9 @@ class Membership:
 
     def successors(self, now_s: float) -> list[NodeAddress]:
         """Whom to hand over to, the best first. Who has much to read yet would let clients wait."""
-        able = [known for known in self.all_live(now_s) if not known.is_drained]
+        able = [
+            known for known in self.all_live(now_s) if not (known.is_drained or known.is_leaving)
+        ]
         able.sort(key=lambda known: known.slots_behind > SLOTS_BEHIND_MAX)
         return [known.address for known in able]
 
@@ -123,6 +134,14 @@ class Membership:
             raise NodeRefused(_twice(known), is_final=True)
         if now_s - known.heard_s < self._detection_s:
             raise NodeRefused(f"{_twice(known)}, unless it is gone by now", is_final=False)
+
+    def worked_in(self, node_id: int, now_s: float) -> int | None:
+        """None if the node does not live."""
+        self._look(now_s)
+        known = self._known.get(node_id)
+        if known is None or now_s - known.heard_s >= self._detection_s:
+            return None
+        return known.worked_in
 
     def live(self, now_s: float) -> list[NodeAddress]:
         """By their ids, without the leader."""

@@ -33,6 +33,26 @@ class About(msgspec.Struct, frozen=True, array_like=True):
     rates: Rates = Rates()
 
 
+class LedLane(msgspec.Struct, frozen=True, array_like=True):
+    """A lane as the node that leads it knows it."""
+
+    lane: int
+    epoch: int
+    term: int
+    slot: int
+    """The next that it will write."""
+    puts: float = 0.0
+    """Each second, at present."""
+    bytes_written: float = 0.0
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """Why a node cannot take a lane that is placed there."""
+
+    lane: int
+    reason: str
+
+
 class Beat(Message, frozen=True):
     """A node that stands by is alive, and where it is."""
 
@@ -48,6 +68,13 @@ class Beat(Message, frozen=True):
     about: About = About()
     levels: tuple[int, int] = (1, 1)
     """The oldest and the newest that it can read."""
+    worked_in: int = 0
+    """The slot of lane 0 up to which the lanes that it leads are in line with the topics."""
+    is_leaving: bool = False
+    """It will go as soon as others lead what it leads."""
+    lanes: list[LedLane] = []
+    """Those that it leads."""
+    troubles: list[Trouble] = []
 
 
 class Goodbye(Message, frozen=True):
@@ -65,10 +92,40 @@ class TakeOver(Message, frozen=True):
     """The leader has handed over to this node, which answers when it leads."""
 
 
+class Release(Message, frozen=True):
+    """A node on which lane 0 has placed a lane wants to have it from who leads it."""
+
+    lane: int
+    node_id: int
+    slot: int
+    """The next that it will read."""
+
+
+class Leading(Message, frozen=True):
+    """A node has taken a lane, and says so to all before lane 0 does."""
+
+    lane: int
+    epoch: int
+    node_id: int
+    host: str
+    port: int
+
+
 class Move(Message, frozen=True):
-    """Whoever leads is to hand over to this node."""
+    """Whoever leads is to hand over to this node; lane 0, unless another is named."""
 
     node_id: int
+    lane: int = 0
+
+
+class AddLanes(Message, frozen=True):
+    """Let there be so many lanes. There are never fewer."""
+
+    lane_count: int
+
+
+class Rebalance(Message, frozen=True):
+    """Let lanes that were placed by hand move again, and spread them evenly now."""
 
 
 class Drain(Message, frozen=True):
@@ -172,6 +229,31 @@ class Leads(Message, frozen=True):
     node_id: int
 
 
+class LaneCount(Message, frozen=True):
+    lane_count: int
+
+
+class Balanced(Message, frozen=True):
+    moved: int
+    """Lanes."""
+
+
+class LaneStatus(msgspec.Struct, frozen=True, array_like=True):
+    lane: int
+    node_id: int | None
+    """Who leads it; None if nobody is known to."""
+    epoch: int
+    term: int
+    slot: int
+    placed: int | None
+    """The node that is to lead it. Lane 0 is not placed."""
+    is_pinned: bool
+    puts: float = 0.0
+    bytes_written: float = 0.0
+    trouble: str = ""
+    """Why it is not led."""
+
+
 class NodeStatus(msgspec.Struct, frozen=True, array_like=True):
     node_id: int
     host: str
@@ -198,6 +280,7 @@ class Described(Message, frozen=True):
     """Those that live, by their ids, the leader among them."""
     level: int = 1
     """What the cluster writes."""
+    lanes: list[LaneStatus] = []
 
 
 class Upgraded(Message, frozen=True):
@@ -217,7 +300,11 @@ AnyRequest = (
     | Goodbye
     | Prepare
     | TakeOver
+    | Release
+    | Leading
     | Move
+    | AddLanes
+    | Rebalance
     | Drain
     | Describe
     | Upgrade
@@ -225,7 +312,19 @@ AnyRequest = (
     | LaneCall
     | Follow
 )
-AnyAnswer = Heard | Ready | Leads | Described | Upgraded | Refused | Numbered | LaneReply | Told
+AnyAnswer = (
+    Heard
+    | Ready
+    | Leads
+    | LaneCount
+    | Balanced
+    | Described
+    | Upgraded
+    | Refused
+    | Numbered
+    | LaneReply
+    | Told
+)
 
 encode: Final = msgspec.msgpack.Encoder().encode
 decode_request: Final[Callable[[bytes], AnyRequest]] = msgspec.msgpack.Decoder(AnyRequest).decode

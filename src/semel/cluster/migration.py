@@ -175,6 +175,11 @@ async def export_cluster(
         followed = await _followed_to_the_end(follower)
         cluster_format.check_same(followed.cluster_id, cluster)
         led_by = followed.led_by
+        if followed.lanes.count > 1:
+            raise ClusterRefused(
+                f"this cluster has {followed.lanes.count} lanes: a folder is made only of one that "
+                "has one"
+            )
         if not follower.is_sealed:
             who = "nobody has led it yet" if led_by is None else f"node {led_by.node_id} leads it"
             raise ClusterRefused(

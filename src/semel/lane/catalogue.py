@@ -4,7 +4,7 @@ It knows which topics there are, their settings, and in which lane each partitio
 a partition its lane knows. Law: it changes only when a fact is applied.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, assert_never
 
 from semel.errors import InvalidConfig, InvalidPartitions, UnknownTopicOrPartition
@@ -89,6 +89,8 @@ class Catalogue:
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        self.on_change: Callable[[str], object] | None = None
+        """Told of the topic that a fact is about, by its name."""
 
     def __len__(self) -> int:
         return len(self._by_name)
@@ -138,6 +140,8 @@ class Catalogue:
                 self.remove(fact.name)
             case _:
                 assert_never(fact)
+        if self.on_change is not None:
+            self.on_change(fact.name)
 
 
 def check_partition_count(count: int) -> None:

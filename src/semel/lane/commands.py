@@ -155,7 +155,7 @@ def internal_topic(
         internal_partition_count(state, name, environment),
         {"cleanup.policy": "compact", "compression.type": _COMPRESSION[name]},
         0,
-        environment.lane_count,
+        max(environment.lane_count, state.lanes.count),
     )
 
 

@@ -1,17 +1,21 @@
 """The state of a lane that another leads, kept up by applying what is read of its journal."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 from semel.errors import CorruptJournal, NewerFormat
 from semel.lane.commands import LaneSettings
 from semel.lane.lanes import LanesView
 from semel.lane.leader import LedBy, NodeAddress
 from semel.lane.nodes import standing_by
-from semel.lane.opening import Replayed, new_state, rebuild, replay_on
+from semel.lane.opening import Replayed, new_state, replay_frame, replay_on, restore
 from semel.lane.state import LaneState
 from semel.lane.view import CatalogueView
+
+FRAMES_AT_ONCE: Final = 50
 
 
 class Followed(Replayed, Protocol):
@@ -30,20 +34,35 @@ class FollowedLane:
         number: int,
         source: Followed,
         check_level: Callable[[int], None] = lambda level: None,
+        *,
+        is_read: bool = True,
     ) -> None:
-        """`check_level` raises what is to be raised for a level that is not known here. Raises
-        CorruptJournal."""
+        """`check_level` raises what is to be raised for a level that is not known here. What is
+        not read yet is read by `read_on`. Raises CorruptJournal."""
         self._source = source
         self._check_level = check_level
+        self._changed_topics: dict[str, None] = {}
         self.state: LaneState = new_state(settings, number)
         """For the lane that goes on from here, if this node takes it."""
         with self._reading():
-            rebuild(self.state, source)
+            restore(self.state, source)
+            self.state.catalogue.on_change = self._changed_topics.setdefault
+            if is_read:
+                replay_on(self.state, source)
 
     def read_on(self, source: Replayed) -> None:
         """Apply what was read since. Raises as `__init__`."""
         with self._reading():
             replay_on(self.state, source)
+
+    async def read_on_in_pieces(self, source: Replayed) -> None:
+        """As `read_on`, while others have their turn: there may be much. Raises as `__init__`."""
+        replaying = source.replay()
+        with self._reading():
+            while pieces := [*islice(replaying, FRAMES_AT_ONCE)]:
+                for position, payload in pieces:
+                    replay_frame(self.state, source, position, payload)
+                await asyncio.sleep(0)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -70,6 +89,16 @@ class FollowedLane:
     @property
     def catalogue(self) -> CatalogueView:
         return self.state.catalogue
+
+    def take_changed_topics(self) -> list[str]:
+        """By name, those that are other than when this was asked last, or gone."""
+        changed = [*self._changed_topics]
+        self._changed_topics.clear()
+        return changed
+
+    def broker_config(self, name: str) -> Mapping[str, str]:
+        """What was set for a broker while it ran; for all of them, by an empty name."""
+        return self.state.broker_configs.get(name, {})
 
     @property
     def led_by(self) -> LedBy | None:

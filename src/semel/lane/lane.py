@@ -108,6 +108,7 @@ class Lane:
             rebuild(state, journal)
         else:
             state = followed.state
+            state.catalogue.on_change = None
             state.groups.configure(settings.groups)
             replay_on(state, journal)
         show_all(state)
@@ -127,6 +128,10 @@ class Lane:
         self._environment = self._environment._replace(settings=settings)
         self._state.groups.configure(settings.groups)
         self.duties.configure(settings.expiry)
+
+    def spread_over(self, lane_count: int) -> None:
+        """So many lanes there are from here on."""
+        self._environment = self._environment._replace(lane_count=lane_count)
 
     async def start(
         self,
@@ -464,6 +469,10 @@ class Lane:
         finally:
             del self._awaited[reached]
 
+    def look_who_leads(self) -> None:
+        """Step down if another does, or if that cannot be found out in time."""
+        self._journal.barrier(_passed)
+
     async def until_durable(self) -> None:
         """Return when all that was decided by now survives a power loss."""
         reached = asyncio.get_running_loop().create_future()
@@ -497,3 +506,7 @@ class Lane:
         for partition in grown:
             for tell in tuple(partition.watchers):
                 tell()
+
+
+def _passed() -> None:
+    """That it could be asked is enough."""

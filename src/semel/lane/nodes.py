@@ -50,15 +50,15 @@ class RaiseLevel(NamedTuple):
 
 
 class AddLanes(NamedTuple):
-    """Let there be so many; nothing if there are as many. Gives how many there are."""
+    """Let there be so many; nothing if there are as many."""
 
     lane_count: int
 
-    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[int]:
+    def decide(self, state: LaneState, at: Moment, environment: Environment) -> Decided[None]:
         frame = Frame(at)
         if self.lane_count > state.lanes.count:
             frame.add_fact(facts.LanesAdded(self.lane_count))
-        return Decided(max(self.lane_count, state.lanes.count), frame)
+        return Decided(None, frame)
 
 
 class PlaceLanes(NamedTuple):

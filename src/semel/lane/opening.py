@@ -45,23 +45,34 @@ class Replayed(Protocol):
 
 def rebuild(state: LaneState, journal: Replayed) -> None:
     """The checkpoint, then every frame behind it."""
+    restore(state, journal)
+    replay_on(state, journal)
+
+
+def restore(state: LaneState, journal: Replayed) -> None:
+    """From the checkpoint, if there is one."""
     if journal.checkpoint is not None:
         restoring.restore(journal.checkpoint, state)
         journal.index.settle([*map(volume_base, state.volumes)], state.settled_end)
         for number, part in state.compacted.items():
             journal.index.adopt_compacted(number, _in_index(part))
-    replay_on(state, journal)
 
 
 def replay_on(state: LaneState, journal: Replayed) -> None:
     """Every frame that the state does not have yet."""
     for position, payload in journal.replay():
-        try:
-            frame = decode(payload, position)
-            effects = state.apply(frame)
-        except CorruptJournal as error:
-            raise CorruptJournal(f"frame at byte {position}: {error}") from error
-        index_frame(journal, state, frame, position, effects)
+        replay_frame(state, journal, position, payload)
+
+
+def replay_frame(
+    state: LaneState, journal: Replayed, position: Position, payload: memoryview
+) -> None:
+    try:
+        frame = decode(payload, position)
+        effects = state.apply(frame)
+    except CorruptJournal as error:
+        raise CorruptJournal(f"frame at byte {position}: {error}") from error
+    index_frame(journal, state, frame, position, effects)
 
 
 def show_all(state: LaneState) -> None:

@@ -72,7 +72,7 @@ class CreateTopic(NamedTuple):
                 self.partition_count,
                 self.config,
                 0,
-                environment.lane_count,
+                max(environment.lane_count, state.lanes.count),
             )
         )
         return Decided(topic_id, frame)

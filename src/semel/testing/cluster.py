@@ -1,6 +1,7 @@
 """A cluster of real nodes for tests, which are killed, frozen, moved and cut off by their ids."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import re
@@ -15,7 +16,7 @@ from typing import Any, Final, Self
 
 from semel.cluster import format as cluster_format
 from semel.cluster.format import ClusterRefused
-from semel.cluster.messages import Move
+from semel.cluster.messages import Describe, Described, Move
 from semel.cluster.opening import ClusterSettings, opened, stores
 from semel.cluster.outside import Outside
 from semel.errors import SemelError
@@ -135,11 +136,14 @@ class Cluster:
         store: str = "",
         journal: str | None = None,
         proxied: bool = False,
+        lanes: int = 1,
     ) -> None:
-        """Whoever leads and is silent for `detection_ms` is followed by another."""
+        """Whoever leads and is silent for `detection_ms` is followed by another. Topics are spread
+        over the `lanes`, which the nodes lead between them."""
         self._count = nodes
         self._settings = {"cluster.detection.ms": detection_ms, **(settings or {})}
         self._is_proxied = proxied
+        self._lane_count = lanes
         self.nodes: dict[int, Node] = {}
         """By id, from 1 on."""
         self.store = store
@@ -179,6 +183,33 @@ class Cluster:
             threading.Event().wait(_PAUSE_S)
         raise NoLeader(f"who leads, as each node says: {told}")
 
+    @property
+    def lanes(self) -> dict[int, int]:
+        """The node that leads each lane, once all lanes are led. Raises NoLeader after a minute."""
+        assert self._settings_of_stores is not None, "the cluster has not begun"
+        settings, found = self._settings_of_stores, dict[int, int]()
+
+        async def look() -> None:
+            clock = SystemClock()
+            until_ms = clock.monotonic_ms() + AGREEMENT_S_MAX * 1000
+            async with opened(settings) as (store, made):
+                while len(found) < self._lane_count:
+                    if clock.monotonic_ms() >= until_ms:
+                        raise NoLeader(f"of {self._lane_count} lanes are led: {found}")
+                    outside = await Outside.of(store, made)
+                    with contextlib.suppress(ClusterRefused):
+                        told = await outside.ask_leader(Describe(), _ASKED_S_MAX)
+                        assert isinstance(told, Described)
+                        found.clear()
+                        found[0] = told.node_id
+                        for each in told.lanes:
+                            if each.node_id is not None:
+                                found[each.lane] = each.node_id
+                    await asyncio.sleep(_PAUSE_S)
+
+        _run_beside(look)
+        return found
+
     # By id, as in scripts
 
     def kill(self, node_id: int) -> None:
@@ -203,7 +234,7 @@ class Cluster:
     def resume(self, node_id: int) -> None:
         self.nodes[node_id].resume()
 
-    def move(self, node_id: int) -> None:
+    def move(self, node_id: int, lane: int = 0) -> None:
         """As `semel cluster move`: when it returns, this node leads, and nothing was aborted.
 
         One that was just started is waited for. Raises ClusterRefused if it cannot lead.
@@ -219,7 +250,7 @@ class Cluster:
                 while True:
                     outside = await Outside.of(store, made)
                     try:
-                        await outside.ask_leader(Move(node_id), AGREEMENT_S_MAX)
+                        await outside.ask_leader(Move(node_id, lane), AGREEMENT_S_MAX)
                     except ClusterRefused:
                         if clock.monotonic_ms() >= until_ms:
                             raise
@@ -287,6 +318,8 @@ class Cluster:
             for node in self.nodes.values():
                 node.await_ready()
             self.leader  # noqa: B018 - waited for.
+            if self._lane_count > 1:
+                self.lanes  # noqa: B018 - as well.
             self._stack = stack.pop_all()
         return self
 
@@ -310,7 +343,7 @@ class Cluster:
 
     def _create(self, settings: ClusterSettings) -> None:
         self._settings_of_stores = settings
-        _create(settings)
+        _create(settings, self._lane_count)
 
     def _begin_with_proxies(self, stack: ExitStack, folder: Path) -> None:
         server = Child(
@@ -348,7 +381,7 @@ def _end(node: Node) -> None:
         node.kill()
 
 
-def _create(settings: ClusterSettings) -> None:
+def _create(settings: ClusterSettings, lane_count: int) -> None:
     async def create() -> None:
         async with stores(settings) as found:
             await cluster_format.create(
@@ -357,6 +390,7 @@ def _create(settings: ClusterSettings) -> None:
                 OFFSETS_PARTITIONS,
                 TRANSACTIONS_PARTITIONS,
                 found.journal,
+                lane_count,
             )
 
     _run_beside(create)

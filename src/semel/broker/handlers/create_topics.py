@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from semel.broker import topic_config
 from semel.broker.answer import Answer, Call, Handled
-from semel.broker.telling import Telling
+from semel.broker.telling import Tells
 from semel.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -42,7 +42,7 @@ def create_topics(broker: "Broker", request: CreateTopicsRequest, call: Call) ->
 
 
 async def _once_all_have_begun(
-    broker: "Broker", telling: Telling, request: CreateTopicsRequest
+    broker: "Broker", telling: Tells, request: CreateTopicsRequest
 ) -> Answer:
     await telling.until_all_have_begun()
     answer = _created(broker, request)

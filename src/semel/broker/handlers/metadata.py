@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from semel.broker.answer import Answer, Call, Handled
 from semel.broker.authorized_operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
 from semel.broker.forwarding import forwarded, leader_to_ask
-from semel.broker.telling import Telling
+from semel.broker.telling import Tells
 from semel.errors import (
     CoordinatorLoadInProgress,
     JournalFull,
@@ -132,7 +132,7 @@ async def _found_there(
 
 
 async def _once_heard(
-    telling: Telling,
+    telling: Tells,
     broker: "Broker",
     request: MetadataRequest,
     found: list[TopicView | MetadataResponseTopic],

@@ -244,6 +244,21 @@ async def newest(calls: Calls, lane: int) -> Checkpoint | None:
     return None
 
 
+async def at(calls: Calls, lane: int, slot: int) -> Checkpoint:
+    """This one, of a lane that nobody leads. Raises CorruptJournal, NewerFormat."""
+    key = keys.checkpoint(lane, slot)
+    stored = await calls.until_got(key)
+    if stored is None:
+        raise CorruptJournal(f"{key} is gone")
+    parts = await _read_parts(calls, lane, stored, key)
+    if parts is None:
+        raise CorruptJournal(f"{key}: parts of it are missing")
+    checkpoint = decode(stored, key, parts)
+    if checkpoint.slot != slot:
+        raise CorruptJournal(f"{key}: this is the checkpoint at {checkpoint.slot}")
+    return checkpoint
+
+
 async def _read_parts(calls: Calls, lane: int, stored: Buffer, key: str) -> Sequence[Buffer] | None:
     """None if some are gone, as those of a checkpoint are that was replaced."""
     named = name_of_parts(stored, key)

@@ -180,6 +180,12 @@ class Follower:
         await self.begin()
         return True
 
+    async def confirm(self) -> bool:
+        """As much as could be confirmed by now; True if it has begun anew, as `look`. Behind that
+        nothing of what was read can be another than what all others read."""
+        assert not self._replay.frames, "what was read is not applied"
+        return await self._confirm()
+
     async def _confirm(self) -> bool:
         """Let a checkpoint say whether what was read is true; True if it is begun anew.
 

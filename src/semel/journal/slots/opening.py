@@ -66,10 +66,18 @@ class Taken(NamedTuple):
 
 async def load(calls: Calls, lane: int, settings: SlotSettings) -> Loaded:
     """From the newest checkpoint to the first slot that is free. Raises CorruptJournal."""
+    hole: tuple[int, int] | None = None
     while True:
         loaded = begun(lane, await checkpoints.newest(calls, lane))
-        if await read_on(calls, loaded.replay, settings):
+        replay = loaded.replay
+        if await read_on(calls, replay, settings):
             return loaded
+        found, hole = hole, (replay.began, replay.slot)
+        if found == hole and await checkpoints.boundary(calls, lane) == replay.began:
+            # Whoever collects a slot leaves a newer checkpoint before.
+            raise CorruptJournal(
+                f"{keys.slot(lane, replay.slot)} is gone, and there are slots behind it"
+            )
 
 
 def begun(lane: int, checkpoint: Checkpoint | None) -> Loaded:
