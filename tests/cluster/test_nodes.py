@@ -22,7 +22,7 @@ from semel.wire.messages.find_coordinator import FindCoordinatorRequest
 from semel.wire.messages.list_config_resources import ListConfigResourcesRequest
 from semel.wire.messages.list_groups import ListGroupsRequest
 from semel.wire.messages.list_transactions import ListTransactionsRequest
-from semel.wire.messages.metadata import MetadataRequest
+from semel.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from semel.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from support.cluster_calls import call, error_of, ready
 from support.raw_client import encoded, fetch_request, request_frame
@@ -355,3 +355,38 @@ async def test_what_waits_for_a_leader_is_counted_at_once(cluster: SimulatedClus
         tasks.create_task(ask())
         tasks.create_task(ask())
     assert waited_s[0] < UNLED_S_MAX / 2 < waited_s[1]
+
+
+@pytest.mark.parametrize("version", [9, 11, 13])
+def test_a_transactional_write_that_is_led_elsewhere_is_refused_for_the_partition(
+    version: int,
+) -> None:
+    """Told of another coordinator, Java's producer sends it to the same node for ever."""
+
+    @on_nodes(1, 2)
+    async def scenario(cluster: SimulatedCluster) -> None:
+        leader, (other,) = await ready(cluster)
+        (created,) = (
+            await other.ask("metadata", 12, MetadataRequest([MetadataRequestTopic(name="t")]))
+        ).topics
+        batch = encode_batch(
+            [Record(b"k", b"v", 1_000)],
+            producer_id=1,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        data = [TopicProduceData("t", [PartitionProduceData(0, batch)], created.topic_id)]
+        request = ProduceRequest("id", -1, 30_000, data)
+        # Both who stands by, and who has just handed over.
+        for node in (other, leader):
+            reply = await node.ask("produce", version, request)
+            ((refused,),) = [topic.partition_responses for topic in reply.responses]
+            assert refused.error_code == NotLeaderOrFollower.code
+            if version >= 10:
+                named = refused.current_leader
+                assert named.leader_id != node.node_id
+            if node is other:
+                await call(cluster, leader, Move(other.node_id))
+
+    scenario()
