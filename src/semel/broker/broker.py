@@ -162,8 +162,6 @@ class Broker:
         payload_bytes_max = limits.payload_bytes_max
         self.frame_size_max = min(FRAME_SIZE_MAX, payload_bytes_max // 2)
         self.batch_size_most = payload_bytes_max // 4
-        self._followed: FollowedLane | None = None
-        """Lane 0 while another leads it, as it was when it was worked in last."""
         self._recalled: list[dict[str, str]] = [{}, {}]
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
@@ -371,10 +369,8 @@ class Broker:
     def follow(self, followed: FollowedLane, *, is_led: bool) -> None:
         """Answer from what is followed of lane 0; `is_led` if whom it names leads it for all that
         is known."""
-        self.elsewhere.follow(followed, is_led=is_led)
+        is_new = self.elsewhere.follow(followed, is_led=is_led)
         self.spread_over(followed.lanes.count)
-        is_new = followed is not self._followed
-        self._followed = followed
         changed = followed.take_changed_topics()
         self._recall_followed(followed)
         try:

@@ -32,13 +32,16 @@ class Elsewhere:
         self._by_lane = by_lane
         self._look()
 
-    def follow(self, followed: FollowedLane, *, is_led: bool) -> None:
+    def follow(self, followed: FollowedLane, *, is_led: bool) -> bool:
+        """Whether this is another than before, of which nothing is known yet."""
+        is_new = followed is not self._followed
         self._followed = followed
         self._is_followed_led = is_led
         told, led_by = self._told, followed.led_by
         if told is not None and led_by is not None and led_by.epoch >= told.epoch:
             self._told = None
         self._look()
+        return is_new
 
     def hear_of(self, leader: LedBy) -> None:
         """Another says that it leads, sooner than lane 0 does here."""

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from semel.errors import CorruptJournal
 from semel.journal.frames import HEADER_SIZE
 from semel.journal.index import BatchIndex
 from semel.journal.slots import checkpoints, keys
@@ -76,6 +77,8 @@ class Follower:
         self._replay: Replay
         self._stretches: Stretches
         self._free_since_s: float | None = None
+        self._hole: tuple[int, int] | None = None
+        """Where something was missing when it was looked at last, and from where that was read."""
         self._asked_slot = 0
         """Where it was when it last asked for a checkpoint."""
 
@@ -149,8 +152,19 @@ class Follower:
         if is_whole:
             self.caught_up_s = begun_s
         else:
-            await self.begin()
+            await self._begin_behind_hole()
         return not is_whole
+
+    async def _begin_behind_hole(self) -> None:
+        """Whoever collects a slot leaves a newer checkpoint before. Raises CorruptJournal if there
+        is none, however often it is looked for."""
+        began, slot = hole = self._replay.began, self._replay.slot
+        await self.begin()
+        if hole == self._hole and self._replay.began == began:
+            raise CorruptJournal(
+                f"{keys.slot(self._lane, slot)} is gone, and there are slots behind it"
+            )
+        self._hole = hole
 
     async def _read_on(self) -> bool:
         """What is there behind a slot that was read; False if some of it was collected meanwhile.
