@@ -90,15 +90,16 @@ async def started(broker: Broker) -> AsyncIterator[Broker]:
         serving.cancel()
 
 
-async def reached(mark: Mark) -> None:
-    """Return when what was decided before the mark survives a power loss."""
+async def reached(mark: Mark, *, durable: bool = True) -> None:
+    """Return when what was decided before the mark survives a power loss, or a killed process."""
     done = asyncio.get_running_loop().create_future()
 
     def release() -> None:
         if not done.done():
             done.set_result(None)
 
-    mark.lane.when_durable(mark.position, release)
+    wait = mark.lane.when_durable if durable else mark.lane.when_written
+    wait(mark.position, release)
     await done
 
 
@@ -151,9 +152,8 @@ async def call(broker: Broker, module: str, version: int, request: Any) -> Any:
     known = route(BY_MODULE[module].key)
     handled = known.handler(broker, request, Call(known.api, version, 1, None, Peer()))
     answer = handled if isinstance(handled, Answer) else await handled
-    if answer.durable:
-        for mark in broker.lanes.marks() if answer.marks is None else answer.marks:
-            await reached(mark)
+    for mark in broker.lanes.marks() if answer.marks is None else answer.marks:
+        await reached(mark, durable=answer.durable)
     # Whatever a handler answers can be said in the version that was asked for.
     if answer.response is not None:
         known.api.encode_response(answer.response, version)

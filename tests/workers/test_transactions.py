@@ -1,0 +1,95 @@
+"""Transactions over the lanes of several processes, under unmodified clients."""
+
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from semel.testing import Broker
+from support.clients import QUIET
+
+WORKERS = 3
+PATIENCE_S = 60.0
+SETTINGS = {"group.min.session.timeout.ms": 1000}
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    folder = tmp_path_factory.mktemp("workers") / "data"
+    with Broker(data=folder, settings=SETTINGS, workers=WORKERS) as broker:
+        yield broker
+
+
+def create(broker: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
+    admin.create_topics([NewTopic(topic, WORKERS, 1)])[topic].result(PATIENCE_S)
+
+
+def committed_values(broker: Broker, topic: str) -> list[list[bytes]]:
+    found: list[list[bytes]] = []
+    config = {
+        "bootstrap.servers": broker.bootstrap_servers,
+        "group.id": "reader",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        **QUIET,
+    }
+    for index in range(WORKERS):
+        consumer = confluent_kafka.Consumer(config)
+        consumer.assign([confluent_kafka.TopicPartition(topic, index, 0)])
+        values: list[bytes] = []
+        while True:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None
+            error = message.error()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+                break
+            values.append(message.value())
+        consumer.close()
+        found.append(values)
+    return found
+
+
+@pytest.mark.parametrize("number", range(WORKERS))
+def test_what_one_producer_commits_over_all_workers_is_read_whole(
+    workers: Broker, number: int
+) -> None:
+    topic = f"whole{number}"
+    create(workers, topic)
+    config = {
+        "bootstrap.servers": workers.bootstrap_servers,
+        "transactional.id": f"producer{number}",
+        **QUIET,
+    }
+    producer = confluent_kafka.Producer(config)
+    producer.init_transactions(PATIENCE_S)
+    offsets = [confluent_kafka.TopicPartition(topic, 0, 7)]
+    group = f"group{number}"
+    consumer_config = {
+        "bootstrap.servers": workers.bootstrap_servers,
+        "group.id": group,
+        "enable.auto.commit": False,
+        **QUIET,
+    }
+    consumer = confluent_kafka.Consumer(consumer_config)
+    consumer.subscribe([topic])
+    while not consumer.assignment():
+        consumer.poll(0.2)
+    for turn in range(4):
+        producer.begin_transaction()
+        for index in range(WORKERS):
+            producer.produce(topic, b"%d" % turn, partition=index)
+        producer.send_offsets_to_transaction(
+            offsets, consumer.consumer_group_metadata(), PATIENCE_S
+        )
+        if turn % 2:
+            producer.abort_transaction(PATIENCE_S)
+        else:
+            producer.commit_transaction(PATIENCE_S)
+    (committed,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], PATIENCE_S)
+    consumer.close()
+    assert committed.offset == 7
+    assert committed_values(workers, topic) == [[b"0", b"2"]] * WORKERS
