@@ -19,7 +19,7 @@ from semel.journal.pages import NotLoaded
 from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.opening import NotTaken
-from semel.journal.slots.settings import SlotSettings
+from semel.journal.slots.settings import PUTS_AT_ONCE_MAX, SlotSettings
 from semel.verify.world.loop import Process, SimulatedLoop, simulate
 from support.journal_world import RememberingOn
 from support.slot_store import Fault, SeededRandomness, SlotStore
@@ -27,6 +27,7 @@ from support.slot_world import Leader, StandBy
 
 SETTINGS = SlotSettings(
     slot_bytes=2048,
+    ahead_bytes=300,
     unconfirmed_bytes=2**14,
     stretch_bytes=2048,
     checkpoint_slots=12,
@@ -54,14 +55,25 @@ class Oracle:
         """Before each slot."""
         self.leaders: dict[int, int] = {}
         """By epoch."""
+        self.void_count = 0
+        self.ahead_count = 0
+        """Entries that were there before one in front of them."""
         self._seen: set[str] = set()
+        self._ahead: dict[int, bytes] = {}
 
     def created(self, key: str, stored: bytes) -> None:
         if not key.startswith("j/") or key in self._seen:
             return
         self._seen.add(key)
         slot = int(key[-12:])
-        assert slot == len(self.truths) - 1, f"slot {slot} comes before one that is free"
+        self._ahead[slot] = stored
+        if slot != len(self.truths) - 1:
+            self.ahead_count += 1
+            assert slot < len(self.truths) - 1 + PUTS_AT_ONCE_MAX, f"slot {slot} is too far ahead"
+        while (following := self._ahead.pop(len(self.truths) - 1, None)) is not None:
+            self._follow(following)
+
+    def _follow(self, stored: bytes) -> None:
         _, _, kind, epoch, _, node, _, _, _, size = _HEADER.unpack_from(stored)
         now = self.truths[-1]
         if kind == b"F":
@@ -76,6 +88,8 @@ class Oracle:
             else:
                 found = tuple(_payloads(stored[len(stored) - size :]))
                 now = now._replace(payloads=now.payloads + found)
+        else:
+            self.void_count += 1
         self.truths.append(now)
 
     @property
@@ -191,7 +205,7 @@ class World:
             try:
                 what = rng.random()
                 if what < 0.6:
-                    self._append(lane, rng)
+                    self._append_some(lane, rng)
                 elif what < 0.75:
                     asked = self.oracle.now
                     journal.barrier(partial(self._passed, asked.epoch, epoch, journal.end, lane))
@@ -215,6 +229,11 @@ class World:
         else:
             journal.fail(ValueError("torn"), "a step")
             await journal.close()
+
+    def _append_some(self, lane: Leader, rng: Random) -> None:
+        """At times so much that several slots are begun."""
+        for _ in range(rng.choice((1, 1, 1, 12))):
+            self._append(lane, rng)
 
     def _append(self, lane: Leader, rng: Random) -> None:
         self._payload += 1
@@ -349,4 +368,6 @@ def fight(seed: int) -> Counter[str]:
     simulate(seed, main)
     world.counts["acknowledged"] = len(world.acknowledged)
     world.counts["slots"] = len(world.oracle.truths) - 1
+    world.counts["void"] = world.oracle.void_count
+    world.counts["ahead"] = world.oracle.ahead_count
     return world.counts

@@ -1,12 +1,14 @@
 """Each rule of slots is left out in turn; the case that is made for it must find its absence."""
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 
-from journal import test_slot_rules, test_slots
+from journal import test_slot_rules, test_slots, test_slots_at_once
+from semel.errors import SemelError
 from semel.journal.slots import entries, following, history, landing, opening, replay, writer
 from semel.journal.slots.barrier import Barriers
 from semel.journal.slots.calls import Calls
@@ -83,6 +85,60 @@ def nobody_seals(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(writer.Writer, "seal", no_seal)
 
 
+# Several at once.
+
+
+def what_has_landed_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is missing before it."""
+    confirm = writer.Writer._confirm
+
+    def all_before_the_last(self: writer.Writer) -> None:
+        puts = [batch.put for batch in self._batches if batch.put is not None]
+        landed = [number for number, put in enumerate(puts) if put.has_landed]
+        for put in puts[: max(landed, default=-1) + 1]:
+            put.has_landed = True
+        confirm(self)
+
+    patch.setattr(writer.Writer, "_confirm", all_before_the_last)
+
+
+def what_is_void_is_anothers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "is_void", lambda epoch, head: False)
+
+
+def whatever_is_anothers_is_void(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "is_void", lambda epoch, head: head.epoch != epoch)
+
+
+def others_are_begun_right_behind_a_fence(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(writer, "PUTS_AT_ONCE_MAX", 0)
+
+
+def every_hole_was_collected(patch: pytest.MonkeyPatch) -> None:
+    async def is_collected(calls: Calls, read: replay.Replay) -> bool:
+        await asyncio.sleep(0.01)
+        return True
+
+    patch.setattr(opening, "_is_collected", is_collected)
+
+
+def every_entry_tells_of_others(patch: pytest.MonkeyPatch) -> None:
+    """Whether it counts or not."""
+    add = replay.Replay.add
+
+    def noticed(self: replay.Replay, entry: Entry) -> None:
+        add(self, entry)
+        if not history.counts(self.standings[self.slot - 1], entry.head):
+            self.standing = self.standing._replace(checksum=self.standing.checksum ^ 1)
+
+    patch.setattr(replay.Replay, "add", noticed)
+
+
+def many_are_begun_for_what_comes_in_trickles(patch: pytest.MonkeyPatch) -> None:
+    much = property(lambda self: len(self._batches) > self._begun_count)
+    patch.setattr(writer.Writer, "_is_much_waiting", much)
+
+
 # Rule 18.
 
 
@@ -143,7 +199,10 @@ def fences_are_collected(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_follower_waits_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(following, "FREE_S_MAX", float("inf"))
+    async def waits(self: following.Follower, begun_s: float) -> bool:
+        return False
+
+    patch.setattr(following.Follower, "_found_free", waits)
 
 
 def an_outage_is_silence(patch: pytest.MonkeyPatch) -> None:
@@ -181,6 +240,9 @@ BOUNDED = (
     test_slots.test_what_is_unconfirmed_is_bounded_while_the_store_is_away_and_all_goes_on_after
 )
 
+FENCED = test_slots_at_once.test_whoever_takes_the_lane_fences_the_hole_and_what_lies_behind_is_void
+LATE = partial(test_slots_at_once.test_what_lands_late_in_a_slot_of_the_successor_is_passed_over, 2)
+
 NAMED: list[tuple[Plant, Callable[[], None]]] = [
     (an_error_is_taken_for_success, partial(ONE_PUT, Fault.LOST)),
     (an_error_is_taken_for_success, FOREIGN),
@@ -193,6 +255,28 @@ NAMED: list[tuple[Plant, Callable[[], None]]] = [
     (the_term_never_rises, MOVE),
     (a_kill_leaves_no_doubt, MOVE),
     (nobody_seals, MOVE),
+    (
+        what_has_landed_is_durable,
+        test_slots_at_once.test_nothing_behind_a_hole_is_confirmed_before_it_is_filled,
+    ),
+    (what_is_void_counts, LATE),
+    (what_is_void_is_anothers, FENCED),
+    (what_is_void_is_anothers, test_slots_at_once.test_a_look_passes_over_what_is_void),
+    (whatever_is_anothers_is_void, FOREIGN),
+    (others_are_begun_right_behind_a_fence, LATE),
+    (every_hole_was_collected, FENCED),
+    (
+        every_entry_tells_of_others,
+        test_slots_at_once.test_what_is_void_does_not_tell_that_others_have_gone_on,
+    ),
+    (
+        every_entry_tells_of_others,
+        test_slots_at_once.test_a_fence_that_finds_a_void_entry_there_tries_the_next_slot,
+    ),
+    (
+        many_are_begun_for_what_comes_in_trickles,
+        test_slots_at_once.test_what_comes_in_trickles_has_one_put_under_way,
+    ),
     (what_is_confirmed_proves, LANDED),
     (what_is_confirmed_proves, COLLECTED),
     (
@@ -238,5 +322,5 @@ def test_a_planted_bug_dies_by_name(
     plant: Plant, kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    with pytest.raises((AssertionError, TimeoutError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, TimeoutError, SemelError, pytest.fail.Exception)):
         kill()

@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from lane.test_settling_on_store import World
-from semel.store.disk_cache import DiskCache
+from semel.store.disk_cache import DiskCache, Folder
 from semel.store.in_memory import Chances
 from support.seeded_loop import run
 from support.slot_home import CALM
@@ -14,7 +14,7 @@ from support.slot_store import alone
 
 def cached(folder: Path, seed: int, chances: Chances = CALM) -> World:
     world = World(seed, chances)
-    world.home.cache = DiskCache(folder, 2**30)
+    world.home.cache = DiskCache(Folder(folder), 2**30)
     return world
 
 
@@ -96,13 +96,13 @@ def test_volumes_are_found_in_the_cache_after_a_restart_and_damage_is_a_miss(
         assert files_of(tmp_path, "vol+0000")
         world.home.kill()
         rng = Random(3)
-        world.home.cache = DiskCache(tmp_path, 2**30)
+        world.home.cache = DiskCache(Folder(tmp_path), 2**30)
         await world.lead()
         await world.check()
         undamaged_gets = world.home.journal.blocks.gets
         world.home.kill()
         damage_all(tmp_path, rng)
-        world.home.cache = DiskCache(tmp_path, 2**30)
+        world.home.cache = DiskCache(Folder(tmp_path), 2**30)
         await world.lead()
         await world.check()
         assert world.home.journal.blocks.gets > undamaged_gets

@@ -9,8 +9,7 @@ import pytest
 from lane import test_cache_of_slots, test_settling_on_store
 from mutants import forgetting_bugs
 from semel.errors import SemelError
-from semel.journal.slots.landing import land
-from semel.journal.slots.writer import Writer
+from semel.journal.slots.writer import Put, Writer
 from semel.lane.settling import Settling
 from semel.store import disk_cache
 from semel.store.disk_cache import DiskCache, LeaderCache
@@ -58,21 +57,14 @@ def test_a_volume_that_is_named_before_it_is_stored_is_noticed(
 def test_a_slot_that_is_cached_before_it_is_confirmed_is_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def hasty(calls: Any, key: str, parts: Any, nonce: bytes) -> Any:
-        writer = writers[-1]
-        if writer.on_confirmed is not None:
-            writer.on_confirmed(writer.slot, parts)
-        return await land(calls, key, parts, nonce)
+    land = Writer._land
 
-    writers: list[Writer] = []
-    put = Writer._put
+    async def hasty(self: Writer, put: Put) -> None:
+        if self.on_confirmed is not None:
+            self.on_confirmed(put.slot, put.content)
+        await land(self, put)
 
-    async def noted(self: Writer, *rest: Any) -> bool:
-        writers.append(self)
-        return await put(self, *rest)
-
-    monkeypatch.setattr(Writer, "_put", noted)
-    monkeypatch.setattr("semel.journal.slots.writer.land", hasty)
+    monkeypatch.setattr(Writer, "_land", hasty)
     with pytest.raises(NOTICED):
         test_cache_of_slots.test_nothing_is_cached_of_a_slot_that_is_not_confirmed(tmp_path)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from semel.store.blocks import BLOCK_SIZE
-from semel.store.disk_cache import OVERHEAD_SIZE, DiskCache, LeaderCache
+from semel.store.disk_cache import OVERHEAD_SIZE, DiskCache, Folder, LeaderCache
 
 SLOT, VOLUME = "j/0000/000000000007", "vol/0000/0000000003-abc"
 FOLDERS = ("j/0000/", "ix/0000/")
@@ -36,7 +36,7 @@ async def got(leader: LeaderCache, key: str, number: int = 0) -> bytes | None:
 
 def test_an_object_is_cut_into_blocks_and_given_back(tmp_path: Path) -> None:
     async def main() -> None:
-        cache = DiskCache(tmp_path, 2**30)
+        cache = DiskCache(Folder(tmp_path), 2**30)
         leader = cache.of_leader(3, FOLDERS)
         content = Random(1).randbytes(2 * BLOCK_SIZE + 500)
         await put(cache, leader, SLOT, content)
@@ -54,7 +54,7 @@ def test_an_object_is_cut_into_blocks_and_given_back(tmp_path: Path) -> None:
 def test_those_used_last_are_kept_and_no_more_than_may_be(tmp_path: Path) -> None:
     async def main() -> None:
         size = 10_000
-        cache = DiskCache(tmp_path, 5 * (size + OVERHEAD_SIZE + 4))
+        cache = DiskCache(Folder(tmp_path), 5 * (size + OVERHEAD_SIZE + 4))
         leader = cache.of_leader(1, FOLDERS)
         for number in range(8):
             await put(cache, leader, f"vol/0000/{number}", bytes([number]) * size)
@@ -70,13 +70,13 @@ def test_another_leader_finds_volumes_and_nothing_of_slots(tmp_path: Path) -> No
     """Rule 34: also under the same epoch, as in a cluster that was restored."""
 
     async def main() -> None:
-        cache = DiskCache(tmp_path, 2**30)
+        cache = DiskCache(Folder(tmp_path), 2**30)
         leader = cache.of_leader(3, FOLDERS)
         await put(cache, leader, SLOT, b"slot" * 100)
         await put(cache, leader, VOLUME, b"volume" * 100)
         for epoch in (3, 4):
             # In the same process, and in another.
-            for later in (cache, DiskCache(tmp_path, 2**30)):
+            for later in (cache, DiskCache(Folder(tmp_path), 2**30)):
                 new = later.of_leader(epoch, FOLDERS)
                 assert await got(new, SLOT) is None
                 assert await got(new, VOLUME) == b"volume" * 100
@@ -106,7 +106,7 @@ def test_a_damaged_file_is_a_miss(tmp_path: Path, damage: str) -> None:
     async def main() -> None:
         rng = Random(damage)
         for number in range(20):
-            cache = DiskCache(tmp_path, 2**30)
+            cache = DiskCache(Folder(tmp_path), 2**30)
             leader = cache.of_leader(3, FOLDERS)
             content = rng.randbytes(3_000)
             await put(cache, leader, f"vol/{number}", content)
@@ -121,7 +121,7 @@ def test_a_damaged_file_is_a_miss(tmp_path: Path, damage: str) -> None:
 
 def test_a_file_under_the_name_of_another_is_a_miss(tmp_path: Path) -> None:
     async def main() -> None:
-        cache = DiskCache(tmp_path, 2**30)
+        cache = DiskCache(Folder(tmp_path), 2**30)
         leader = cache.of_leader(3, FOLDERS)
         await put(cache, leader, "vol/a", b"a" * 1000)
         await put(cache, leader, "vol/b", b"b" * 1000)
@@ -136,7 +136,7 @@ def test_a_file_under_the_name_of_another_is_a_miss(tmp_path: Path) -> None:
 def test_a_folder_that_takes_nothing_is_an_empty_cache(tmp_path: Path) -> None:
     async def main() -> None:
         folder = tmp_path / "cache"
-        cache = DiskCache(folder, 2**30)
+        cache = DiskCache(Folder(folder), 2**30)
         leader = cache.of_leader(3, FOLDERS)
         await put(cache, leader, SLOT, b"slot" * 100)
         shutil.rmtree(folder)

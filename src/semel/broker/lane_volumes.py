@@ -21,7 +21,7 @@ from semel.journal.seam import Journal
 from semel.journal.slots import keys
 from semel.journal.slots.journal import SlotJournal
 from semel.lane.settling import Volumes
-from semel.store.disk_cache import DiskCache
+from semel.store.disk_cache import DiskCache, Folder
 from semel.store.seam import Store
 from semel.volumes.making import MakesApart
 from semel.volumes.on_store import volumes_in
@@ -87,6 +87,6 @@ def work_folder(named: Path | None) -> Iterator[Path]:
 def disk_cache(folder: Path, bytes_max: int) -> DiskCache:
     """Raises ConfigError."""
     try:
-        return DiskCache(folder / CACHE, bytes_max)
+        return DiskCache(Folder(folder / CACHE), bytes_max)
     except OSError as error:
         raise ConfigError(f"{folder / CACHE} cannot be used as a cache: {error}") from error

@@ -115,6 +115,8 @@ def slot_settings(timing: Timing) -> SlotSettings:
         retry_s_max=min(2.0, detection_s / 3),
         flush_interval_ms=timing.flush_interval_ms,
         linger_ms=timing.linger_ms,
+        free_s=min(4.0, detection_s * 2 / 3),
+        gap_s=min(2.0, detection_s / 3),
     )
 
 

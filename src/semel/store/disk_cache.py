@@ -10,9 +10,9 @@ that was restored, has the same epochs. Whoever leads next begins without it.
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from semel.records.checksum import crc32c
 from semel.store.blocks import BLOCK_SIZE
@@ -33,26 +33,74 @@ DRAWN: Final = "drawn"
 REMOVED_AT_ONCE: Final = 64
 
 
+class Kept(NamedTuple):
+    """A file that an earlier process has left."""
+
+    name: str
+    size: int
+
+
+class Files(Protocol):
+    """Where the blocks are kept. A crash may leave anything of them."""
+
+    def found(self) -> list[Kept]:
+        """Those used last at the end. Blocking. Raises OSError."""
+
+    async def read(self, name: str) -> Buffer | None:
+        """None if it is not what was written there."""
+
+    def begin_write(self, names: Sequence[str], parts: Sequence[Buffer]) -> "asyncio.Future[bool]":
+        """A block to each. False if there is no room, or the folder is gone: it is only a cache."""
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Whoever reads one has it open."""
+
+
+class Folder:
+    """Of a disk, which is waited for beside the loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def found(self) -> list[Kept]:
+        self._path.mkdir(parents=True, exist_ok=True)
+        found = []
+        for entry in os.scandir(self._path):
+            if entry.name.endswith(ENDING):
+                status = entry.stat()
+                found.append((status.st_mtime_ns, entry.name, status.st_size))
+        return [Kept(name, size) for _, name, size in sorted(found)]
+
+    async def read(self, name: str) -> Buffer | None:
+        return await asyncio.to_thread(_read, self._path / name, name)
+
+    def begin_write(self, names: Sequence[str], parts: Sequence[Buffer]) -> "asyncio.Future[bool]":
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(None, _write, self._path, names, parts)
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Of very many it is done beside the loop: no file of the same name is made meanwhile, as
+        they go when a lane is taken."""
+        if len(names) <= REMOVED_AT_ONCE:
+            _unlink(self._path, names)
+        else:
+            asyncio.get_running_loop().run_in_executor(None, _unlink, self._path, names)
+
+
 class DiskCache:
-    def __init__(self, folder: Path, bytes_max: int) -> None:
+    def __init__(self, files: Files, bytes_max: int) -> None:
         """Takes what an earlier process has left there. Blocking. Raises OSError."""
         self.hits = 0
         self.misses = 0
         self.bytes_held = 0
-        self._folder = folder
+        self._files = files
         self._bytes_max = bytes_max
         self._sizes: OrderedDict[str, int] = OrderedDict()
         """By file, the one used last at the end."""
         self._unwritten_bytes = 0
         self._writing: set[asyncio.Future[bool]] = set()
-        folder.mkdir(parents=True, exist_ok=True)
-        found = []
-        for entry in os.scandir(folder):
-            if entry.name.endswith(ENDING):
-                status = entry.stat()
-                found.append((status.st_mtime_ns, entry.name, status.st_size))
         self._takes = 0
-        for _, name, size in sorted(found):
+        for name, size in files.found():
             takes = name.partition("-")[0]
             self._takes = max(self._takes, int(takes) if takes.isdecimal() else 0)
             self._add(name, size)
@@ -71,7 +119,7 @@ class DiskCache:
             self.misses += 1
             return None
         self._sizes.move_to_end(name)
-        found = await asyncio.to_thread(_read, self._folder / name, name)
+        found = await self._files.read(name)
         if found is None:
             self.misses += 1
             # Others may have dropped it meanwhile.
@@ -89,8 +137,7 @@ class DiskCache:
         if all(name in self._sizes for name in names):
             return
         self._unwritten_bytes += size
-        loop = asyncio.get_running_loop()
-        writing = loop.run_in_executor(None, _write, self._folder, names, parts)
+        writing = self._files.begin_write(names, parts)
         self._writing.add(writing)
 
         def written(done: "asyncio.Future[bool]") -> None:
@@ -101,7 +148,7 @@ class DiskCache:
                     its_size = min(BLOCK_SIZE, size - behind * BLOCK_SIZE)
                     self._add(name, CHECKSUM_SIZE + its_size)
             else:
-                self._remove(names)
+                self._files.remove(names)
 
         writing.add_done_callback(written)
 
@@ -132,15 +179,7 @@ class DiskCache:
     def _drop(self, names: Sequence[str]) -> None:
         for name in names:
             self.bytes_held -= self._sizes.pop(name)
-        self._remove(names)
-
-    def _remove(self, names: Sequence[str]) -> None:
-        """Whoever reads one has it open. Of very many it is done beside the loop: no file of the
-        same name is made meanwhile, as they go when a lane is taken."""
-        if len(names) <= REMOVED_AT_ONCE:
-            _unlink(self._folder, names)
-        else:
-            asyncio.get_running_loop().run_in_executor(None, _unlink, self._folder, names)
+        self._files.remove(names)
 
 
 class LeaderCache:
@@ -174,11 +213,16 @@ def _checksum(name: str, block: Buffer) -> bytes:
 
 
 def _read(path: Path, name: str) -> Buffer | None:
-    """None if it is not what was written there."""
     try:
-        stored = memoryview(path.read_bytes())
+        stored = path.read_bytes()
     except OSError:
         return None
+    return block_of(stored, name)
+
+
+def block_of(file: Buffer, name: str) -> Buffer | None:
+    """None if it is not what was written under this name."""
+    stored = memoryview(file)
     block = stored[CHECKSUM_SIZE:]
     return block if block and bytes(stored[:CHECKSUM_SIZE]) == _checksum(name, block) else None
 
@@ -188,13 +232,18 @@ def _unlink(folder: Path, names: Sequence[str]) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _write(folder: Path, names: Sequence[str], parts: Sequence[Buffer]) -> bool:
-    """False if there is no room, or the folder is gone: it is only a cache."""
+def files_of(names: Sequence[str], parts: Sequence[Buffer]) -> Iterator[bytes]:
+    """What each of them is to hold."""
     whole = memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+    for number, name in enumerate(names):
+        block = whole[number * BLOCK_SIZE : (number + 1) * BLOCK_SIZE]
+        yield _checksum(name, block) + block
+
+
+def _write(folder: Path, names: Sequence[str], parts: Sequence[Buffer]) -> bool:
     try:
-        for number, name in enumerate(names):
-            block = whole[number * BLOCK_SIZE : (number + 1) * BLOCK_SIZE]
-            (folder / name).write_bytes(_checksum(name, block) + block)
+        for name, file in zip(names, files_of(names, parts), strict=True):
+            (folder / name).write_bytes(file)
     except OSError:
         return False
     return True

@@ -13,7 +13,10 @@ from semel.verify.history import CommitSent, History, WriteAcknowledged
 from semel.verify.workloads.population import Population
 from semel.verify.world.cluster import TIMING, Cluster, SimulatedNode
 from semel.verify.world.network import Network
+from semel.verify.world.node_store import DATA, FENCE, Sent
 
+SLEEP_S_MAX = 12.0
+PEACE = Chances(latency_s_mean=0.004)
 UNHEARD = Chances(unanswered=1.0, latency_s_mean=0.03)
 SLOW = replace(BAD_DAY, latency_s_mean=0.8)
 BUSY = replace(BAD_DAY, throttled=0.6)
@@ -25,6 +28,10 @@ REORDERING = Chances(late=0.03, doubled=0.06, latency_s_mean=0.03)
 MOODS = (MILD, MILD, MILD, REORDERING, BAD_DAY)
 """What a run's store does by itself: on a bad day little is committed, as every tenth request of a
 node fails."""
+
+
+def nothing(sent: Sent) -> bool:
+    return False
 
 
 class ClusterFaults:
@@ -53,7 +60,11 @@ class ClusterFaults:
             "unheard by a node": (3, self._unheard),
             "slow ways to the store": (2, self._slow),
             "expired credentials": (1, self._expire),
-            "stops": (14, self._stop),
+            "holes": (6, self._leave_a_hole),
+            "usurpers": (6, self._usurp),
+            "sleeps before a fence": (9, self._sleep_before_fence),
+            "sleeps while slots go": (6, self._sleep_while_slots_go),
+            "stops": (18, self._stop),
             "rolling restarts": (1, self._roll),
             "outages": (2, self._outage),
             "full or read-only stores": (1, self._refuse),
@@ -62,7 +73,10 @@ class ClusterFaults:
             "dead clients": (2, self._kill_client),
             "rivals": (2, self._rival),
         }
-        cluster.set_chances(self._rng.choice(MOODS))
+        self._mood = self._rng.choice(MOODS)
+        self._calm_count = 0
+        """Who sleeps until others have done some work."""
+        cluster.set_chances(self._mood)
 
     async def run(self, until_s: float) -> None:
         loop = asyncio.get_running_loop()
@@ -72,6 +86,8 @@ class ClusterFaults:
             while loop.time() < until_s:
                 await asyncio.sleep(self._rng.expovariate(1 / self._pause_s_mean))
                 (name,) = self._rng.choices(names, weights)
+                if self._calm_count:
+                    continue
                 self.counts[name] += 1
                 under_way.create_task(self._kinds[name][1]())
         self._history.await_nothing()
@@ -154,6 +170,124 @@ class ClusterFaults:
             await asyncio.sleep(self._rng.choice((0.001, 0.01, 0.1)))
         node.is_in_trouble = False
 
+    async def _leave_a_hole(self) -> None:
+        """One of its entries does not arrive, those behind it do, and it is gone for a while."""
+        node = await self._victim()
+        if node is None:
+            return
+        lost: list[int] = []
+
+        def loses(sent: Sent) -> bool:
+            if sent.kind == DATA and not lost:
+                lost.append(sent.slot)
+            return sent.kind == DATA and sent.slot in lost
+
+        seen = self._cluster.bucket.slots_seen
+        node.store.loses = loses
+        epoch = seen.epoch
+        if await self._until(lambda: seen.has_hole, TIMING.detection_s):
+            if self._rng.random() < 0.5:
+                self._cluster.kill(node)
+            else:
+                node.freeze(PATIENCE_S)
+            await self._until(lambda: seen.epoch > epoch, 5 * TIMING.detection_s)
+            await self._lasts(0.5)
+        node.store.loses = nothing
+        if node.is_alive:
+            node.thaw()
+            node.is_in_trouble = False
+        else:
+            self._start(node)
+
+    async def _until(self, is_so: Callable[[], bool], longest_s: float) -> bool:
+        # Nothing tells of it; simulated time takes none.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(longest_s):
+                while not is_so():  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
+        return is_so()
+
+    # Of one that stands by
+
+    def _standby(self) -> SimulatedNode | None:
+        """Whom nothing has befallen yet, while somebody leads."""
+        nodes = [
+            node
+            for node in self._cluster.nodes.values()
+            if node.is_alive and not node.is_in_trouble and node.follows is not None
+        ]
+        if not nodes or self._cluster.leader is None:
+            return None
+        chosen = self._rng.choice(nodes)
+        chosen.is_in_trouble = True
+        return chosen
+
+    async def _usurp(self) -> None:
+        """It fences a leader that is well, and serves on until it hears of it."""
+        usurper = self._standby()
+        if usurper is not None:
+            if self._rng.random() < 0.7:
+                # Then it is by a GET that the leader learns of it.
+                self._population.hush(2 * TIMING.detection_s)
+                await asyncio.sleep(0.2 * TIMING.detection_s)
+            await self._be_impatient(usurper, 2 * TIMING.detection_s)
+            usurper.is_in_trouble = False
+
+    async def _be_impatient(self, standby: SimulatedNode, longest_s: float) -> None:
+        assert standby.node is not None
+        standby.node.is_impatient = True
+        epoch = self._cluster.bucket.slots_seen.epoch
+        await self._until(
+            lambda: standby.is_frozen or self._cluster.bucket.slots_seen.epoch > epoch, longest_s
+        )
+        standby.node.is_impatient = False
+
+    async def _sleep_before_fence(self) -> None:
+        """It has found a slot free, and its fence arrives when that was written and collected."""
+        candidate = self._standby()
+        if candidate is None:
+            return
+        sleeper, slots = candidate, list[int]()
+
+        def loses(sent: Sent) -> bool:
+            if sent.kind != FENCE:
+                return False
+            slots.append(sent.slot)
+            sleeper.freeze(PATIENCE_S)
+            return True
+
+        candidate.store.loses = loses
+        await self._be_impatient(candidate, 2 * TIMING.detection_s)
+        candidate.store.loses = nothing
+        if slots:
+            await self._sleep_past(candidate, slots[0])
+        self._wake(candidate)
+
+    async def _sleep_while_slots_go(self) -> None:
+        standby = self._standby()
+        follower = None if standby is None else standby.follows
+        if standby is None or follower is None:
+            return
+        slot = follower.slot
+        standby.freeze(PATIENCE_S)
+        await self._sleep_past(standby, slot)
+        self._wake(standby)
+
+    async def _sleep_past(self, sleeper: SimulatedNode, slot: int) -> None:
+        """Until that was collected, which others can do in peace."""
+        self._calm_count += 1
+        self._cluster.set_chances(PEACE)
+        bucket = self._cluster.bucket
+        await self._until(lambda: bucket.was_collected(slot) or bucket.stays(slot), SLEEP_S_MAX)
+        self.counts["slept until a slot was collected"] += bucket.was_collected(slot)
+        self._calm_count -= 1
+        if not self._calm_count:
+            self._cluster.set_chances(self._mood)
+
+    def _wake(self, node: SimulatedNode) -> None:
+        node.thaw()
+        node.is_in_trouble = False
+
     async def _cut(self) -> None:
         node = await self._victim()
         if node is not None:
@@ -221,11 +355,10 @@ class ClusterFaults:
         setattr(bucket, what, False)
 
     async def _throttle(self) -> None:
-        before = self._cluster.chances
-        if before is not BUSY:
+        if self._cluster.chances is self._mood:
             self._cluster.set_chances(BUSY)
             await self._lasts(2)
-            self._cluster.set_chances(before)
+            self._cluster.set_chances(PEACE if self._calm_count else self._mood)
 
     # Of clients and their connections
 

@@ -26,12 +26,6 @@ from semel.store.seam import Store, StoreAway, StoreRefused
 from semel.types import Position
 from semel.world import Randomness
 
-FREE_S_MAX: Final = 4.0
-"""A slot that is free for so long may have been collected (rule 32)."""
-
-GAP_S_MAX: Final = 2.0
-"""What counts at most as silence between two reads: who was frozen has seen nothing."""
-
 SLOTS_UNCONFIRMED: Final = 256
 """Behind so many it is asked whether a checkpoint confirms them, so that memory is bounded."""
 
@@ -39,7 +33,7 @@ SLOTS_UNCONFIRMED: Final = 256
 class Silence:
     """Rule 33: only silence that was seen by successful reads counts as silence."""
 
-    def __init__(self, gap_s_max: float = GAP_S_MAX) -> None:
+    def __init__(self, gap_s_max: float) -> None:
         self.lasted_s = 0.0
         self._gap_s_max = gap_s_max
         self._free_s: float | None = None
@@ -63,11 +57,12 @@ class Follower:
     def __init__(self, store: Store, lane: int, settings: SlotSettings | None = None) -> None:
         self.checkpoint: bytes | None = None
         """The state to begin with; to be taken again whenever `look` has begun anew."""
-        self.silence = Silence()
+        settings = settings or SlotSettings()
+        self.silence = Silence(settings.gap_s)
         self.caught_up_s: float | None = None
         """When it was last known that there is nothing behind what was read."""
         self._store = store
-        self._settings = settings or SlotSettings()
+        self._settings = settings
         self._calls = Calls(store, self._settings)
         self._calls.on_trouble = self._note_trouble
         self.on_warning: Callable[[str], None] = lambda warning: None
@@ -185,7 +180,7 @@ class Follower:
     async def _found_free(self, begun_s: float) -> bool:
         if self._free_since_s is None:
             self._free_since_s = begun_s
-        if begun_s - self._free_since_s < FREE_S_MAX:
+        if begun_s - self._free_since_s < self._settings.free_s:
             return False
         self._free_since_s = None
         newest = await checkpoints.boundary(self._calls, self._lane)

@@ -35,6 +35,12 @@ def counts(standing: Standing, head: Head) -> bool:
     return head.epoch == standing.epoch and not standing.is_sealed
 
 
+def is_void(epoch: int, head: Head) -> bool:
+    """Whether what stands behind the fence of that epoch was left by who led before. What is of a
+    later epoch tells that another leads, whether it counts or not."""
+    return head.epoch < epoch
+
+
 def fenced(standing: Standing, epoch: int) -> Standing:
     """Behind a fence that counts."""
     term = standing.term if standing.is_sealed else epoch

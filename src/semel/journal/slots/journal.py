@@ -84,7 +84,7 @@ class SlotJournal:
         self._writer = Writer(
             calls,
             Leadership(lane, node, standing.epoch, standing.term),
-            taken.fence + 1,
+            taken.fence,
             self.end,
             self._table,
             randomness,
@@ -170,7 +170,7 @@ class SlotJournal:
         self._writer.start(moved, self._on_failure)
         self._checkpointing.start(self._taking)
         for work in (
-            self._writer.run,
+            *[self._writer.run] * self.settings.puts_at_once,
             self._writer.look,
             self._checkpointing.run,
             self._collecting.run,
@@ -210,7 +210,7 @@ class SlotJournal:
 
     @property
     def slot(self) -> int:
-        """The first that is not known to be ours."""
+        """The first that is not confirmed."""
         return self._writer.slot
 
     @property

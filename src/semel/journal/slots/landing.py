@@ -21,6 +21,8 @@ class Found(Enum):
     FREE = auto()
     OURS = auto()
     FOREIGN = auto()
+    VOID = auto()
+    """Of one who led before, and what stands there does not count."""
 
 
 def judge(nonce: bytes | None, entry: Entry | None) -> Found:

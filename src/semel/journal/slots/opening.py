@@ -1,5 +1,7 @@
 """Taking a lane: its newest checkpoint, the slots behind it, a fence in the first that is free.
 
+What landed behind that one is void from then on: its leader has not confirmed it (rule 16).
+
 Rule 31 is half of it. What a checkpoint covers may be deleted at any time, so that a slot which
 seems free may be one that was collected, and a fence in it stands in nobody's way; and where others
 have left such a fence, it hides the hole. Whoever wins a fence therefore looks for the newest
@@ -15,7 +17,7 @@ from semel.errors import CorruptJournal, SemelError
 from semel.journal.slots import checkpoints, keys
 from semel.journal.slots.calls import Calls
 from semel.journal.slots.checkpoints import Checkpoint
-from semel.journal.slots.entries import NONCE_SIZE, Entry, Head, Kind, decode, encode
+from semel.journal.slots.entries import NONCE_SIZE, Head, Kind, decode, encode
 from semel.journal.slots.history import Standing, fenced, may_miss_acknowledged
 from semel.journal.slots.landing import land
 from semel.journal.slots.replay import Replay
@@ -94,6 +96,9 @@ async def read_on(
 
     False if some of it was collected meanwhile, so that a newer checkpoint is there. The list only
     says how many to read at once; what is there is told by reading. Raises CorruptJournal.
+
+    A slot that is free with others behind it was collected, or is under way: the newest checkpoint
+    tells which.
     """
     lane = replay.lane
     behind = keys.slot(lane, replay.slot - 1) if replay.slot else ""
@@ -104,10 +109,17 @@ async def read_on(
         count = count if stop is None else min(count, stop - replay.slot)
         for key, stored in await _read(calls, lane, replay.slot, count):
             if stored is None:
-                return stop is None and replay.slot > last
+                if stop is not None:
+                    return False
+                return replay.slot > last or not await _is_collected(calls, replay)
             if not await add(calls, replay, key, stored):
                 return False
     return True
+
+
+async def _is_collected(calls: Calls, replay: Replay) -> bool:
+    """Whether the next slot, which was found free, had been written before."""
+    return await checkpoints.boundary(calls, replay.lane) > replay.slot
 
 
 def _count_at_once(sizes: Mapping[int, int], first: int, settings: SlotSettings) -> int:
@@ -156,21 +168,15 @@ async def take(
     checkpoint: Checkpoint | None = None
     is_continued = followed is not None
     replay = followed
-    seen = None if followed is None else followed.slot
+    seen = None if followed is None else followed.standing
     # Behind a seal nothing counts but a fence, and that stands in the way of ours.
     is_sealed = only_silent and followed is not None and followed.standing.is_sealed
     if replay is None or not (is_sealed or await read_on(calls, replay, settings)):
         checkpoint, replay = await load(calls, lane, settings)
         is_continued = False
-    if only_silent and replay.slot != seen:
+    if only_silent and replay.standing != seen:
         raise NotTaken(f"lane {lane}: others have gone on to slot {replay.slot}")
-    fence, epoch = replay.slot, replay.standing.epoch + 1
-    foreign = await _fence(calls, replay, node, randomness)
-    if foreign is not None:
-        raise NotTaken(
-            f"lane {lane}: slot {fence} went to node {foreign.head.node}, "
-            f"epoch {foreign.head.epoch}"
-        )
+    fence, epoch = await _fence(calls, replay, node, randomness), replay.standing.epoch + 1
     while True:
         newest = await checkpoints.boundary(calls, lane)
         match look_again(newest, fence, replay.began):
@@ -205,9 +211,10 @@ async def take(
     )
 
 
-async def _fence(calls: Calls, replay: Replay, node: int, randomness: Randomness) -> Entry | None:
-    """In the next slot. None if it is there, else what is there instead, which is applied."""
-    standing, slot = replay.standing, replay.slot
+async def _fence(calls: Calls, replay: Replay, node: int, randomness: Randomness) -> int:
+    """In the next slot that nothing void stands in, which is returned. Raises NotTaken; what is
+    there instead is applied."""
+    lane, standing = replay.lane, replay.standing
     epoch = standing.epoch + 1
     nonce = randomness.token_bytes(NONCE_SIZE)
     head = Head(
@@ -220,7 +227,19 @@ async def _fence(calls: Calls, replay: Replay, node: int, randomness: Randomness
         Position(standing.end),
         0,
     )
-    foreign = await land(calls, keys.slot(replay.lane, slot), [encode(head)], nonce)
-    if foreign is not None:
-        replay.add(foreign)
-    return foreign
+    while True:
+        slot = replay.slot
+        foreign = await land(calls, keys.slot(lane, slot), [encode(head)], nonce)
+        if foreign is None:
+            return slot
+        try:
+            replay.add(foreign)
+        except CorruptJournal:
+            if not await _is_collected(calls, replay):
+                raise
+            raise NotTaken(f"lane {lane}: slot {slot} was collected, others have gone on") from None
+        if replay.standing != standing:
+            raise NotTaken(
+                f"lane {lane}: slot {slot} went to node {foreign.head.node}, "
+                f"epoch {foreign.head.epoch}"
+            )

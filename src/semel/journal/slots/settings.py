@@ -11,6 +11,9 @@ from semel.journal.slots.entries import ENTRY_HEADER_SIZE
 MIB: Final = 1 << 20
 FRAME_BYTES_MAX: Final = 8 * MIB
 SLOT_BYTES_MIN: Final = 1024
+PUTS_AT_ONCE_MAX: Final = 8
+"""So many slots, from the first that it has not confirmed, a leader may be writing to at most. What
+is left of it then lies within so many from the next fence on: no version may go beyond."""
 HEADROOM_SHARE: Final = 16
 """Of the bytes that may be unconfirmed: kept for the ends of what is open."""
 
@@ -18,8 +21,14 @@ HEADROOM_SHARE: Final = 16
 @dataclass(frozen=True, slots=True)
 class SlotSettings:
     slot_bytes: int = 16 * MIB
-    """The largest slot, which is one PUT. What piles up while one is under way should fit into the
-    next, or the time of a PUT bounds the bytes per second."""
+    """The largest slot, which is one PUT."""
+
+    puts_at_once: int = 4
+    """Slots that are created at the same time, while so much waits that each is worth it:"""
+
+    ahead_bytes: int = 4 * MIB
+    """what a PUT beside others that are under way carries at least. Less waits for these, as it
+    would be no sooner durable behind them, and costs one PUT with what comes after it."""
 
     stretch_bytes: int = 64 * MIB
     """What is settled at once: so much of the journal has one index."""
@@ -54,6 +63,14 @@ class SlotSettings:
     barrier_s: float | None = 6.0
     """Who has waited so long for a barrier steps down: the detection time. None: never."""
 
+    free_s: float = 4.0
+    """A slot that is free for so long to who follows may have been collected (rule 32). Less than
+    the detection time, or it would fence it first."""
+
+    gap_s: float = 2.0
+    """What counts at most as silence between two reads of who follows: who was frozen has seen
+    nothing."""
+
     reads_at_once: int = 32
     """GETs under way when a lane is taken…"""
 
@@ -63,6 +80,8 @@ class SlotSettings:
     def __post_init__(self) -> None:
         if self.slot_bytes < SLOT_BYTES_MIN:
             raise ConfigError(f"a slot of {self.slot_bytes} bytes: {SLOT_BYTES_MIN} at least")
+        if not 1 <= self.puts_at_once <= PUTS_AT_ONCE_MAX:
+            raise ConfigError(f"{self.puts_at_once} PUTs at once: 1 to {PUTS_AT_ONCE_MAX}")
         if self.unconfirmed_bytes < 2 * self.slot_bytes:
             raise ConfigError(
                 f"{self.unconfirmed_bytes} unconfirmed bytes: two slots of {self.slot_bytes} "

@@ -15,6 +15,8 @@ Cast = Callable[[Random], dict[str, Work]]
 PRODUCING = "producer"
 RIVALLED = f"{PRODUCING}-of-"
 """How the names of those begin who produce in transactions."""
+READING = ("reader", "watcher", "auditor")
+"""And of those who store nothing."""
 
 
 @dataclass
@@ -64,6 +66,13 @@ class Population:
             asleep_s = self._rng.choice((0.05, 0.5, 3.0))
             role.client.asleep_until_s = role.client.now_s() + self._rng.uniform(0, asleep_s)
         self._fill(role)
+
+    def hush(self, duration_s: float) -> None:
+        """Whoever writes sleeps for a while, and whoever reads goes on."""
+        for role in self.roles:
+            if role.client is not None and not role.name.startswith(READING):
+                until_s = role.client.now_s() + duration_s
+                role.client.asleep_until_s = max(role.client.asleep_until_s, until_s)
 
     @property
     def rivalled(self) -> list[str]:

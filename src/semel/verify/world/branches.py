@@ -11,19 +11,22 @@ from typing import Any
 
 from semel.broker.transactional import LateRequests
 from semel.errors import JournalFailed
-from semel.journal.slots import following, landing, opening, writer
+from semel.journal.slots import landing, opening, writer
 from semel.journal.slots.barrier import Barriers
 from semel.journal.slots.collecting import Collecting
 from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.landing import Found
 from semel.journal.slots.opening import Boundary, NotTaken
-from semel.journal.slots.writer import Writer
+from semel.journal.slots.reading import Reading
+from semel.journal.slots.writer import Put, Writer
 from semel.lane.clock import LaneClock
+from semel.store.disk_cache import DiskCache
+from semel.volumes.objects import ObjectVolumes
 
 RULES: dict[str, tuple[str, ...]] = {
     "15": ("own nonce", "foreign", "none, same bytes again", "stepped down before a foreign entry"),
-    "16": ("void entry or fence",),
+    "16": ("void entry", "PUT passed over a void entry", "GET passed over a void entry"),
     "17": ("fence behind a seal, same term", "fence without a seal, new term"),
     "18": (
         "barrier asked",
@@ -36,12 +39,12 @@ RULES: dict[str, tuple[str, ...]] = {
     "31": ("boundary holds", "replayed anew", "fence given up", "objects deleted"),
     "32": ("listed again", "begun anew"),
     "33": ("outage, waits anew",),
-    "34": (),
-    "35": (),
+    "34": ("slot kept", "read from the cache", "damaged, a miss", "dropped with its leader"),
+    "35": ("volume of a fenced leader removed", "other that is not named left alone"),
     "36": ("opened with a clock behind the last frame", "opened with a clock ahead of it"),
     "37": ("batch refused as too large",),
 }
-"""By number. Those without a branch have no code yet."""
+"""By number."""
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -72,6 +75,12 @@ def _replaced(owner: Any, name: str, wrapper: Wrapper) -> Iterator[None]:
 def _watched(counts: Counter[str]) -> Iterator[tuple[Any, str, Wrapper]]:
     yield landing, "judge", _by_result(counts, LANDED)
     yield writer, "judge", _by_result(counts, LOOKED)
+    yield Writer, "_found", _looked(counts)
+    yield Writer, "_land", _landed(counts)
+    yield Reading, "confirmed", _each(counts, "34 slot kept")
+    yield DiskCache, "get", _cached(counts)
+    yield DiskCache, "of_leader", _cut(counts)
+    yield ObjectVolumes, "_is_old", _by_result(counts, STRANGERS)
     yield opening, "look_again", _by_result(counts, LOOKED_AGAIN)
     yield Barriers, "ask", _each(counts, "18 barrier asked")
     yield Barriers, "proved", _sized(counts, "18 barrier passed")
@@ -94,6 +103,10 @@ LOOKED = {
     Found.OURS: "18 GET found an own entry",
     Found.FOREIGN: "18 GET found a foreign entry",
     Found.FREE: "18 GET found it free",
+}
+STRANGERS = {
+    True: "35 volume of a fenced leader removed",
+    False: "35 other that is not named left alone",
 }
 LOOKED_AGAIN = {
     Boundary.HOLDS: "31 boundary holds",
@@ -119,6 +132,57 @@ def _each(counts: Counter[str], name: str) -> Wrapper:
         def watched(*arguments: Any) -> Any:
             counts[name] += 1
             return function(*arguments)
+
+        return watched
+
+    return wrap
+
+
+def _looked(counts: Counter[str]) -> Wrapper:
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        async def watched(self: Writer, slot: int) -> Found:
+            found: Found = await function(self, slot)
+            counts["16 GET passed over a void entry"] += found is Found.VOID
+            return found
+
+        return watched
+
+    return wrap
+
+
+def _landed(counts: Counter[str]) -> Wrapper:
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        async def watched(self: Writer, put: Put) -> None:
+            slot = put.slot
+            await function(self, put)
+            counts["16 PUT passed over a void entry"] += put.slot - slot
+
+        return watched
+
+    return wrap
+
+
+def _cached(counts: Counter[str]) -> Wrapper:
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        async def watched(self: DiskCache, *arguments: Any) -> Any:
+            held = self.bytes_held
+            found = await function(self, *arguments)
+            counts["34 read from the cache"] += found is not None
+            counts["34 damaged, a miss"] += found is None and self.bytes_held < held
+            return found
+
+        return watched
+
+    return wrap
+
+
+def _cut(counts: Counter[str]) -> Wrapper:
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(self: DiskCache, *arguments: Any) -> Any:
+            held = self.bytes_held
+            cut = function(self, *arguments)
+            counts["34 dropped with its leader"] += self.bytes_held < held
+            return cut
 
         return watched
 
@@ -154,7 +218,7 @@ def _listed(counts: Counter[str]) -> Wrapper:
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         async def watched(self: Follower, begun_s: float) -> bool:
             since_s = self._free_since_s
-            if since_s is not None and begun_s - since_s >= following.FREE_S_MAX:
+            if since_s is not None and begun_s - since_s >= self._settings.free_s:
                 counts["32 listed again"] += 1
             is_begun: bool = await function(self, begun_s)
             counts["32 begun anew"] += is_begun

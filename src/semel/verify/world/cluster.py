@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Coroutine, Sequence
 from contextvars import Context
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -24,15 +25,21 @@ from semel.cluster.silence import Timing
 from semel.errors import JournalFailed
 from semel.journal.file.memory import MemoryDevice
 from semel.journal.seam import Journal
+from semel.journal.slots import keys
+from semel.journal.slots.following import Follower
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.settings import SlotSettings
+from semel.lane.following import FollowedLane
 from semel.lane.leader import Leader
 from semel.lane.settling import Volumes
+from semel.store.disk_cache import DiskCache
 from semel.store.in_memory import BAD_DAY, CALM, Chances, MemoryStore
 from semel.verify.history import Cause, ClockSet, Complaint, Died, History, OpenFailed, SeveralNodes
+from semel.verify.world.cache_files import CacheFiles
 from semel.verify.world.loop import Process, SeededRandomness, SimulatedClock, SimulatedLoop
 from semel.verify.world.machine import ProcessTasks, stop
 from semel.verify.world.network import Network, Wire
+from semel.verify.world.node_store import NodeStore
 from semel.verify.world.slots_seen import WatchedBucket
 from semel.volumes.making import MakesHere
 from semel.volumes.on_store import volumes_in
@@ -40,7 +47,7 @@ from semel.volumes.on_store import volumes_in
 TIMING: Final = Timing(1.0)
 CONFIG: Final = BrokerConfig(
     message_max_bytes=60_000,
-    journal_settle_bytes=150_000,
+    journal_settle_bytes=50_000,
     journal_volume_bytes=400_000,
     log_retention_check_interval_ms=200,
     offsets_topic_num_partitions=3,
@@ -51,8 +58,9 @@ CONFIG: Final = BrokerConfig(
 SLOTS: Final = replace(
     slot_settings(TIMING),
     slot_bytes=2**18,
+    ahead_bytes=1,
     unconfirmed_bytes=2**20,
-    stretch_bytes=2**17,
+    stretch_bytes=2**15,
     checkpoint_slots=40,
     tail_bytes=2**17,
     cache_bytes=2**17,
@@ -63,6 +71,7 @@ CLOCK_ERRORS_MS: Final = (0, 0, 400, -400, 60_000, -60_000, 3_600_000, -3_600_00
 STRAY_SHARE: Final = 0.15
 """Of those who connect elsewhere: any node is asked."""
 STOP_S_MAX: Final = 5.0
+CACHE_BYTES: Final = 2**19
 
 
 class _Node(Node):
@@ -71,6 +80,17 @@ class _Node(Node):
     def __init__(self, *arguments: Any, slots: SlotSettings) -> None:
         super().__init__(*arguments)
         self._slot_settings = slots
+        self.is_impatient = False
+        """It fences the lane as soon as it can, whether anybody leads or not."""
+
+    def _left_s(self, follower: Follower, followed: FollowedLane) -> float:
+        if self.is_impatient:
+            take = partial(Follower.take, follower)
+            follower.take = lambda node, randomness, **_: take(  # type: ignore[method-assign]
+                node, randomness
+            )
+            return 0.0
+        return super()._left_s(follower, followed)
 
 
 class Line:
@@ -97,7 +117,11 @@ class SimulatedNode:
         self.host = f"node-{node_id}.test"
         seed = f"{cluster.seed} {node_id} {life}"
         rng = Random(f"node {seed}")
-        self.store = MemoryStore(cluster.bucket, Random(f"store {seed}"), cluster.chances)
+        self.store = NodeStore(cluster.bucket, Random(f"store {seed}"), cluster.chances)
+        self._files = cluster.cache_files[node_id]
+        self._cache = DiskCache(self._files, CACHE_BYTES)
+        self.node: _Node | None = None
+        """Once it runs."""
         self.is_in_trouble = False
         self._life = Process(f"{self.host} {life}")
         self._cluster = cluster
@@ -128,6 +152,8 @@ class SimulatedNode:
     def _volumes(self, number: int, journal: Journal) -> Volumes:
         """Of a lane that was taken: what is made for them is made in memory."""
         assert isinstance(journal, SlotJournal)
+        assert journal.epoch is not None
+        journal.use_cache(self._cache.of_leader(journal.epoch, keys.reused(number)))
         device = MemoryDevice(Random(self._device_seed))
         device.start(self._cluster.loop)
         maker = MakesHere(device)
@@ -146,7 +172,7 @@ class SimulatedNode:
 
     async def _live(self) -> None:
         format_ = self._cluster.format
-        node = _Node(
+        node = self.node = _Node(
             self.store,
             format_,
             Leader(format_.cluster_id, self.node_id, self.host, 9092),
@@ -211,8 +237,14 @@ class SimulatedNode:
         if self._life.is_frozen:
             self._cluster.loop.thaw(self._life)
 
+    @property
+    def follows(self) -> Follower | None:
+        """What it has read, while it stands by."""
+        return None if self.node is None else self.node.follower
+
     def die(self) -> None:
         self._life.die()
+        self._files.crash()
         self._cluster.network.broker_died(self._life, silently=False)
         self._cluster.request_count += sum(self.broker.metrics.requests.values())
 
@@ -238,6 +270,8 @@ class Cluster:
         self.format = format_
         self.bucket = bucket
         self.chances: Chances = BAD_DAY
+        self.cache_files: dict[int, CacheFiles] = {}
+        """Of each machine."""
         self.nodes: dict[int, SimulatedNode] = {}
         self.counts: Counter[str] = Counter()
         self.request_count = 0
@@ -260,6 +294,7 @@ class Cluster:
         cluster = cls(seed, network, history, format_, bucket)
         history.note(SeveralNodes(tuple(node_ids)))
         for node_id in node_ids:
+            cluster.cache_files[node_id] = CacheFiles(f"cache {seed} {node_id}")
             cluster.start(node_id)
         return cluster
 
@@ -349,7 +384,7 @@ class Cluster:
         """From here on nothing goes wrong any more."""
         bucket = self.bucket
         bucket.is_away = bucket.is_full = bucket.is_read_only = False
-        self.set_chances(replace(CALM, latency_s_mean=0.01))
+        self.set_chances(replace(CALM, latency_s_mean=0.002))
         for node_id, node in list(self.nodes.items()):
             node.store.is_cut = node.store.has_expired = False
             node.thaw()

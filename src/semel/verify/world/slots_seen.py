@@ -6,11 +6,14 @@ by itself and knows nothing of what the nodes believe.
 
 import struct
 from collections import Counter
+from typing import Final
 
 from semel.store.in_memory import Bucket
 
 _HEADER = struct.Struct("<4sBc2xiii16sQQI")
 SLOTS = "j/0000/"
+PUTS_AT_ONCE_MAX: Final = 8
+"""By the rule, whatever the code says."""
 
 
 class SlotsSeen:
@@ -21,21 +24,38 @@ class SlotsSeen:
         self.leader = -1
         """The node whose fence is the latest that counts."""
         self._is_sealed = False
-        self._next_slot = 0
+        self.next_slot = 0
+        self.staying: set[int] = set()
+        """Fences, seals and what is void."""
+        self._ahead: dict[int, bytes] = {}
+        """Entries that are there before one in front of them."""
+
+    @property
+    def has_hole(self) -> bool:
+        """A slot is free, and one behind it is not."""
+        return bool(self._ahead)
 
     def created(self, key: str, stored: bytes) -> None:
         slot = int(key.removeprefix(SLOTS))
-        if slot < self._next_slot:
+        if slot < self.next_slot:
             self.counts["31 entry in a collected slot"] += 1
             return
-        if slot > self._next_slot:
-            self.violations.append(f"slot {slot} comes before {self._next_slot}, which is free")
-        self._next_slot = slot + 1
+        if slot >= self.next_slot + PUTS_AT_ONCE_MAX:
+            self.violations.append(f"slot {slot} is too far ahead of {self.next_slot}")
+        self.counts["slots that landed before others"] += slot > self.next_slot
+        self._ahead[slot] = stored
+        while (following := self._ahead.pop(self.next_slot, None)) is not None:
+            self._follow(self.next_slot, following)
+            self.next_slot += 1
+
+    def _follow(self, slot: int, stored: bytes) -> None:
         _, _, kind, epoch, _, node, _, _, _, _ = _HEADER.unpack_from(stored)
+        if kind != b"D" or epoch != self.epoch or self._is_sealed:
+            self.staying.add(slot)
         if kind == b"F":
             self._fenced(epoch, node)
         elif epoch != self.epoch or self._is_sealed:
-            self.counts["16 void entry or fence"] += 1
+            self.counts["16 void entry"] += 1
         elif node != self.leader:
             self.violations.append(f"slot {slot}: node {node} and {self.leader} lead in {epoch}")
         elif kind == b"S":
@@ -46,7 +66,7 @@ class SlotsSeen:
 
     def _fenced(self, epoch: int, node: int) -> None:
         if epoch <= self.epoch:
-            self.counts["16 void entry or fence"] += 1
+            self.violations.append(f"a fence of epoch {epoch} stands behind epoch {self.epoch}")
             return
         if self.epoch >= 0:
             self.counts["takeovers"] += 1
@@ -65,3 +85,10 @@ class WatchedBucket(Bucket):
         super().create(key, content)
         if key.startswith(SLOTS):
             self.slots_seen.created(key, content)
+
+    def stays(self, slot: int) -> bool:
+        """It is no data that counts, and so is never collected."""
+        return slot in self.slots_seen.staying
+
+    def was_collected(self, slot: int) -> bool:
+        return slot < self.slots_seen.next_slot and f"{SLOTS}{slot:012d}" not in self.objects
