@@ -215,6 +215,17 @@ def join(
         raise
 
 
+def is_epoch_durable(broker: "Broker", transactional_id: str) -> bool:
+    """Only then may what it writes be answered before it is durable. Of a coordinator elsewhere it
+    is told by the key that it has given."""
+    name = TransactionalId(transactional_id)
+    try:
+        lane = broker.coordinators.of_transactional_id(name)
+    except RequestError:
+        return True
+    return lane.is_epoch_durable(name)
+
+
 def asks_by_aborting(call: Call, command: End) -> bool:
     """Whether the client will ask for a new epoch if its abort is refused, and has to: librdkafka
     after AddOffsetsToTxn. It is refused once."""

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from semel.broker.answer import Call
 from semel.broker.incoming import Missed, accepted, find_topic, look_at, no_room, refused
-from semel.broker.transactional import as_version_of, dialect, refuse_if_late
+from semel.broker.transactional import (
+    as_version_of,
+    dialect,
+    is_epoch_durable,
+    refuse_if_late,
+)
 from semel.errors import (
     InvalidRequest,
     InvalidTransactionState,
@@ -163,6 +168,10 @@ class ProducingInTransaction:
     def _joining(self, incoming: list[Incoming]) -> Joining:
         first = incoming[0].header
         return Joining(self._transactional_id, first.producer_id, first.producer_epoch)
+
+    @property
+    def is_epoch_durable(self) -> bool:
+        return is_epoch_durable(self._broker, self._transactional_id)
 
     def _command(self, incoming: list[Incoming]) -> Callable[[Joining], ProduceJoined]:
         its_dialect = dialect(self._call)

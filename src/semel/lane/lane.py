@@ -41,7 +41,7 @@ from semel.lane.view import LaneView, PartitionView
 from semel.lane.waiting_room import WaitingRoom
 from semel.log.partition import Partition
 from semel.transactions.key import TransactionKey
-from semel.types import Offset, Position
+from semel.types import Offset, Position, TransactionalId
 from semel.world import Clock, Randomness
 
 
@@ -113,6 +113,9 @@ class Lane:
             replay_on(state, journal)
         show_all(state)
         self._state = state
+        self._issued_at: dict[TransactionalId, Position] = {}
+        """Behind the frames that have issued their epochs, the oldest first; some are durable."""
+        state.transactions.issued = []
         self._clock = LaneClock(clock, state.last_moment, state.wall_ahead_ms)
         self.view = LaneView(state, self._clock)
         self.log = PartitionLog(journal, volumes.store, state.partitions)
@@ -298,6 +301,8 @@ class Lane:
             index_frame(journal, state, frame, start, effects)
             end = journal.end
             self._unread.append((end, frame.batches))
+            if state.transactions.issued:
+                self._note_issued(end)
             if effects is not NO_EFFECTS:
                 if effects.moved_log_starts:
                     self._log_starts_moved_at = end
@@ -417,6 +422,27 @@ class Lane:
         journal = self._journal
         waits = journal.end - journal.durable
         journal.when_durable(Position(journal.end - waits // 2), callback)
+
+    def is_epoch_durable(self, transactional_id: TransactionalId) -> bool:
+        """Whether what has issued the present epoch of this id is durable.
+
+        Until it is, nobody can have heard of it from this leader. Who uses it nevertheless has it
+        from one that has led since and counts from where this one did: nothing may be acknowledged
+        to it before it is durable here, as it never will be.
+        """
+        issued_at = self._issued_at.get(transactional_id)
+        return issued_at is None or issued_at <= self._journal.durable
+
+    def _note_issued(self, end: Position) -> None:
+        issued, issued_at = self._state.transactions.issued, self._issued_at
+        assert issued is not None
+        for transactional_id in issued:
+            issued_at.pop(transactional_id, None)
+            issued_at[transactional_id] = end
+        issued.clear()
+        durable = self._journal.durable
+        while next(iter(issued_at.values())) <= durable:
+            del issued_at[next(iter(issued_at))]
 
     def when_written(self, position: Position, callback: Callable[[], None]) -> None:
         self._journal.when_written(position, callback)

@@ -39,6 +39,8 @@ class Transactions:
         self._ending_size = ending_size
         self._owed: dict[TransactionalId, int] = {}
         self.arrivals = Arrivals[Kept]()
+        self.issued: list[TransactionalId] | None = None
+        """Whose epochs were issued since somebody took note of it; None: nobody does."""
         self.before_change: Callable[[Kept], None] | None = None
         """Told of what is kept of an id before it changes or goes."""
         self._by_id: dict[TransactionalId, Kept] = {}
@@ -90,9 +92,17 @@ class Transactions:
         if kept is None:
             kept = self._by_id[transactional_id] = Kept(value, now_ms)
             kept.number = self.arrivals.add(kept)
+            is_issued = True
         else:
+            before = kept.value
+            is_issued = (before.producer_epoch, before.producer_id) != (
+                value.producer_epoch,
+                value.producer_id,
+            )
             kept.value = value
             kept.changed_ms = now_ms
+        if is_issued and self.issued is not None:
+            self.issued.append(transactional_id)
         self._by_producer_id[value.producer_id] = value
         if value.is_open:
             self._open[transactional_id] = value

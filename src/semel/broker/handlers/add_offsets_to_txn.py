@@ -9,7 +9,7 @@ written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import join, refuse_if_late
+from semel.broker.transactional import is_epoch_durable, join, refuse_if_late
 from semel.errors import CoordinatorNotAvailable, InvalidGroupId, JournalFull, RequestError
 from semel.transactions.commands import AddOffsets
 from semel.types import ProducerEpoch, ProducerId
@@ -32,7 +32,8 @@ def add_offsets_to_txn(broker: "Broker", request: AddOffsetsToTxnRequest, call: 
         join(broker, call, request.transactional_id, command)
     except RequestError as error:
         return Answer(AddOffsetsToTxnResponse(error_code=error.code))
-    return Answer(AddOffsetsToTxnResponse(), durable=False)
+    is_early = is_epoch_durable(broker, request.transactional_id)
+    return Answer(AddOffsetsToTxnResponse(), durable=not is_early)
 
 
 def _partition_of(broker: "Broker", group_id: str) -> int:

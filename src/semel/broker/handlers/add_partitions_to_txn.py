@@ -9,7 +9,7 @@ lie in. Answered once written: the commit makes it durable.
 from typing import TYPE_CHECKING
 
 from semel.broker.answer import Answer, Call
-from semel.broker.transactional import join, refuse_if_late
+from semel.broker.transactional import is_epoch_durable, join, refuse_if_late
 from semel.errors import InvalidTopic, OperationNotAttempted, RequestError, UnknownTopicOrPartition
 from semel.lane.view import CatalogueView
 from semel.transactions.commands import AddPartitions
@@ -58,8 +58,8 @@ def add_partitions_to_txn(
             join(broker, call, transactional_id, command)
     except RequestError as error:
         codes = dict.fromkeys(partitions, error.code)
-    is_taken = not any(codes.values())
-    return Answer(_response(request, codes), durable=not is_taken)
+    is_early = not any(codes.values()) and is_epoch_durable(broker, transactional_id)
+    return Answer(_response(request, codes), durable=not is_early)
 
 
 def _refusal(catalogue: CatalogueView, partition: TopicPartition) -> RequestError | None:

@@ -107,7 +107,8 @@ def _answer_transactional(
 ) -> Handled:
     response = producing.response()
     outcome = _Outcome(response, producing.refusal, producing.missed, unknown)
-    return _answer(broker, call, acks, outcome, durable=producing.refusal is not None)
+    is_early = producing.refusal is None and producing.is_epoch_durable
+    return _answer(broker, call, acks, outcome, durable=not is_early)
 
 
 def _answer(broker: "Broker", call: Call, acks: int, outcome: _Outcome, durable: bool) -> Handled:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from semel.broker.answer import Answer, Call
 from semel.broker.asked_offsets import answers, by_id, known_offsets, refused
-from semel.broker.transactional import as_version_of, dialect, refuse_if_late
+from semel.broker.transactional import (
+    as_version_of,
+    dialect,
+    is_epoch_durable,
+    refuse_if_late,
+)
 from semel.errors import (
     CoordinatorNotAvailable,
     FrameTooLarge,
@@ -70,13 +75,14 @@ def txn_offset_commit(
         try:
             codes = committing.try_at_once()
         except (MustJoin, MustWait):
-            return _answer_later(request, committing, known, unknown)
+            return _answer_later(broker, request, committing, known, unknown)
     except RequestError as error:
         codes = refused(request.topics, known, error)
-    return _answer(request, codes, unknown)
+    return _answer(broker, request, codes, unknown)
 
 
 async def _answer_later(
+    broker: "Broker",
     request: TxnOffsetCommitRequest,
     committing: "_Committing",
     known: tuple[OffsetToCommit, ...],
@@ -86,10 +92,11 @@ async def _answer_later(
         codes = await committing.join_and_write()
     except RequestError as error:
         codes = refused(request.topics, known, error)
-    return _answer(request, codes, unknown)
+    return _answer(broker, request, codes, unknown)
 
 
 def _answer(
+    broker: "Broker",
     request: TxnOffsetCommitRequest,
     codes: dict[TopicPartition, int],
     unknown: list[TxnOffsetCommitRequestTopic],
@@ -106,7 +113,8 @@ def _answer(
     topics += map(_unknown, unknown)
     is_refused = any(each.error_code for topic in topics for each in topic.partitions)
     response = TxnOffsetCommitResponse(topics=topics)
-    return Answer(response, durable=is_refused)
+    is_early = not is_refused and is_epoch_durable(broker, request.transactional_id)
+    return Answer(response, durable=not is_early)
 
 
 def _unknown(topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitResponseTopic:
