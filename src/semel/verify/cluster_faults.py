@@ -61,7 +61,7 @@ class ClusterFaults:
             "slow ways to the store": (2, self._slow),
             "expired credentials": (1, self._expire),
             "holes": (6, self._leave_a_hole),
-            "usurpers": (6, self._usurp),
+            "usurpers": (10, self._usurp),
             "sleeps before a fence": (9, self._sleep_before_fence),
             "sleeps while slots go": (6, self._sleep_while_slots_go),
             "stops": (18, self._stop),
@@ -224,14 +224,31 @@ class ClusterFaults:
 
     async def _usurp(self) -> None:
         """It fences a leader that is well, and serves on until it hears of it."""
-        usurper = self._standby()
-        if usurper is not None:
-            if self._rng.random() < 0.7:
-                # Then it is by a GET that the leader learns of it.
-                self._population.hush(2 * TIMING.detection_s)
-                await asyncio.sleep(0.2 * TIMING.detection_s)
+        leader, usurper = self._cluster.leader, self._standby()
+        if usurper is None:
+            return
+        if leader is not None and not leader.is_in_trouble and self._rng.random() < 0.8:
+            leader.is_in_trouble = True
+            self._begin_peace()
+            # While nobody writes it is by a GET that the leader learns of it.
+            self._population.hush(TIMING.detection_s)
+            await asyncio.sleep(self._rng.uniform(0.1, 0.4) * TIMING.detection_s)
+            await self._be_impatient(usurper, 0.5 * TIMING.detection_s)
+            self._end_peace()
+            leader.is_in_trouble = False
+        else:
             await self._be_impatient(usurper, 2 * TIMING.detection_s)
-            usurper.is_in_trouble = False
+        usurper.is_in_trouble = False
+
+    def _begin_peace(self) -> None:
+        """Nothing else goes wrong for a while."""
+        self._calm_count += 1
+        self._cluster.set_chances(PEACE)
+
+    def _end_peace(self) -> None:
+        self._calm_count -= 1
+        if not self._calm_count:
+            self._cluster.set_chances(self._mood)
 
     async def _be_impatient(self, standby: SimulatedNode, longest_s: float) -> None:
         assert standby.node is not None
@@ -275,14 +292,11 @@ class ClusterFaults:
 
     async def _sleep_past(self, sleeper: SimulatedNode, slot: int) -> None:
         """Until that was collected, which others can do in peace."""
-        self._calm_count += 1
-        self._cluster.set_chances(PEACE)
+        self._begin_peace()
         bucket = self._cluster.bucket
         await self._until(lambda: bucket.was_collected(slot) or bucket.stays(slot), SLEEP_S_MAX)
         self.counts["slept until a slot was collected"] += bucket.was_collected(slot)
-        self._calm_count -= 1
-        if not self._calm_count:
-            self._cluster.set_chances(self._mood)
+        self._end_peace()
 
     def _wake(self, node: SimulatedNode) -> None:
         node.thaw()

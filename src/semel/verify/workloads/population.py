@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from semel.verify.workloads.client import Client, Surroundings
+from semel.verify.world.loop import SimulatedLoop
 
 Work = Callable[[Client], Coroutine[Any, Any, None]]
 Cast = Callable[[Random], dict[str, Work]]
@@ -68,11 +69,14 @@ class Population:
         self._fill(role)
 
     def hush(self, duration_s: float) -> None:
-        """Whoever writes sleeps for a while, and whoever reads goes on."""
+        """Whoever writes is frozen for a while, and whoever reads goes on."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
         for role in self.roles:
             if role.client is not None and not role.name.startswith(READING):
-                until_s = role.client.now_s() + duration_s
-                role.client.asleep_until_s = max(role.client.asleep_until_s, until_s)
+                process = role.client.process
+                if process.is_alive and not process.is_frozen:
+                    loop.freeze(process, duration_s)
 
     @property
     def rivalled(self) -> list[str]:
