@@ -21,6 +21,7 @@ from semel.records.records import Record, decode_batch, encode_batch
 from semel.transactions.commands import InitProducer, WriteRecords
 from semel.transactions.dialect import Dialect
 from semel.types import Offset, Term, TopicPartition, TransactionalId
+from support import seeded_loop
 from support.handled import LoopClock, SeededRandomness
 from support.slot_store import SlotStore
 from support.slot_world import randomness, run
@@ -242,5 +243,29 @@ def test_where_lanes_are_led_is_known_to_all_who_follow_lane_0() -> None:
             assert known.placed == placed
             assert known.taken == {2: newest}
         await second.close()
+
+    run(scenario())
+
+
+def test_an_epoch_is_not_durable_before_it_can_be_told_nor_ever_where_another_leads() -> None:
+    """What a successor issues may have the same number."""
+
+    async def scenario() -> None:
+        store = SlotStore()
+        old = await lead(store, 1)
+        name = TransactionalId("id")
+        assert old.is_epoch_durable(name)
+        old.submit(Transact(name, InitProducer(name, 60_000)))
+        assert not old.is_epoch_durable(name)
+        await old.until_durable()
+        assert old.is_epoch_durable(name)
+        new = await lead(store, 2)
+        assert new.is_epoch_durable(name)
+        old.submit(Transact(name, InitProducer(name, 60_000)))
+        new.submit(Transact(name, InitProducer(name, 60_000)))
+        await new.until_durable()
+        await seeded_loop.elapse(5)
+        assert new.is_epoch_durable(name)
+        assert not old.is_epoch_durable(name)
 
     run(scenario())
