@@ -1,6 +1,7 @@
 """Transactions over the lanes of several processes, under unmodified clients."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -93,3 +94,44 @@ def test_what_one_producer_commits_over_all_workers_is_read_whole(
     consumer.close()
     assert committed.offset == 7
     assert committed_values(workers, topic) == [[b"0", b"2"]] * WORKERS
+
+
+def test_transactions_are_whole_while_workers_are_killed(tmp_path: Path) -> None:
+    """Each attempt has a number of its own: it is in all partitions or in none."""
+    kills = 2 * WORKERS
+    with Broker(data=tmp_path / "data", settings=SETTINGS, workers=WORKERS) as broker:
+        create(broker, "torn")
+        config = {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "transactional.id": "copier",
+            **QUIET,
+        }
+        acknowledged: list[bytes] = []
+        attempt = killed = 0
+        producer: confluent_kafka.Producer | None = None
+        while killed < kills or len(acknowledged) < 10 * kills:
+            attempt += 1
+            assert attempt < 100 * kills
+            value = b"%d" % attempt
+            try:
+                if producer is None:
+                    producer = confluent_kafka.Producer(config)
+                    producer.init_transactions(PATIENCE_S)
+                producer.begin_transaction()
+                for index in range(WORKERS):
+                    producer.produce("torn", value, partition=index)
+                    if killed < kills and attempt % 10 == 3 + index:
+                        broker.kill_worker(killed % WORKERS + 1)
+                        killed += 1
+                producer.commit_transaction(PATIENCE_S)
+            except confluent_kafka.KafkaException as error:
+                if error.args[0].txn_requires_abort():
+                    producer.abort_transaction(PATIENCE_S)
+                else:
+                    producer = None
+            else:
+                acknowledged.append(value)
+        shown = committed_values(broker, "torn")
+    assert shown[0] == shown[1] == shown[2]
+    assert set(acknowledged) <= set(shown[0])
+    assert len(set(shown[0])) == len(shown[0])
