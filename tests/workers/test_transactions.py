@@ -125,7 +125,7 @@ def test_transactions_are_whole_while_workers_are_killed(tmp_path: Path) -> None
                         killed += 1
                 producer.commit_transaction(PATIENCE_S)
             except confluent_kafka.KafkaException as error:
-                if error.args[0].txn_requires_abort():
+                if producer is not None and error.args[0].txn_requires_abort():
                     producer.abort_transaction(PATIENCE_S)
                 else:
                     producer = None
