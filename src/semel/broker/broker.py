@@ -166,8 +166,8 @@ class Broker:
         self._cluster_id = b"" if shared is None else shared.cluster_id
         self.late_requests = LateRequests()
         self.across = Across(self)
-        self._unreadable: set[TopicPartition] = set()
-        self._told_unreadable: set[TopicPartition] = set()
+        self._unreadable: dict[TopicPartition, bool] = {}
+        """Whether it is damaged; the store with its old data may only be away."""
         self._failed: asyncio.Future[None] | None = None
         self._server: Server | None = None
         self._check_sizes(config)
@@ -537,16 +537,15 @@ class Broker:
 
     def found_unreadable(self, partition: TopicPartition, error: Exception) -> None:
         """Say it once: its readers will ask again and again."""
-        if partition not in self._told_unreadable:
-            self._told_unreadable.add(partition)
+        if partition not in self._unreadable:
             log.warning("a partition cannot be read", partition=str(partition), reason=str(error))
-        if not isinstance(error, StorageAway):
-            self._unreadable.add(partition)
+        is_damaged = not isinstance(error, StorageAway)
+        self._unreadable[partition] = is_damaged or self._unreadable.get(partition, False)
 
     @property
     def unreadable_count(self) -> int:
         """Of partitions that were found damaged since the start."""
-        return len(self._unreadable)
+        return sum(self._unreadable.values())
 
     def complain(self, message: str, error: Exception) -> None:
         """Tell of an error of our own."""
