@@ -30,7 +30,7 @@ from support.simulated_cluster import (
 DETECTION_S = TIMING.detection_s
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(5))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(2))
 async def test_lanes_are_spread_and_every_node_tells_who_leads(cluster: SimulatedCluster) -> None:
     led = await cluster.all_led(4)
     assert sorted(Counter(led.values()).values()) == [1, 1, 2]
@@ -50,7 +50,7 @@ async def test_lanes_are_spread_and_every_node_tells_who_leads(cluster: Simulate
         assert len(found) == 1, "all nodes name the same coordinator"
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_lanes_of_a_killed_node_are_led_by_others_soon(cluster: SimulatedCluster) -> None:
     led = await cluster.all_led(4)
     await create(cluster, "t")
@@ -71,7 +71,7 @@ async def test_lanes_of_a_killed_node_are_led_by_others_soon(cluster: SimulatedC
     assert ends(cluster, "t", 8, 4) == [2] * 8
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_lanes_go_on_when_the_leader_of_lane_0_is_killed(cluster: SimulatedCluster) -> None:
     led = await cluster.all_led(4)
     await create(cluster, "t")
@@ -89,7 +89,7 @@ async def test_lanes_go_on_when_the_leader_of_lane_0_is_killed(cluster: Simulate
     assert {number: after[number] for number in kept} == {number: led[number] for number in kept}
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_a_move_by_hand_loses_and_aborts_nothing(cluster: SimulatedCluster) -> None:
     led = await cluster.all_led(4)
     await create(cluster, "t")
@@ -116,7 +116,7 @@ async def test_a_move_by_hand_loses_and_aborts_nothing(cluster: SimulatedCluster
     assert isinstance(await call(cluster, controller, Move(9, 1)), Refused)
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_a_node_that_stops_hands_over_all_it_leads(cluster: SimulatedCluster) -> None:
     await cluster.all_led(4)
     await create(cluster, "t")
@@ -139,7 +139,7 @@ async def test_a_node_that_stops_hands_over_all_it_leads(cluster: SimulatedClust
     assert ends(cluster, "t", 8, 4) == [2] * 8
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_a_drained_node_leads_nothing_and_may_again(cluster: SimulatedCluster) -> None:
     await cluster.all_led(4)
     controller = await cluster.leader()
@@ -154,7 +154,7 @@ async def test_a_drained_node_leads_nothing_and_may_again(cluster: SimulatedClus
     assert sorted(Counter(led.values()).values()) == [1, 1, 2]
 
 
-@on_nodes(1, 2, 3, lanes=6, seeds=range(5))
+@on_nodes(1, 2, 3, lanes=6, seeds=range(2))
 async def test_lanes_are_levelled_when_asked_and_pins_released(cluster: SimulatedCluster) -> None:
     await cluster.all_led(6)
     controller = await cluster.leader()
@@ -170,7 +170,7 @@ async def test_lanes_are_levelled_when_asked_and_pins_released(cluster: Simulate
     assert sorted(Counter(led.values()).values()) == [2, 2, 2]
 
 
-@on_nodes(1, 2, 3, seeds=range(5))
+@on_nodes(1, 2, 3, seeds=range(2))
 async def test_lanes_are_added_while_topics_stay_where_they_are(cluster: SimulatedCluster) -> None:
     leader = await cluster.leader()
     await create(cluster, "old", 4)
@@ -189,7 +189,7 @@ async def test_lanes_are_added_while_topics_stay_where_they_are(cluster: Simulat
     assert isinstance(await call(cluster, leader, AddLanes(3)), Refused)
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_a_name_made_anew_never_leads_to_what_was_deleted(cluster: SimulatedCluster) -> None:
     """Also where the lane was moved, and its node was killed, meanwhile."""
     await cluster.all_led(4)
@@ -209,7 +209,7 @@ async def test_a_name_made_anew_never_leads_to_what_was_deleted(cluster: Simulat
             await cluster.all_led(4)
 
 
-@on_nodes(1, 2, 3, lanes=4, seeds=range(10))
+@on_nodes(1, 2, 3, lanes=4, seeds=range(3))
 async def test_a_frozen_leader_of_a_lane_is_replaced_and_steps_down(
     cluster: SimulatedCluster,
 ) -> None:
