@@ -205,6 +205,10 @@ class SlotJournal:
         return self._writer.failure
 
     @property
+    def puts(self) -> int:
+        return self._writer.puts
+
+    @property
     def slot(self) -> int:
         """The first that is not confirmed."""
         return self._writer.slot

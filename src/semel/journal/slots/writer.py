@@ -107,6 +107,7 @@ class Writer:
         self.slot = fence + 1
         """The first that is not confirmed."""
         self.failure: JournalFailed | None = None
+        self.puts = 0
         self.barriers = Barriers()
         self.on_confirmed: Callable[[int, list[Buffer]], None] | None = None
         """Hears of each slot that is known to be ours, and what is in it."""
@@ -263,6 +264,7 @@ class Writer:
         who = self._leadership
         nonce = self._randomness.token_bytes(NONCE_SIZE)
         head = Head(kind, who.epoch, who.term, who.node, nonce, first_position, self.durable, size)
+        self.puts += 1
         return Put(slot, nonce, self.barriers.begin(), [encode(head), *parts])
 
     async def _land(self, put: Put) -> None:
