@@ -150,7 +150,7 @@ def test_an_unmodified_client_goes_on_over_moves_and_drains(semel_cluster: Clust
     assert drained["leader"] != other
     assert semel_cluster.leader == drained["leader"]
     assert steer(semel_cluster, "drain", str(other), "--undo") == {"node": other, "drained": False}
-    assert steer(semel_cluster, "upgrade") == {"level": 1}
+    assert steer(semel_cluster, "upgrade") == {"level": 2}
     sender.flush()
     assert sender.failed == []
     assert sender.acknowledged == sender.sent
