@@ -132,7 +132,8 @@ def test_right_behind_a_fence_there_is_one_put_under_way() -> None:
 
     async def main() -> None:
         store = SlotStore()
-        lane = await lead(store, settings=MANY)
+        await lead(store, settings=MANY)
+        lane = await lead(store, 2, MANY)
         store.delay_s = lambda: PUT_S
         calls = len(store.calls)
         for number in range(4):
@@ -140,6 +141,19 @@ def test_right_behind_a_fence_there_is_one_put_under_way() -> None:
         await seeded_loop.elapse(PUT_S)
         assert len(under_way(store, calls)) == 1
         assert await lane.durable(end)
+
+
+def test_where_nobody_has_led_before_several_are_begun_from_the_first_on() -> None:
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead(store, settings=MANY)
+        store.delay_s = lambda: PUT_S
+        calls = len(store.calls)
+        for number in range(4):
+            lane.append(numbered(number))
+        await seeded_loop.elapse(PUT_S / 2)
+        assert len(under_way(store, calls)) == 4
+        assert await lane.durable(lane.journal.end)
 
     run(main())
 

@@ -117,9 +117,9 @@ class Writer:
         self._table = table
         self._randomness = randomness
         self._settings = settings
-        self._alone_before = fence + PUTS_AT_ONCE_MAX
-        """Slots before this one may hold what is void: one PUT at a time goes there, as what has to
-        give way must not have others behind it."""
+        self._alone_before = fence + PUTS_AT_ONCE_MAX if fence else 0
+        """Slots before this one may hold what is void, unless nobody has led before: one PUT at a
+        time goes there, as what has to give way must not have others behind it."""
         self._batches: deque[Batch] = deque()
         """Unconfirmed, the oldest first."""
         self._begun_count = 0
