@@ -177,8 +177,8 @@ def test_an_idempotent_producer_stores_each_record_once_while_workers_are_killed
     sending = Background(lambda: sender.send(3_000))
     for kill in range(2 * WORKERS):
         sender.acked.reach(1 + kill * 400)
-        node_id = kill % WORKERS + 1
-        workers.kill_worker(node_id)
+        end_worker = workers.stop_worker if kill < WORKERS else workers.kill_worker
+        end_worker(kill % WORKERS + 1)
     sending.join()
     sender.check_stored(workers)
     assert "is started again" in workers.complaints()

@@ -128,10 +128,7 @@ class Broker:
         """Others can lead its lanes at any time."""
         self._tiering = tiering
         self._lane_settings = self._settings_of_lanes(config)
-        numbers: Sequence[int] = range(len(devices))
-        lane_count = len(devices) if shared is None else shared.lane_count
-        if workers is not None:
-            numbers, lane_count = workers.numbers, workers.lane_count
+        numbers, lane_count = _lane_numbers(len(devices), shared, workers)
         self.lanes = LedLanes(lane_count)
         self.topics = TopicsOverLanes(self.lanes)
         self.coordinators = Coordinators(self.lanes, self.topics, self._lane_settings)
@@ -569,6 +566,15 @@ class Broker:
         """A failed write or sync ends the broker: what the disk holds is no longer known."""
         assert self._failed is not None
         await self._failed
+
+
+def _lane_numbers(
+    device_count: int, shared: Shared | None, workers: Workers | None
+) -> tuple[Sequence[int], int]:
+    """Of those that are led from the start on, and how many there are anywhere."""
+    if workers is not None:
+        return workers.numbers, workers.lane_count
+    return range(device_count), device_count if shared is None else shared.lane_count
 
 
 def volumes_on(device: Device) -> Volumes:

@@ -11,6 +11,7 @@ _EXAMPLES = """\
 examples:
   semel serve                                    on 127.0.0.1:9092, data in ./semel-data
   semel serve --ephemeral --listen 127.0.0.1:0   for a test: a free port, nothing is kept
+  semel serve --workers 4                        on 127.0.0.1:9092 to 9095, a core for each
   semel serve --store s3://bucket/path --node-id 2 --listen 10.0.0.2:9092
   semel serve --store s3://bucket/path --journal postgresql://db/semel --node-id 2
   semel serve --data DIR --volumes s3://bucket/path   old data in a store
@@ -65,7 +66,14 @@ def _parser() -> argparse.ArgumentParser:
         default=Path("semel-data"),
         help="the folder that holds everything (default: ./%(default)s)",
     )
-    add("--workers", metavar="N", type=int, default=1, help=argparse.SUPPRESS)
+    add(
+        "--workers",
+        metavar="N",
+        type=int,
+        default=1,
+        help="as many processes, a core for each: N brokers of one cluster that share the folder, "
+        "at this port and the next ones",
+    )
     add(
         "--ephemeral",
         action="store_true",

@@ -135,8 +135,15 @@ class Broker:
     def kill_worker(self, node_id: int) -> None:
         """End one of several workers as `kill -9` does. It is started again by itself: return when
         it is."""
+        self._end_worker(node_id, signal.SIGKILL)
+
+    def stop_worker(self, node_id: int) -> None:
+        """As `kill_worker`, but let it end in order."""
+        self._end_worker(node_id, signal.SIGTERM)
+
+    def _end_worker(self, node_id: int, how: signal.Signals) -> None:
         before = self.worker_process_ids[node_id]
-        os.kill(before, signal.SIGKILL)
+        os.kill(before, how)
         while self.worker_process_ids.get(node_id) in (None, before):
             time.sleep(_PAUSE_S)
 
