@@ -77,7 +77,7 @@ async def test_what_is_whole_is_left_alone(cluster: SimulatedCluster) -> None:
         assert (found.reasons, found.lost) == ((), 0)
 
 
-@pytest.mark.parametrize("change", [flipped], ids=["damaged"])
+@pytest.mark.parametrize("change", [flipped, lambda stored_: None], ids=["damaged", "gone"])
 def test_a_slot_is_given_up_with_all_behind_it_and_the_other_lanes_go_on(
     change: Callable[[bytes], bytes | None], tmp_path: Path
 ) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from semel.errors import ConfigError
+from semel.errors import ConfigError, CorruptJournal
 from semel.journal.seam import JournalAbandoned
 from semel.journal.slots import keys
 from semel.journal.slots.entries import Kind, decode
 from semel.journal.slots.journal import SlotJournal
 from semel.journal.slots.opening import NotTaken
 from semel.journal.slots.settings import PUTS_AT_ONCE_MAX, SlotSettings
-from semel.store.seam import ObjectExists, StoreAway
+from semel.store.seam import ObjectExists, ObjectMissing, StoreAway
 from semel.types import Buffer
 from support import seeded_loop
 from support.slot_store import SlotStore
@@ -258,6 +258,50 @@ def test_whoever_takes_the_lane_fences_the_hole_and_what_lies_behind_is_void() -
         assert left == [0, *range(hole, hole + 4)], "fences, and what is void"
         last = await lead(store, 3)
         assert last.payloads[PUTS_AT_ONCE_MAX:] == [b"a", b"b"]
+
+    run(main())
+
+
+@pytest.mark.parametrize("behind", [1, 2, PUTS_AT_ONCE_MAX])
+def test_a_slot_that_was_there_is_no_hole(behind: int) -> None:
+    """What was acknowledged behind it would be void: who finds it gone stops instead."""
+
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead_on(store)
+        await say(lane, *(b"behind" for _ in range(behind)))
+        stand_by = StandBy(store, MANY)
+        gone = keys.slot(0, lane.journal.slot - behind - 1)
+        del store.objects[gone]
+        with pytest.raises(CorruptJournal, match=f"{gone} is gone, and was there"):
+            await lead(store, 2, MANY)
+        await stand_by.begin()
+        with pytest.raises(CorruptJournal, match="is gone, and was there"):
+            await stand_by.look()
+
+    run(main())
+
+
+def test_a_slot_that_comes_in_while_it_is_looked_for_is_no_damage() -> None:
+    """It is read as free, then lands, and what its leader stores next says that it was there."""
+
+    async def main() -> None:
+        store = SlotStore()
+        lane = await lead_on(store)
+        await say(lane, b"one", b"two")
+        missed = keys.slot(0, lane.journal.slot - 2)
+        get, missed_once = store.get, [missed]
+
+        async def late(key: str) -> bytes:
+            if key in missed_once:
+                missed_once.remove(key)
+                raise ObjectMissing(key)
+            return await get(key)
+
+        store.get = late  # type: ignore[method-assign]
+        new = await lead(store, 2, MANY)
+        assert not missed_once
+        assert new.payloads[-2:] == [b"one", b"two"]
 
     run(main())
 

@@ -78,6 +78,14 @@ def encode(head: Head) -> bytes:
 
 def decode(stored: Buffer, key: str) -> Entry:
     """Raises CorruptJournal, NewerFormat."""
+    head, body = head_of(stored, key), memoryview(stored)[ENTRY_HEADER_SIZE:]
+    if len(body) != head.size:
+        raise CorruptJournal(f"{key}: {len(body)} of {head.size} bytes are there")
+    return Entry(head, body)
+
+
+def head_of(stored: Buffer, key: str) -> Head:
+    """Of what is stored there, or of its first `ENTRY_HEADER_SIZE` bytes. Raises as `decode`."""
     view = memoryview(stored)
     if len(view) < ENTRY_HEADER_SIZE or bytes(view[: len(_MAGIC)]) != _MAGIC:
         raise CorruptJournal(f"{key}: this is no entry of a journal")
@@ -87,15 +95,11 @@ def decode(stored: Buffer, key: str) -> Entry:
     if checksum != crc32c(view[: _HEADER.size]):
         raise CorruptJournal(f"{key}: wrong checksum of the header")
     _, _, kind, epoch, term, node, nonce, first, durable, size = _HEADER.unpack_from(view)
-    body = view[ENTRY_HEADER_SIZE:]
-    if len(body) != size:
-        raise CorruptJournal(f"{key}: {len(body)} of {size} bytes are there")
     try:
         known = Kind(kind)
     except ValueError:
         raise CorruptJournal(f"{key}: {kind!r} is no kind of entry") from None
-    head = Head(known, epoch, term, node, nonce, Position(first), Position(durable), size)
-    return Entry(head, body)
+    return Head(known, epoch, term, node, nonce, Position(first), Position(durable), size)
 
 
 def successor_bytes(node: int | None) -> bytes:

@@ -17,7 +17,15 @@ from semel.errors import CorruptJournal, SemelError
 from semel.journal.slots import checkpoints, keys
 from semel.journal.slots.calls import Calls
 from semel.journal.slots.checkpoints import Checkpoint
-from semel.journal.slots.entries import NONCE_SIZE, Head, Kind, decode, encode
+from semel.journal.slots.entries import (
+    ENTRY_HEADER_SIZE,
+    NONCE_SIZE,
+    Head,
+    Kind,
+    decode,
+    encode,
+    head_of,
+)
 from semel.journal.slots.history import Standing, fenced, may_miss_acknowledged
 from semel.journal.slots.landing import land
 from semel.journal.slots.replay import Replay
@@ -97,8 +105,8 @@ async def read_on(
     False if some of it was collected meanwhile, so that a newer checkpoint is there. The list only
     says how many to read at once; what is there is told by reading. Raises CorruptJournal.
 
-    A slot that is free with others behind it was collected, or is under way: the newest checkpoint
-    tells which.
+    A slot that is free with others behind it was collected, or is under way, or is gone: the newest
+    checkpoint tells the first, and what stands behind it the last.
     """
     lane = replay.lane
     behind = keys.slot(lane, replay.slot - 1) if replay.slot else ""
@@ -111,10 +119,27 @@ async def read_on(
             if stored is None:
                 if stop is not None:
                     return False
-                return replay.slot > last or not await _is_collected(calls, replay)
+                if replay.slot > last:
+                    return True
+                was_there = await _was_there(calls, replay, last)
+                if was_there and await calls.until_got(key) is not None:
+                    # It has come in between.
+                    break
+                if await _is_collected(calls, replay):
+                    return False
+                if was_there:
+                    raise CorruptJournal(f"{key} is gone, and was there: slot {last} says so")
+                return True
             if not await add(calls, replay, key, stored):
                 return False
     return True
+
+
+async def _was_there(calls: Calls, replay: Replay, last: int) -> bool:
+    """Whether the writer of the last slot knew more to be durable than ends before the next."""
+    key = keys.slot(replay.lane, last)
+    head = await calls.until_answered(lambda: calls.get_range(key, 0, ENTRY_HEADER_SIZE))
+    return head is not None and head_of(head, key).durable > replay.standing.end
 
 
 async def _is_collected(calls: Calls, replay: Replay) -> bool:
