@@ -1,7 +1,7 @@
 """Bugs to plant into nodes that share a store: the absence of a rule about slots and takeovers."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mutants.broker_bugs import Bug, Patch
@@ -49,16 +49,6 @@ def the_term_never_rises(patch: Patch) -> None:
     patch.setattr(opening, "may_miss_acknowledged", lambda standing: False)
 
 
-# Rule 18
-
-
-def nothing_waits_for_a_barrier(patch: Patch) -> None:
-    def when_alone(self: writer.Writer, callback: Callable[[], None]) -> None:
-        self.when_durable(self._end, callback)
-
-    patch.setattr(writer.Writer, "when_alone", when_alone)
-
-
 # Rule 36
 
 
@@ -76,7 +66,6 @@ FAILOVER_BUGS = [
     Bug(15, an_error_is_taken_for_success, "not serving|was acknowledged|could not open", 1),
     Bug(15, every_entry_is_ours, "could not open its journal|stale-offset|not serving"),
     Bug(17, the_term_never_rises, "was committed and is not whole|answered with 48"),
-    Bug(18, nothing_waits_for_a_barrier, "answered with 48|stale-offset|stale-end", 2005),
     Bug(36, time_goes_by_the_wall_clock, "time goes back"),
 ]
 """Rules 16, 31, 32 and 33 are left to cases made for them, beside the journal on slots."""

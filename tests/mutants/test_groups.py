@@ -116,8 +116,11 @@ def a_refused_join_creates_the_group(patch: pytest.MonkeyPatch) -> None:
     find = coordinator.Groups._group_to_join
 
     def create(groups: coordinator.Groups, command: Any) -> Membership:
-        new = Membership(command.group_id)
-        groups._volatile.by_id.setdefault(command.group_id, VolatileGroup(new))
+        volatile = groups._volatile
+        if command.group_id not in volatile.by_id:
+            group = VolatileGroup(Membership(command.group_id))
+            volatile.by_id[command.group_id] = group
+            group.number = volatile.arrivals.add(group)
         return find(groups, command)
 
     patch.setattr(coordinator.Groups, "_group_to_join", create)

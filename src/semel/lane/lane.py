@@ -334,17 +334,13 @@ class Lane:
     def _make_room(self, size: int, claim: Claim, owed_change: int = 0) -> None:
         """Raises JournalFull if a payload of `size` bytes cannot be appended now."""
         limits = self._limits
-        owed_size = self._state.owed_size + owed_change
-        if claim is not Claim.ORDINARY:
-            self._journal.reserve(size, kept_size(claim, owed_size, limits))
-            return
-        if size > limits.payload_bytes_max:
+        if claim is Claim.ORDINARY and size > limits.payload_bytes_max:
             raise FrameTooLarge(
                 f"a frame of {size} bytes, more than the {limits.payload_bytes_max} "
                 f"that {limits.setting} allows"
             )
-        # As `kept_size` has it, where every call counts.
-        self._journal.reserve(size, limits.headroom + owed_size)
+        owed_size = self._state.owed_size + owed_change
+        self._journal.reserve(size, kept_size(claim, owed_size, limits))
 
     def _found_no_room(self, frame: Frame) -> None:
         for batch in frame.batches:
