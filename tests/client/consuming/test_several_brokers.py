@@ -17,7 +17,7 @@ def mock_servers() -> Iterator[str]:
     # The mock cluster lives in the client instance that made it.
     owner = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 3, "log_level": 0})
     brokers = owner.list_topics(timeout=10).brokers.values()
-    yield ",".join(f"{broker.topics.host}:{broker.port}" for broker in brokers)
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
     owner.flush(1)
 
 
