@@ -131,7 +131,7 @@ def a_checkpoint_precedes_its_frames(patch: pytest.MonkeyPatch) -> None:
 def a_checkpoint_is_not_synced(patch: pytest.MonkeyPatch) -> None:
     """Renamed at once, and the older one removed."""
 
-    def careless(device: MemoryDevice, name: str, parts: list[bytes]) -> Any:
+    def careless(device: MemoryDevice, name: str, parts: list[bytes], **_: Any) -> Any:
         device.create(name)
         yield
         device.write(name, 0, parts)

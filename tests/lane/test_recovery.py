@@ -260,8 +260,8 @@ def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
 
 
 def test_a_checkpoint_of_a_later_format_is_not_read() -> None:
-    for stored in (msgspec.msgpack.encode([6, *LANE_3]), b"\x06" + bytes(20)):
-        with pytest.raises(CorruptJournal, match="format 6"):
+    for stored in (msgspec.msgpack.encode([7, *LANE_3]), b"\x07" + bytes(20)):
+        with pytest.raises(CorruptJournal, match="format 7"):
             restoring.restore(stored, empty_state())
 
 
