@@ -79,7 +79,7 @@ class _Node(Node):
 
     def __init__(self, *arguments: Any, slots: SlotSettings) -> None:
         super().__init__(*arguments)
-        self._slot_settings = slots
+        self.slot_settings = slots
         self.is_impatient = False
         """It fences the lane as soon as it can, whether anybody leads or not."""
 
