@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from semel.access.principal import Caller
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
@@ -54,6 +55,7 @@ class SeededRandomness:
 
 class Peer:
     number = 1
+    caller = Caller(host="127.0.0.1")
     client_host = "/127.0.0.1"
     was_sent_away = False
     listener = ("127.0.0.1", 9092)

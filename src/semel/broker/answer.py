@@ -3,6 +3,7 @@
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from semel.access.principal import Caller
 from semel.lane.lane import Lane, Mark
 from semel.types import Position
 from semel.wire.apis import Api
@@ -42,6 +43,8 @@ class Peer(Protocol):
 
     number: int
     """Connections are numbered as they are accepted."""
+    caller: Caller
+    """Another value once the client has signed in."""
     client_host: str
     listener: tuple[str, int]
     """The address that the client connected to."""
@@ -75,6 +78,10 @@ class Call:
         self.peer = peer
         self.ends: Mapping[Lane, Position] | None = None
         """Where the lanes ended that were led when it came; None where nobody else can lead."""
+
+    @property
+    def caller(self) -> Caller:
+        return self.peer.caller
 
     @property
     def client_id(self) -> str:

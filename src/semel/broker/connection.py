@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from semel.access.principal import Caller
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
@@ -133,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_to_write = False
         self.active_at = 0.0
         self.number = 0
+        self.caller = Caller()
         self.client_host = ""
         self.listener = ("", 0)
         self.told_spent: tuple[int, int, int] | None = None
@@ -146,7 +148,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
         peer = transport.get_extra_info("peername")
-        self.client_host = f"/{peer[0]}" if peer else "/"
+        host = peer[0] if peer else ""
+        self.caller = Caller(host=host)
+        self.client_host = f"/{host}"
         self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self.active_at = self._server.loop.time()
         if not self._server.connected(self):
