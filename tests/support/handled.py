@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from semel.access.principal import Caller
+from semel.access.rights import UNRESTRICTED, Rights
 from semel.broker.answer import Answer, Call
 from semel.broker.broker import Broker, Storage
 from semel.broker.config import BrokerConfig
@@ -56,6 +57,7 @@ class SeededRandomness:
 class Peer:
     number = 1
     caller = Caller(host="127.0.0.1")
+    rights: Rights = UNRESTRICTED
     client_host = "/127.0.0.1"
     was_sent_away = False
     listener = ("127.0.0.1", 9092)

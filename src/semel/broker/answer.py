@@ -4,9 +4,11 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from semel.access.principal import Caller
+from semel.access.rights import Rights
 from semel.lane.lane import Lane, Mark
 from semel.types import Position
 from semel.wire.apis import Api
+from semel.wire.rights import CLUSTER_NAME, Right
 
 if TYPE_CHECKING:
     from semel.cluster.session import Session
@@ -45,6 +47,8 @@ class Peer(Protocol):
     """Connections are numbered as they are accepted."""
     caller: Caller
     """Another value once the client has signed in."""
+    rights: Rights
+    """What the caller may do."""
     client_host: str
     listener: tuple[str, int]
     """The address that the client connected to."""
@@ -82,6 +86,17 @@ class Call:
     @property
     def caller(self) -> Caller:
         return self.peer.caller
+
+    def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """Whether the caller may do this with a resource of this name. What is refused is told to
+        the log."""
+        assert right in self.api.rights, f"{self.api.name} asks for {right}, and does not say so"
+        return self.peer.rights.may(right, name)
+
+    def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """As `may`, of what nobody has asked for by its name: it is left out, and not refused."""
+        assert right in self.api.rights, f"{self.api.name} asks for {right}, and does not say so"
+        return self.peer.rights.may_see(right, name)
 
     @property
     def client_id(self) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from semel.access.principal import Caller
+from semel.access.rights import UNRESTRICTED, Rights
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
 from semel.errors import ProtocolError
@@ -135,6 +136,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_at = 0.0
         self.number = 0
         self.caller = Caller()
+        self.rights: Rights = UNRESTRICTED
         self.client_host = ""
         self.listener = ("", 0)
         self.told_spent: tuple[int, int, int] | None = None

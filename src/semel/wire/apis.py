@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from semel.types import Buffer
+from semel.wire.rights import NEEDED, Right
 
 NEVER: Final = 2**15
 """The first flexible version of an API that has none."""
@@ -42,6 +43,10 @@ class Api:
         self.in_steps = in_steps
         """Its response tells of all partitions that there are, so that it is encoded in steps."""
         self._is_opaque = is_opaque
+        if self.served and not is_opaque and key not in NEEDED:
+            raise TypeError(f"{name} does not say which rights its requests need")
+        self.rights: tuple[Right, ...] = NEEDED.get(key, ())
+        """That its requests may need."""
         self.is_for_leader = key != API_VERSIONS_KEY and not is_opaque
         """Only who leads, or knows who does, can answer it."""
         self.advertised_version_min = self.version_min if advertised_min is None else advertised_min

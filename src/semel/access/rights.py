@@ -1,0 +1,134 @@
+"""What one caller may do, as the access list says now; decisions are remembered until it changes.
+
+Law: nothing is decided by rules that have been replaced, whoever remembers what.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from semel.access.access_list import AccessList
+from semel.access.principal import Caller, Principal
+from semel.wire.rights import CLUSTER_NAME, OPERATIONS_ON, ResourceType, Right
+
+REMEMBERED_MAX: Final = 4_096
+"""Decisions of one connection. With more it begins anew, so that names that are made up cost no
+memory."""
+
+
+class AccessSettings(NamedTuple):
+    super_users: frozenset[Principal] = frozenset()
+    allows_if_no_rule: bool = False
+    """What no rule names may be done by everybody."""
+
+
+class Rights(Protocol):
+    def may(self, right: Right, name: str = CLUSTER_NAME) -> bool: ...
+
+    def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        """As `may`, of what nobody has asked for by its name: it is left out, and not refused."""
+
+    def may_somewhere(self, right: Right) -> bool:
+        """With some name."""
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """A bit for each, of those that such a resource has."""
+
+
+class Unrestricted:
+    """Where there is no access control."""
+
+    def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        return True
+
+    def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        return True
+
+    def may_somewhere(self, right: Right) -> bool:
+        return True
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        return _EVERYTHING[resource_type]
+
+
+_EVERYTHING: Final = {
+    resource_type: sum(1 << operation for operation in operations)
+    for resource_type, operations in OPERATIONS_ON.items()
+}
+UNRESTRICTED: Final = Unrestricted()
+
+Refused = Callable[[Caller, Right, str], object]
+"""Told of what was refused: who, what, and the name of the resource."""
+
+
+class CallersRights:
+    def __init__(
+        self,
+        caller: Caller,
+        access_list: Callable[[], AccessList],
+        settings: AccessSettings,
+        refused: Refused,
+    ) -> None:
+        """`access_list` gives the one that counts now, or raises where nobody knows it."""
+        self._caller = caller
+        self._access_list = access_list
+        self._allows_if_no_rule = settings.allows_if_no_rule
+        self._is_super = caller.principal in settings.super_users
+        self._refused = refused
+        self._remembered: dict[tuple[Right, str], bool] = {}
+        self._decided_by: tuple[AccessList | None, int] = (None, -1)
+
+    def may(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        known = self.may_see(right, name)
+        if not known:
+            self._refused(self._caller, right, name)
+        return known
+
+    def may_see(self, right: Right, name: str = CLUSTER_NAME) -> bool:
+        access_list = self._current()
+        known = self._remembered.get((right, name))
+        if known is None:
+            known = self._decide(access_list, right, name)
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[right, name] = known
+        return known
+
+    def may_somewhere(self, right: Right) -> bool:
+        access_list = self._current()
+        caller = self._caller
+        return (
+            self._is_super
+            or self._decide(access_list, right, _SOME_NAME)
+            or access_list.allows_somewhere(
+                caller.principal, caller.host, right.operation, right.resource_type
+            )
+        )
+
+    def operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        access_list = self._current()
+        return sum(
+            1 << operation
+            for operation in OPERATIONS_ON[resource_type]
+            if self._decide(access_list, Right(resource_type, operation), name)
+        )
+
+    def _current(self) -> AccessList:
+        access_list = self._access_list()
+        decided_by = access_list, access_list.version
+        if decided_by != self._decided_by:
+            self._remembered.clear()
+            self._decided_by = decided_by
+        return access_list
+
+    def _decide(self, access_list: AccessList, right: Right, name: str) -> bool:
+        if self._is_super:
+            return True
+        caller = self._caller
+        resource_type, operation = right
+        if access_list.allowed(caller.principal, caller.host, resource_type, name) >> operation & 1:
+            return True
+        return self._allows_if_no_rule and not access_list.names(resource_type, name)
+
+
+_SOME_NAME: Final = "hardcode"
+"""As Kafka has it: whoever may do it with a topic of this name may do it."""
