@@ -35,6 +35,10 @@ SHARED = (
 )
 
 
+SECRET_FIELDS = frozenset({"auth_bytes", "salted_password"})
+"""A message that has one of these shows nothing of itself: it may come to stand in a log."""
+
+
 def module(api: Api) -> str:
     """The whole text of one module."""
     code = Code()
@@ -57,6 +61,10 @@ def _class(code: Code, structure: MergedStructure) -> None:
             code.line(f"{field.name}: {field.python_type} = {field.default}")
         if not structure.fields:
             code.line("pass")
+        if SECRET_FIELDS.intersection(field.name for field in structure.fields):
+            code.line("")
+            with code.function("def __repr__(self) -> str:"):
+                code.line(f"return '{structure.name}(…)'")
 
 
 def _codecs(

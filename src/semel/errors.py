@@ -398,6 +398,18 @@ class ProducerFenced(RequestError):
     code = 90
 
 
+class ResourceNotFound(RequestError):
+    code = 91
+
+
+class DuplicateResource(RequestError):
+    code = 92
+
+
+class UnacceptableCredential(RequestError):
+    code = 93
+
+
 class UnknownTopicId(RequestError):
     code = 100
     retriable = True

@@ -19,20 +19,20 @@ from semel.testing import Cluster
 
 PATIENCE_S = 60.0
 NEXT_VERSION = '''
-"""Reads frames of layout 3, and writes them where the level is 3."""
+"""Reads frames of layout 4, and writes them where the level is 4."""
 
 import os
 
 from semel.cluster import levels
 from semel.lane import frame
 
-levels.LEVELS = levels.Levels(1, 3)
-layout = wanted = 3 if "UNGATED" in os.environ else 1
+levels.LEVELS = levels.Levels(1, 4)
+layout = wanted = 4 if "UNGATED" in os.environ else 1
 read_head, refuse_newer, pack_head = frame.read_head, frame.refuse_newer, frame.pack_head
 
 
 def known(payload):
-    return memoryview(bytes((1,)) + bytes(payload[1:])) if payload[:1] == bytes((3,)) else payload
+    return memoryview(bytes((1,)) + bytes(payload[1:])) if payload[:1] == bytes((4,)) else payload
 
 
 frame.read_head = lambda payload, position: read_head(known(payload), position)
@@ -59,7 +59,7 @@ def is_level(state):
 def set_level(state, level):
     global wanted
     state.__dict__["level"] = level
-    wanted = 3 if level >= 3 else wanted
+    wanted = 4 if level >= 4 else wanted
 
 
 LaneState.level = property(is_level, set_level)
@@ -147,7 +147,7 @@ def test_what_the_version_before_cannot_read_is_written_once_the_upgrade_is_fina
             cluster.move(node_id)
             send()
             assert not any(has_ended(cluster, each) for each in cluster.nodes)
-        assert steer(cluster, next_version, "upgrade") == {"level": 3}
+        assert steer(cluster, next_version, "upgrade") == {"level": 4}
         send()
         # What is written by now is read by whoever takes over, and starts.
         cluster.kill(cluster.leader)
@@ -155,7 +155,7 @@ def test_what_the_version_before_cannot_read_is_written_once_the_upgrade_is_fina
         cluster.mend()
         assert values_of(cluster) == list(range(sent))
         restart(cluster, 1, this_version)
-        assert "the cluster writes at level 3, and this version" in last_words(cluster, 1)
+        assert "the cluster writes at level 4, and this version" in last_words(cluster, 1)
 
 
 def test_without_the_level_the_version_before_could_not_live_beside_it(
@@ -165,4 +165,4 @@ def test_without_the_level_the_version_before_could_not_live_beside_it(
         producer.send("t", b"0").result(PATIENCE_S)
         restart(cluster, 1, {**next_version, "UNGATED": "1"})
         assert steer(cluster, next_version, "move", "--to", "1")["leader"] == 1
-        assert "has layout 3, this Semel reads up to 2" in last_words(cluster, 2)
+        assert "has layout 4, this Semel reads up to 3" in last_words(cluster, 2)

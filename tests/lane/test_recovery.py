@@ -260,8 +260,8 @@ def test_a_checkpoint_of_an_earlier_format_is_read(number: int) -> None:
 
 
 def test_a_checkpoint_of_a_later_format_is_not_read() -> None:
-    for stored in (msgspec.msgpack.encode([7, *LANE_3]), b"\x07" + bytes(20)):
-        with pytest.raises(CorruptJournal, match="format 7"):
+    for stored in (msgspec.msgpack.encode([8, *LANE_3]), b"\x08" + bytes(20)):
+        with pytest.raises(CorruptJournal, match="format 8"):
             restoring.restore(stored, empty_state())
 
 

@@ -282,7 +282,7 @@ class Broker:
                 await lane.hand_over(successor)
             if lane.number == CONTROLLER and lane.may_confirm:
                 # All of it is durable, and true until another says so.
-                self.lanes.tell_of(lane.view.catalogue)
+                self.lanes.tell_of(lane.view.catalogue, lane.view.users)
         finally:
             self._leave(lane)
 
@@ -377,10 +377,10 @@ class Broker:
                 self.topics.hear_of_changes(followed.catalogue, changed)
         except JournalFull as error:
             # A lane without room must not serve what is gone.
-            self.lanes.tell_of(AbsentCatalogue())
+            self.lanes.tell_of(AbsentCatalogue(), followed.users)
             log.warning("what is new of topics waits for room", reason=str(error))
         else:
-            self.lanes.tell_of(followed.catalogue)
+            self.lanes.tell_of(followed.catalogue, followed.users)
         self.nodes.look()
 
     def _recall_followed(self, followed: FollowedLane) -> None:
@@ -464,6 +464,11 @@ class Broker:
             self._adopt(layers)
         if self.topics.telling is not None:
             self.topics.telling.broker(name)
+
+    def users_changed(self, name: str) -> None:
+        """Other workers have to know."""
+        if self.topics.telling is not None:
+            self.topics.telling.user(name)
 
     def _recall_config(self) -> None:
         """What was set while an earlier process ran. It may not go with what this one was started

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from semel.access.users import UsersView
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.errors import (
     CoordinatorLoadInProgress,
@@ -29,6 +30,8 @@ class LedLanes:
         """The same, in the order of their numbers."""
         self.catalogue: CatalogueView = AbsentCatalogue()
         """Of lane 0 if it is led here, or as much as is told of it."""
+        self.users: UsersView | None = None
+        """As lane 0 knows them, or as much as is told of it; None if nobody has told."""
         self._are_topics_known = asyncio.Event()
 
     # Which are led
@@ -38,6 +41,7 @@ class LedLanes:
         self.led = tuple(self.by_number[number] for number in sorted(self.by_number))
         if lane.number == CONTROLLER:
             self._know(lane.view.catalogue)
+            self.users = lane.view.users
 
     def remove(self, lane: Lane) -> bool:
         """False if it was not led any more."""
@@ -47,12 +51,14 @@ class LedLanes:
         self.led = tuple(each for each in self.led if each is not lane)
         if lane.number == CONTROLLER:
             self._know(AbsentCatalogue())
+            self.users = None
         return True
 
-    def tell_of(self, catalogue: CatalogueView) -> None:
+    def tell_of(self, catalogue: CatalogueView, users: UsersView | None) -> None:
         """What is known of lane 0 while another leads it."""
         if not self.leads_catalogue:
             self._know(catalogue)
+            self.users = users
 
     def _know(self, catalogue: CatalogueView) -> None:
         self.catalogue = catalogue

@@ -1,4 +1,4 @@
-"""Lane 0 tells other workers of topics and settings, and knows what each of them has heard.
+"""Lane 0 tells other workers of topics, settings and users, and knows what each of them has heard.
 
 Each worker asks for what is new, and says with the next question that it has worked in the last
 answer: its lanes host then what was placed in them, and have dropped what is gone. Nothing is told
@@ -10,6 +10,7 @@ still knows the old topic would take records for the new one, and drop them when
 
 import asyncio
 import contextlib
+import enum
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
@@ -21,12 +22,13 @@ from semel.cluster.messages import (
     Told,
     TopicGone,
     TopicTold,
+    UserTold,
 )
 from semel.lane.lane import Lane
 from semel.world import Randomness
 
 AT_ONCE: Final = 1000
-"""Topics or brokers in one answer."""
+"""Topics, brokers and users in one answer."""
 NEWS_S_MAX: Final = 2.0
 """So long a worker waits for news before it is told that there are none."""
 LIVE_S: Final = 4.0
@@ -45,6 +47,8 @@ class Tells(Protocol):
 
     def broker(self, name: str) -> int: ...
 
+    def user(self, name: str) -> int: ...
+
     @property
     def have_all_begun(self) -> bool: ...
 
@@ -55,15 +59,25 @@ class Tells(Protocol):
     async def until_all_have_begun(self) -> None: ...
 
 
+class Subject(enum.Enum):
+    """What something is told of, by its name."""
+
+    TOPIC = enum.auto()
+    BROKER = enum.auto()
+    USER = enum.auto()
+
+
 class _Listener:
     """A worker that follows."""
 
-    def __init__(self, telling: bytes, untold: Iterable[tuple[bool, str]], now_s: float) -> None:
+    def __init__(
+        self, telling: bytes, untold: Iterable[tuple["Subject", str]], now_s: float
+    ) -> None:
         self.telling = telling
         self.told = 0
         """Answers that were given."""
-        self.untold: dict[tuple[bool, str], None] = dict.fromkeys(untold)
-        """Topics and brokers that may be other than it knows, by name."""
+        self.untold: dict[tuple[Subject, str], None] = dict.fromkeys(untold)
+        """What may be other than it knows, by name."""
         self.offered: int | None = None
         """The last change of which the last answer has told; None before all was told once."""
         self.heard: int | None = None
@@ -101,15 +115,18 @@ class Telling:
 
     def topic(self, name: str) -> int:
         """Gives the number of this change."""
-        return self._changed(True, name)
+        return self._changed(Subject.TOPIC, name)
 
     def broker(self, name: str) -> int:
-        return self._changed(False, name)
+        return self._changed(Subject.BROKER, name)
 
-    def _changed(self, is_topic: bool, name: str) -> int:
+    def user(self, name: str) -> int:
+        return self._changed(Subject.USER, name)
+
+    def _changed(self, subject: "Subject", name: str) -> int:
         self.last_change += 1
         for listener in self._listeners.values():
-            listener.untold[is_topic, name] = None
+            listener.untold[subject, name] = None
             listener.has_news.set()
         return self.last_change
 
@@ -192,8 +209,9 @@ class Telling:
             or listener.is_asking
         ):
             view = controller.view
-            untold = [(True, topic.name) for topic in view.catalogue]
-            untold += [(False, name) for name in view.broker_config_names]
+            untold = [(Subject.TOPIC, topic.name) for topic in view.catalogue]
+            untold += [(Subject.BROKER, name) for name in view.broker_config_names]
+            untold += [(Subject.USER, name) for name in view.users]
             telling = self._randomness.token_bytes(TELLING_SIZE)
             listener = _Listener(telling, untold, self._now_s())
             self._listeners[follow.node_id] = listener
@@ -206,12 +224,15 @@ class Telling:
     def _news(self, listener: _Listener, controller: Lane) -> Told:
         listener.has_news.clear()
         view = controller.view
-        news: list[TopicTold | TopicGone | BrokerTold] = []
+        news: list[TopicTold | TopicGone | BrokerTold | UserTold] = []
         for key in list(listener.untold)[:AT_ONCE]:
             del listener.untold[key]
-            is_topic, name = key
-            if not is_topic:
+            subject, name = key
+            if subject is Subject.BROKER:
                 news.append(BrokerTold(name, dict(view.broker_config(name))))
+                continue
+            if subject is Subject.USER:
+                news.append(UserTold(name, [*view.users.of(name).values()]))
                 continue
             topic = view.catalogue.get(name)
             news.append(
@@ -230,4 +251,12 @@ class Telling:
         is_all = not listener.untold
         if is_all:
             listener.offered = self.last_change
-        return Told(listener.telling, listener.told, news, is_all, self._leaders(), view.cluster_id)
+        return Told(
+            listener.telling,
+            listener.told,
+            news,
+            is_all,
+            self._leaders(),
+            view.cluster_id,
+            view.users.salt_key,
+        )

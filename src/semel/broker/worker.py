@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+from semel.access.users import Users
 from semel.broker import log
 from semel.broker.broker import Broker
 from semel.broker.led_lanes import CONTROLLER
@@ -29,6 +30,8 @@ from semel.cluster.messages import (
     Told,
     TopicGone,
     TopicTold,
+    UserTold,
+    credentials_of,
 )
 from semel.errors import JournalFull
 from semel.lane.leader import LedBy
@@ -61,6 +64,7 @@ class Worker:
         """Of the lanes whose leaders have said them."""
         self._settings: dict[str, dict[str, str]] = {}
         self._catalogue = ToldCatalogue()
+        self._users = Users()
         self._is_beginning = True
         """What is heard is not all yet."""
         self._telling = b""
@@ -173,6 +177,7 @@ class Worker:
         if told.number == 1 and told.telling != self._telling:
             self._telling = told.telling
             self._catalogue = ToldCatalogue()
+            self._users = Users()
             self._is_beginning = True
         catalogue = self._catalogue
         has_settings = False
@@ -193,16 +198,20 @@ class Worker:
                     catalogue.forget(each.name)
                     if not self._is_beginning:
                         topics.drop(each.name)
+                case UserTold():
+                    self._users.tell(each.name, credentials_of(each.credentials))
                 case BrokerTold():
                     self._settings[each.name] = each.config
                     has_settings = True
+        if told.salt_key != self._users.salt_key:
+            self._users.draw(told.salt_key)
         if has_settings:
             broker.recall_config(lambda name: self._settings.get(name, {}))
         broker.hear_of_cluster(told.cluster_id)
         self._hear_of_lanes({number: Term(epoch) for number, epoch, _ in told.lanes})
         if told.is_all and self._is_beginning:
             topics.align_all(catalogue)
-            broker.lanes.tell_of(catalogue)
+            broker.lanes.tell_of(catalogue, self._users)
             self._is_beginning = False
             self.may_serve.set()
         self._heard = told.number

@@ -12,11 +12,13 @@ The frame that raises the level is one that every version can read: who cannot g
 
     1   one lane
     2   several, and transactions over them
+    3   who may come in
 """
 
 from typing import Final, NamedTuple
 
 from semel.cluster.format import ClusterRefused
+from semel.lane.leader import ACCESS_LEVEL
 
 
 class Levels(NamedTuple):
@@ -43,6 +45,6 @@ class Levels(NamedTuple):
             )
 
 
-LEVELS: Final = Levels(1, 2)
+LEVELS: Final = Levels(1, ACCESS_LEVEL)
 """Of this version."""
 SEVERAL_LANES: Final = 2

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from semel.access.scram import Credential, Mechanism
+
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pass
@@ -195,18 +197,37 @@ class BrokerTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
     config: dict[str, str]
 
 
+class UserTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """All credentials that a user has; none if it is gone."""
+
+    name: str
+    credentials: Sequence[tuple[int, int, bytes, bytes, bytes]]
+
+    def __repr__(self) -> str:
+        return f"UserTold({self.name!r})"
+
+
+def credentials_of(
+    told: Sequence[tuple[int, int, bytes, bytes, bytes]],
+) -> dict[Mechanism, Credential]:
+    known = [Credential(Mechanism(number), *rest) for number, *rest in told]
+    return {credential.mechanism: credential for credential in known}
+
+
 class Told(Message, frozen=True):
     """What is new in the catalogue; all of it is durable."""
 
     telling: bytes
     number: int
     """The first of a series begins with everything there is."""
-    news: Sequence[TopicTold | TopicGone | BrokerTold]
+    news: Sequence[TopicTold | TopicGone | BrokerTold | UserTold]
     is_all: bool
     """Nothing is left to be told of the time at which it was said."""
     lanes: Sequence[tuple[int, int, int]]
     """Every lane whose leader is known: its number, its epoch, the node."""
     cluster_id: bytes
+    salt_key: bytes = b""
+    """From which the salts of users come that there are not."""
 
 
 class Heard(Message, frozen=True):

@@ -172,7 +172,8 @@ def _shown(frame: StoredFrame, known: PartitionNames) -> ShownFrame:
 
 
 def _fact(fact: AnyFact, known: PartitionNames) -> ShownFact:
-    fields = {name: getattr(fact, name) for name in fact.__struct_fields__}
+    secrets = facts.SECRETS.get(type(fact), frozenset())
+    fields = {name: getattr(fact, name) for name in fact.__struct_fields__ if name not in secrets}
     if isinstance(fact, facts.Compacted):
         fields["parts"] = [
             {"partition": known.of(number), "end_offset": end, "byte_count": byte_count}

@@ -251,6 +251,46 @@ class EndsForgotten(Fact, frozen=True):
     producer_ids: tuple[int, ...]
 
 
+# Who may come in
+
+
+class CredentialSet(Fact, frozen=True):
+    """Of a user, for one mechanism, in place of what was there; with Kafka's number of it."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+
+    def __repr__(self) -> str:
+        return f"CredentialSet(user={self.user!r}, mechanism={self.mechanism})"
+
+
+class CredentialDropped(Fact, frozen=True):
+    user: str
+    mechanism: int
+
+
+class SaltKeyDrawn(Fact, frozen=True):
+    """From which the salts of users come that there are not."""
+
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "SaltKeyDrawn()"
+
+
+AboutAccess = CredentialSet | CredentialDropped | SaltKeyDrawn
+"""What versions before cannot read."""
+
+SECRETS: dict[type[Fact], frozenset[str]] = {
+    CredentialSet: frozenset({"salt", "stored_key", "server_key"}),
+    SaltKeyDrawn: frozenset({"key"}),
+}
+"""Fields that are shown to nobody."""
+
 AboutLanes = LaneJoined | Prepared | Doomed | Ended | Decided | Confirmed | EndsForgotten
 
 AnyFact = (
@@ -283,6 +323,9 @@ AnyFact = (
     | Decided
     | Confirmed
     | EndsForgotten
+    | CredentialSet
+    | CredentialDropped
+    | SaltKeyDrawn
 )
 
 encode = msgspec.msgpack.Encoder().encode

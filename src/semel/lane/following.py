@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol
 
+from semel.access.users import UsersView
 from semel.errors import CorruptJournal, NewerFormat
 from semel.lane.commands import LaneSettings
 from semel.lane.lanes import LanesView
@@ -99,6 +100,10 @@ class FollowedLane:
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set for a broker while it ran; for all of them, by an empty name."""
         return self.state.broker_configs.get(name, {})
+
+    @property
+    def users(self) -> UsersView:
+        return self.state.users
 
     @property
     def led_by(self) -> LedBy | None:

@@ -9,8 +9,8 @@ payload that the journal keeps:
 
 Kind 1 is a record batch of that partition as it will be read, kind 2 a fact about the lane (the
 partition number is then 0). Layout 0 has one time for both, in eight bytes of which the first is
-the layout's. Layout 2 is as 1, and says something about transactions over lanes, which versions
-before cannot read.
+the layout's. Layouts 2 and 3 are as 1, and say something that versions before cannot read: 2 about
+transactions over lanes, 3 about who may come in.
 """
 
 import struct
@@ -32,7 +32,8 @@ from semel.world import Moment
 BATCH: Final = 1
 FACT: Final = 2
 
-LAYOUT: Final = 2
+LAYOUT: Final = 3
+LAYOUT_OF_LANES: Final = 2
 LAYOUT_OF_ONE_LANE: Final = 1
 """Written wherever versions before can read all that is said."""
 _HEAD: Final = struct.Struct(">Bqq")
@@ -155,6 +156,8 @@ class Frame:
     def add_fact(self, fact: AnyFact) -> None:
         self.entries.append(fact)
         if isinstance(fact, facts.AboutLanes):
+            self.layout = max(self.layout, LAYOUT_OF_LANES)
+        elif isinstance(fact, facts.AboutAccess):
             self.layout = LAYOUT
         self.size += ENTRY_SIZE + len(facts.encode(fact))
 
@@ -246,7 +249,7 @@ def _fact(body: memoryview, position: int) -> AnyFact:
 def read_head(payload: memoryview, position: Position) -> tuple[Moment, int]:
     """When the frame was made, and where in its payload the entries begin."""
     try:
-        if payload[0] in (LAYOUT_OF_ONE_LANE, LAYOUT):
+        if payload[0] in (LAYOUT_OF_ONE_LANE, LAYOUT_OF_LANES, LAYOUT):
             _, now_ms, wall_ms = _HEAD.unpack_from(payload)
             return Moment(now_ms, wall_ms), HEAD_SIZE
         if payload[0] == 0:

@@ -5,6 +5,8 @@ from typing import Final, NamedTuple
 from semel.types import Term
 
 FIRST_LEVEL: Final = 1
+ACCESS_LEVEL: Final = 3
+"""From which on lane 0 says who may come in."""
 
 
 class Leader(NamedTuple):

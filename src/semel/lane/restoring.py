@@ -6,12 +6,14 @@ from typing import Final
 
 import msgspec
 
+from semel.access.scram import Credential, Mechanism
 from semel.errors import CorruptJournal, NewerFormat
 from semel.groups.lasting import GroupsSnapshot
 from semel.lane import facts
 from semel.lane.catalogue import Topic
 from semel.lane.snapshot import (
     FORMAT,
+    FORMAT_OF_LANES,
     FORMAT_OF_ONE_LANE,
     SIZE,
     BrokerConfigsPiece,
@@ -28,6 +30,7 @@ from semel.lane.snapshot import (
     TopicSnapshot,
     TopicsPiece,
     TransactionsPiece,
+    UsersPiece,
     decode_piece,
 )
 from semel.lane.state import CompactedPart, LaneState
@@ -38,7 +41,7 @@ from semel.types import Offset, Position, ProducerEpoch, ProducerId, Term
 from semel.world import Moment
 
 FORMATS_OF_ONE_PIECE: Final = (1, 2, 3)
-FORMATS_OF_PIECES: Final = (4, FORMAT_OF_ONE_LANE, FORMAT)
+FORMATS_OF_PIECES: Final = (4, FORMAT_OF_ONE_LANE, FORMAT_OF_LANES, FORMAT)
 _ONE_PIECE_MIN: Final = 0x80
 """The first byte of a list in MessagePack; numbers of formats are lower."""
 
@@ -79,6 +82,8 @@ def _restore(found: Iterator[Piece], state: LaneState) -> None:
     for piece in pieces:
         if isinstance(piece, BrokerConfigsPiece):
             state.broker_configs = piece.configs
+        elif isinstance(piece, UsersPiece):
+            _restore_users(piece, state)
         elif isinstance(piece, JoinedPiece):
             state.joined.restore(piece.joined, piece.ended, piece.decided)
         if isinstance(piece, PartitionsPiece):
@@ -155,6 +160,14 @@ def _restore_lane(lane: LanePiece, state: LaneState) -> None:
     state.standing_by = lane.standing_by
     state.level = lane.level
     state.lanes.restore(lane.lane_count, lane.placed, lane.taken)
+
+
+def _restore_users(piece: UsersPiece, state: LaneState) -> None:
+    state.users.draw(piece.salt_key)
+    for each in piece.credentials:
+        keys = each.salt, each.stored_key, each.server_key
+        credential = Credential(Mechanism(each.mechanism), each.iterations, *keys)
+        state.users.set(each.user, credential)
 
 
 def _restore_partition(partition: Partition, stored: PartitionSnapshot) -> None:

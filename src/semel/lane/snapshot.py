@@ -29,10 +29,13 @@ from semel.transactions.participants import Participants
 from semel.transactions.store import Kept
 from semel.transactions.transaction import Transaction, TransactionsSnapshot
 
-FORMAT: Final = 6
+FORMAT: Final = 7
+
+FORMAT_OF_LANES: Final = 6
+"""Written while there is nothing about who may come in, as versions before read it."""
 
 FORMAT_OF_ONE_LANE: Final = 5
-"""Written while there is nothing about transactions over lanes, as versions before read it."""
+"""Written while there is nothing about transactions over lanes besides."""
 
 ITEMS_PER_PIECE: Final = 400
 """Partitions, producers, offsets and so on: less than a millisecond of work."""
@@ -157,6 +160,16 @@ class BrokerConfigsPiece(Stored, frozen=True, tag="broker configs"):
     configs: dict[str, dict[str, str]]
 
 
+class UsersPiece(Stored, frozen=True, tag="users"):
+    """Only there if there are users, or were."""
+
+    salt_key: bytes
+    credentials: Sequence[facts.CredentialSet] = ()
+
+    def __repr__(self) -> str:
+        return f"UsersPiece({len(self.credentials)} credentials)"
+
+
 Piece = (
     LanePiece
     | CompactedPiece
@@ -167,6 +180,7 @@ Piece = (
     | TransactionsPiece
     | JoinedPiece
     | BrokerConfigsPiece
+    | UsersPiece
 )
 
 
@@ -314,6 +328,8 @@ class Capture:
         self._ended = list(state.joined.ended.items())
         self._decided = list(state.joined.decided.values())
         self._broker_configs = state.broker_configs.copy()
+        self._users = state.users.by_name.copy()
+        self._salt_key = state.users.salt_key
 
     def _topic(self, name: str) -> CapturedTopic:
         state = self._state
@@ -359,9 +375,7 @@ class Capture:
 
     def pieces(self) -> Iterator[bytes]:
         try:
-            is_of_one = not (self._joined or self._ended or self._decided)
-            stored_as = FORMAT_OF_ONE_LANE if is_of_one else FORMAT
-            yield bytes([stored_as]) + _framed(self._lane)
+            yield bytes([self._format()]) + _framed(self._lane)
             yield from self._topic_pieces()
             yield from self._partition_pieces()
             yield from self._group_pieces()
@@ -369,10 +383,18 @@ class Capture:
             yield from self._joined_pieces()
             if self._broker_configs:
                 yield _framed(BrokerConfigsPiece(self._broker_configs))
+            yield from self._user_pieces()
         finally:
             self._state.capture = None
             self._state.groups.before_change(None)
             self._state.transactions.before_change = None
+
+    def _format(self) -> int:
+        """The first that has all there is to say."""
+        if self._salt_key:
+            return FORMAT
+        is_of_lanes = self._joined or self._ended or self._decided
+        return FORMAT_OF_LANES if is_of_lanes else FORMAT_OF_ONE_LANE
 
     def _topic_pieces(self) -> Iterator[bytes]:
         gathered: list[TopicSnapshot] = []
@@ -485,6 +507,18 @@ class Capture:
         decided = iter(self._decided)
         while more := list(islice(decided, ITEMS_PER_PIECE)):
             yield _framed(JoinedPiece(decided=more))
+
+    def _user_pieces(self) -> Iterator[bytes]:
+        if not self._salt_key:
+            return
+        rows = (
+            facts.CredentialSet(name, *credential)
+            for name, credentials in self._users.items()
+            for credential in credentials.values()
+        )
+        yield _framed(UsersPiece(self._salt_key))
+        while some := list(islice(rows, ITEMS_PER_PIECE)):
+            yield _framed(UsersPiece(self._salt_key, some))
 
 
 def _framed(piece: Piece) -> bytes:

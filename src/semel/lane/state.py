@@ -7,6 +7,8 @@ waits. (`Groups` and `Partition` hold volatile things besides; there they say so
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, assert_never, cast
 
+from semel.access.scram import Credential, Mechanism
+from semel.access.users import Users
 from semel.arrivals import Arrivals
 from semel.errors import CorruptJournal
 from semel.groups import records as group_records
@@ -115,6 +117,8 @@ class LaneState:
         self.broker_configs: dict[str, dict[str, str]] = {}
         """What was set while brokers ran, by the names that facts have. Empty but in lane 0; a
         value is replaced, never changed."""
+        self.users = Users()
+        """Empty but in lane 0."""
         self.partitions = self.hosting.made
         """Those of which there may be anything to say, by the number that stands before their
         batches in a frame."""
@@ -313,6 +317,14 @@ class LaneState:
                 self.catalogue.apply(fact)
             case facts.BrokerConfigured():
                 self.broker_configs[fact.name] = fact.config
+            case facts.CredentialSet():
+                mechanism = Mechanism(fact.mechanism)
+                keys = fact.salt, fact.stored_key, fact.server_key
+                self.users.set(fact.user, Credential(mechanism, fact.iterations, *keys))
+            case facts.CredentialDropped():
+                self.users.drop(fact.user, Mechanism(fact.mechanism))
+            case facts.SaltKeyDrawn():
+                self.users.draw(fact.key)
             case facts.RecordsDeleted():
                 partition = self._numbered(fact.partition_number)
                 self._before_partition(partition)

@@ -164,6 +164,8 @@ APIS: Final[tuple[Api, ...]] = (
         1,
         note="there are none",
     ),
+    Api(50, "DescribeUserScramCredentials", "describe_user_scram_credentials", (0, 0), 0),
+    Api(51, "AlterUserScramCredentials", "alter_user_scram_credentials", (0, 0), 0),
     Api(
         55,
         "DescribeQuorum",

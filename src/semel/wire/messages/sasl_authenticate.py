@@ -26,6 +26,11 @@ class SaslAuthenticateRequest(msgspec.Struct, gc=False):
     auth_bytes: bytes = b''
 
 
+
+    def __repr__(self) -> str:
+        return 'SaslAuthenticateRequest(…)'
+
+
 def _decode_request_v0(buffer: Buffer, position: int) -> tuple[SaslAuthenticateRequest, int]:
     limit = len(buffer)
     size, = _unpack_i(buffer, position)
@@ -119,6 +124,11 @@ class SaslAuthenticateResponse(msgspec.Struct, gc=False):
     error_message: str | None = None
     auth_bytes: bytes = b''
     session_lifetime_ms: int = 0
+
+
+
+    def __repr__(self) -> str:
+        return 'SaslAuthenticateResponse(…)'
 
 
 def _decode_response_v0(buffer: Buffer, position: int) -> tuple[SaslAuthenticateResponse, int]:

@@ -1,0 +1,55 @@
+"""DescribeUserScramCredentials (api key 50), version 0: which users there are, and how their
+credentials were made. What is kept of a password is shown to nobody.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from semel.access.users import UsersView
+from semel.broker.answer import Answer, Call
+from semel.errors import DuplicateResource, NotController, ResourceNotFound
+from semel.wire.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+if TYPE_CHECKING:
+    from semel.broker.broker import Broker
+
+
+def describe_user_scram_credentials(
+    broker: "Broker", request: DescribeUserScramCredentialsRequest, call: Call
+) -> Answer:
+    users = broker.lanes.users
+    if users is None:
+        response = DescribeUserScramCredentialsResponse(
+            error_code=NotController.code, error_message="the users are led elsewhere"
+        )
+        return Answer(response)
+    names = [each.name for each in request.users or ()] or sorted(users)
+    counts = Counter(names)
+    results = [_described(users, name, is_twice=count > 1) for name, count in counts.items()]
+    return Answer(DescribeUserScramCredentialsResponse(results=results))
+
+
+def _described(
+    users: UsersView, name: str, *, is_twice: bool
+) -> DescribeUserScramCredentialsResult:
+    if is_twice:
+        return DescribeUserScramCredentialsResult(
+            name, DuplicateResource.code, f"user {name!r} is asked for twice"
+        )
+    credentials = users.of(name)
+    if not credentials:
+        return DescribeUserScramCredentialsResult(
+            name, ResourceNotFound.code, f"there is no user {name!r}"
+        )
+    return DescribeUserScramCredentialsResult(
+        name,
+        credential_infos=[
+            CredentialInfo(mechanism.value, credentials[mechanism].iterations)
+            for mechanism in sorted(credentials)
+        ],
+    )
