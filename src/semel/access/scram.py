@@ -54,8 +54,6 @@ class Credential(NamedTuple):
     def __repr__(self) -> str:
         return f"Credential({self.mechanism.shown}, {self.iterations} iterations, {_SECRET})"
 
-    __str__ = __repr__
-
     def is_of(self, password: bytes) -> bool:
         """Whether this is the password. Takes milliseconds."""
         made = credential(self.mechanism, password, self.salt, self.iterations)

@@ -232,7 +232,7 @@ class Telling:
                 news.append(BrokerTold(name, dict(view.broker_config(name))))
                 continue
             if subject is Subject.USER:
-                news.append(UserTold(name, [*view.users.of(name).values()]))
+                news.append(UserTold(name, [(*each,) for each in view.users.of(name).values()]))
                 continue
             topic = view.catalogue.get(name)
             news.append(

@@ -210,8 +210,11 @@ class UserTold(msgspec.Struct, frozen=True, array_like=True, tag=True):
 def credentials_of(
     told: Sequence[tuple[int, int, bytes, bytes, bytes]],
 ) -> dict[Mechanism, Credential]:
-    known = [Credential(Mechanism(number), *rest) for number, *rest in told]
-    return {credential.mechanism: credential for credential in known}
+    known = {}
+    for number, iterations, salt, stored_key, server_key in told:
+        mechanism = Mechanism(number)
+        known[mechanism] = Credential(mechanism, iterations, salt, stored_key, server_key)
+    return known
 
 
 class Told(Message, frozen=True):

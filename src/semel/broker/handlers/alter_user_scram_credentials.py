@@ -43,6 +43,7 @@ _MECHANISMS: Final = {each.value: each for each in Mechanism}
 def alter_user_scram_credentials(
     broker: "Broker", request: AlterUserScramCredentialsRequest, call: Call
 ) -> Handled:
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion]
     changes = [*request.deletions, *request.upsertions]
     counts = Counter((change.name, change.mechanism) for change in changes)
     twice = {name for (name, _), count in counts.items() if count > 1}
