@@ -81,10 +81,12 @@ async def _halting_take_over(self: BatchTransaction) -> Verdict:
     return verdict
 
 
-async def _halting_finish(self: BatchTransaction, consumed: Any, rows: Any = ()) -> None:
+async def _halting_finish(
+    self: BatchTransaction, consumed: Any, rows: Any = (), written: Any = None
+) -> None:
     if not rows:
         halt("written")  # By tasks.
-    await _finish(self, consumed, rows)
+    await _finish(self, consumed, rows, written)
 
 
 async def _halting_write(self: TransactionalWriter, batches: Any) -> list[Delivery]:

@@ -25,14 +25,15 @@ from semel.spark.marker import (
     SharedTransactionalId,
     TwoSinks,
     Verdict,
-    stored_marker,
 )
+from semel.spark.marker_home import find_marker
 from semel.spark.sink_settings import SinkSettings, sink_options, sink_settings
 from semel.testing import Broker
 from semel.types import TopicPartition
 from spark.outlived import delay, timed_out
 from support import topics
 
+MARKERS = TopicPartition("semel-markers", 0)
 FIRST_RUN, SECOND_RUN, THIRD_RUN = "run-1", "run-2", "run-3"
 
 
@@ -94,8 +95,13 @@ class Sink:
         return topics.values(self.servers, self.topic)
 
     def offsets_of(self, group: str) -> dict[TopicPartition, int]:
+        return self._found(group, [TopicPartition(self.topic, number) for number in (0, 1)])
+
+    def markers_of(self, group: str) -> dict[TopicPartition, int]:
+        return self._found(group, [MARKERS, TopicPartition(self.topic, 0)])
+
+    def _found(self, group: str, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         # Kafka waits for pending ones of partitions that are named, and leaves out all others.
-        places = [TopicPartition(self.topic, number) for number in (0, 1)]
         found = self.connected.run(group_offsets(self.connected.cluster, group, places))
         return {place: at.offset for place, at in found.items()}
 
@@ -105,8 +111,7 @@ def test_batches_of_a_run_are_all_there(semel_broker: Broker, topic: str) -> Non
     for number in range(4):
         assert sink.write(number, [b"%d" % number]) is Verdict.WRITE
     assert sink.values() == [b"0", b"1", b"2", b"3"]
-    marker = {TopicPartition(topic, 0): 4}
-    assert sink.offsets_of(f"semel-sink-id-{topic}") == marker
+    assert sink.markers_of(f"semel-id-{topic}") == {MARKERS: 4}
 
 
 def test_a_batch_that_is_run_again_is_skipped(semel_broker: Broker, topic: str) -> None:
@@ -129,7 +134,7 @@ def test_without_the_check_a_replay_is_doubled(semel_broker: Broker, topic: str)
 def test_an_empty_batch_still_moves_the_marker(semel_broker: Broker, topic: str) -> None:
     sink = Sink(semel_broker, topic)
     assert sink.write(0, []) is Verdict.WRITE
-    assert sink.offsets_of(f"semel-sink-id-{topic}") == {TopicPartition(topic, 0): 1}
+    assert sink.markers_of(f"semel-id-{topic}") == {MARKERS: 1}
     assert sink.values() == []
 
 
@@ -471,7 +476,7 @@ def test_a_restart_far_on_without_a_marker_is_warned_of(
         sink.write(8, [b"b"])
     assert [line for line in caplog.messages if "no marker" in line] == [
         f"id-{topic} has no marker though batch 7 is not the first: it is new here, or the "
-        f"cluster has let the group semel-sink-id-{topic} expire"
+        f"cluster has let the group semel-id-{topic} expire"
     ]
 
 
@@ -490,9 +495,10 @@ def test_the_groups_of_a_sink_have_the_prefix_that_access_lists_know(
         sink.write(0, [b"a"], run=run, consumed={TopicPartition(topic, 1): 17})
         forget_everything()
     assert sink.values() == [b"a"]
-    assert sink.offsets_of(f"team-{topic}-sink-id-{topic}") == {TopicPartition(topic, 0): 1}
-    assert sink.offsets_of(f"team-{topic}-id-{topic}") == {TopicPartition(topic, 1): 17}
-    assert sink.offsets_of(f"semel-sink-id-{topic}") == {}
+    group = f"team-{topic}-id-{topic}"
+    assert sink.markers_of(group) == {MARKERS: 1}
+    assert sink.offsets_of(group) == {TopicPartition(topic, 1): 17}
+    assert sink.markers_of(f"semel-id-{topic}") == {}
 
 
 def test_a_run_keeps_its_epoch_and_does_not_take_the_id_over_again(
@@ -537,11 +543,11 @@ def test_a_run_looks_the_marker_up_once(
 ) -> None:
     looked_up = []
 
-    async def noted(cluster: Cluster, settings: SinkSettings, transactional_id: str) -> Any:
-        looked_up.append(transactional_id)
-        return await stored_marker(cluster, settings, transactional_id)
+    async def noted(cluster: Cluster, *about: Any) -> Any:
+        looked_up.append(about)
+        return await find_marker(cluster, *about)
 
-    monkeypatch.setattr(committing, "stored_marker", noted)
+    monkeypatch.setattr(committing, "find_marker", noted)
     sink = Sink(semel_broker, topic)
     for number in range(3):
         sink.write(number, [b"%d" % number])

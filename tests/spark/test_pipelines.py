@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 
 import pyarrow as pa
 import pytest
@@ -13,9 +14,13 @@ from pyspark.sql import DataFrame
 
 import semel
 import semel.spark
+from semel.client.cluster.blocking import ClientOptions, shared
+from semel.client.cluster.group_offsets import group_offsets
 from semel.errors import ConfigError
-from semel.spark import Session
+from semel.spark import Session, report_progress
+from semel.spark.progress import Progress
 from semel.testing import Broker
+from semel.types import TopicPartition
 from spark import queries
 from support import topics
 
@@ -98,6 +103,35 @@ def test_a_stream_is_copied_batch_by_batch(
     query = queries.finish(sink.option("topic", name), tmp_path)
     assert queries.batch_count(query) == 3
     assert values(spark, name) == VALUES
+
+
+def test_a_query_tells_what_it_reads_and_writes_and_leaves_one_group(
+    spark: Session, orders: str, name: str, tmp_path: Path
+) -> None:
+    told: Queue[Progress] = Queue()
+    listener = report_progress(spark, told.put)
+    try:
+        sink = queries.stream(spark, orders, **BATCHES).writeStream.format("semel")
+        query = queries.finish(sink.queryName("loud").option("topic", name), tmp_path)
+        first, second, third = (told.get(timeout=60) for _ in range(3))
+    finally:
+        spark.streams.removeListener(listener)
+    assert [each.batch_id for each in (first, second, third)] == [0, 1, 2]
+    for number, progress in enumerate((first, second, third), start=1):
+        (source,) = progress.sources
+        assert (progress.name, source.description) == ("loud", f"semel[{orders}]")
+        assert source.rows == 200
+        assert source.max_offsets_behind_latest == 300 - 100 * number
+        assert (source.behind_s > 0) is (number < 3)
+    (written,) = third.sinks
+    assert (written.batch_id, written.written.rows, written.written.skipped) == (2, 200, 0)
+    group = f"semel-loud-{query.id[:8]}"
+    assert written.group == group
+    connected = shared(ClientOptions(spark.bootstrap_servers))
+    found = connected.run(group_offsets(connected.cluster, group))
+    read = {TopicPartition(orders, number): 300 for number in (0, 1)}
+    marker = {TopicPartition("semel-markers", 0): 3}
+    assert {place: at.offset for place, at in found.items()} == read | marker
 
 
 def test_a_batch_that_spark_runs_again_is_not_written_again(

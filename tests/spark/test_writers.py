@@ -5,6 +5,7 @@ import pickle
 import socket
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from semel.types import TopicPartition
 from semel.world import SystemClock
 from support import topics
 
-QUERY = "11111111-0000-0000-0000-000000000000"
+_queries = (f"{number:08x}-0000-0000-0000-000000000000" for number in count(1))
+"""Each test works for one of its own, since a query keeps its marker whatever it writes to."""
 RUN, LATER_RUN, LATEST_RUN = (f"{number}0000000-0000-0000-0000-000000000000" for number in "234")
 
 # Spark sets it for the session in which the batches of a stream run.
@@ -66,7 +68,7 @@ def schema(**columns: str) -> StructType:
 
 
 def run_as(run_id: str, **more: str) -> None:
-    work_for({"sql.streaming.queryId": QUERY, "spark.jobGroup.id": run_id, **more})
+    work_for({"sql.streaming.queryId": query(), "spark.jobGroup.id": run_id, **more})
 
 
 def run_batch(batch_id: int, run_id: str, **more: str) -> None:
@@ -80,8 +82,16 @@ def work_for(properties: dict[str, str]) -> None:
     TaskContext._setTaskContext(context)
 
 
+_query: list[str] = []
+
+
+def query() -> str:
+    return _query[-1]
+
+
 @pytest.fixture(autouse=True)
 def in_a_task() -> Iterator[None]:
+    _query.append(next(_queries))
     run_as(RUN)
     yield
     TaskContext._setTaskContext(None)
@@ -236,7 +246,7 @@ def test_topics_that_a_column_names_are_created_and_batches_skipped_whatever_the
     assert topics.values(servers, second) == [b"a", b"c"]
     assert topics.values(servers, first) == [b"b"]
     connected = shared(ClientOptions(servers))
-    found = connected.run(group_offsets(connected.cluster, f"semel-sink-{topic}"))
+    found = connected.run(group_offsets(connected.cluster, f"semel-{topic}"))
     assert {place: at.offset for place, at in found.items()} == {
         TopicPartition("semel-markers", 0): 2
     }
@@ -396,9 +406,11 @@ def test_a_batch_job_within_a_micro_batch_is_written_once(semel_broker: Broker, 
         save(source(semel_broker, topic=topic), value)
     assert topics.values(semel_broker.bootstrap_servers, topic) == [b"a", b"b"]
     connected = shared(ClientOptions(semel_broker.bootstrap_servers))
-    group = f"semel-sink-semel-{QUERY}-{topic}"
+    group = f"semel-{query()}-{topic}"
     found = connected.run(group_offsets(connected.cluster, group))
-    assert {place: at.offset for place, at in found.items()} == {TopicPartition(topic, 0): 2}
+    assert {place: at.offset for place, at in found.items()} == {
+        TopicPartition("semel-markers", 0): 2
+    }
 
 
 def test_several_topics_of_one_micro_batch_are_each_written_once(

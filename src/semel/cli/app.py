@@ -3,7 +3,7 @@
 from cyclopts import App
 
 from semel import __version__
-from semel.cli import cluster, cluster_status, config, group, log, steering, topic, txn
+from semel.cli import cluster, cluster_status, config, group, log, pipeline, steering, topic, txn
 from semel.cli.consume import consume
 from semel.cli.produce import produce
 from semel.cli.repair import repair
@@ -20,6 +20,7 @@ app.command(produce)
 app.command(consume)
 app.command(run)
 app.command(group.app)
+app.command(pipeline.app)
 app.command(txn.app)
 app.command(config.app)
 app.command(log.app)

@@ -8,6 +8,7 @@ written in the transaction itself: the rows of a batch and its number appear tog
 import asyncio
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,19 +24,29 @@ from semel.errors import (
     RequestError,
     SemelError,
 )
+from semel.records import batch as record_batch
 from semel.spark.marker import (
     NO_QUERY,
+    NOTHING_KNOWN,
     BatchMarker,
     Verdict,
+    Written,
     judge,
     marker_metadata,
-    stored_marker,
     two_sinks,
+)
+from semel.spark.marker_home import (
+    FoundMarker,
+    MarkerHome,
+    find_marker,
+    group_of,
+    stored_marker,
 )
 from semel.spark.offsets import Offsets
 from semel.spark.sink_settings import SinkSettings
 from semel.transactions.transaction import Status
 from semel.types import Buffer, ProducerIdAndEpoch, TopicPartition
+from semel.world import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +70,8 @@ class _Known(NamedTuple):
     writer: TransactionalWriter
     committed: BatchMarker | None
     """What this very writer has found or written last; None if that is to be looked up."""
+    home: MarkerHome | None
+    """Where its marker stands; None if nobody has looked."""
 
     def leads_to(self, batch: BatchMarker) -> bool:
         """Whether no other process of the same run can have come in between.
@@ -79,15 +92,25 @@ class BatchTransaction:
     """One micro-batch under its transactional id."""
 
     def __init__(
-        self, cluster: Cluster, settings: SinkSettings, transactional_id: str, batch: BatchMarker
+        self,
+        cluster: Cluster,
+        settings: SinkSettings,
+        transactional_id: str,
+        batch: BatchMarker,
+        clock: Clock | None = None,
     ) -> None:
         self._cluster = cluster
+        self._clock = clock or SystemClock()
+        self._begun_ms = self._clock.wall_ms()
         self._settings = settings
         self.transactional_id = transactional_id
         self._batch = batch
         self._key = (os.getpid(), settings, transactional_id)
         known = _known.get(self._key)
         self._known = known if known and known.leads_to(batch) else None
+        self._home: MarkerHome | None = self._known.home if self._known else None
+        self._before: BatchMarker | None = None
+        """The marker that stood there when this batch began."""
         self._has_begun = False
         """From then on a marker of this very batch may be its own."""
         self.writer = TransactionalWriter(
@@ -104,7 +127,7 @@ class BatchTransaction:
             await self._go_on(self._known.writer)
         if not self._settings.checks_marker:
             return Verdict.WRITE
-        found = await self._last_committed()
+        found = self._before = await self._last_committed()
         is_retry, self._has_begun = self._has_begun, True
         if found is None and self._known is None and self._batch.batch_id > 0:
             _log.warning(
@@ -112,7 +135,7 @@ class BatchTransaction:
                 "cluster has let the group %s expire",
                 self.transactional_id,
                 self._batch.batch_id,
-                self._settings.marker_group_of(self.transactional_id),
+                self._settled_home.group,
             )
         verdict = judge(
             found,
@@ -139,15 +162,20 @@ class BatchTransaction:
         """
         signed = found._replace(run_id=self._batch.run_id or found.run_id)
         if signed != found:
+            skipped = found.written.skipped + 1
+            signed = signed._replace(written=found.written._replace(skipped=skipped))
             await self.writer.begin()
-            await self._send_marker(signed)
+            home = self._settled_home
+            await self.writer.send_offsets(
+                GroupMetadata(home.group), {home.place: _offset_of(signed)}
+            )
             await self.writer.commit()
         self._remember(signed)
 
-    async def _send_marker(self, marker: BatchMarker) -> None:
-        group = GroupMetadata(self._settings.marker_group_of(self.transactional_id))
-        at = GroupOffset(marker.batch_id + 1, marker_metadata(marker))
-        await self.writer.send_offsets(group, {self._settings.marker_place: at})
+    @property
+    def _settled_home(self) -> MarkerHome:
+        assert self._home is not None, "the marker was looked for"
+        return self._home
 
     def _check_alone(self) -> None:
         """A run comes to a batch once, unless there are two sinks in it.
@@ -171,30 +199,61 @@ class BatchTransaction:
         # it is not, nothing of this batch is taken.
         if self._known is not None and self._known.committed is not None:
             return self._known.committed
-        return await stored_marker(self._cluster, self._settings, self.transactional_id)
+        if self._home is not None:
+            return await stored_marker(self._cluster, self._home)
+        found: FoundMarker = await find_marker(
+            self._cluster, self._settings, self.transactional_id, self._batch
+        )
+        self._home = found.home
+        return found.marker
 
     async def finish(
         self,
         consumed: Offsets | None,
         rows: Sequence[tuple[TopicPartition, Buffer]] = (),
+        written: Written | None = None,
     ) -> None:
-        """Rows, marker and consumed offsets into the open transaction at once, and commit."""
+        """Rows, marker and consumed offsets into the open transaction at once, and commit.
+
+        `written` is what tasks have written themselves.
+        """
+        offsets: dict[str, dict[TopicPartition, GroupOffset]] = defaultdict(dict)
+        if consumed and (existing := await _existing(self._cluster, consumed)):
+            offsets[self._offsets_group()] |= existing
+        marked = self._batch
+        if self._settings.checks_marker:
+            home = self._settled_home
+            apart = home.offsets_group if home.offsets_group != home.group else ""
+            marked = marked._replace(
+                written=self._reckoned(written or _amount(rows)), offsets_group=apart
+            )
+            offsets[home.group][home.place] = _offset_of(marked)
         jobs: list[Coroutine[Any, Any, object]] = []
         if rows:
             jobs.append(self.writer.write(rows))
-        if self._settings.checks_marker:
-            jobs.append(self._send_marker(self._batch))
-        if consumed:
-            jobs.append(self._publish(consumed))
+        for group, at in offsets.items():
+            jobs.append(self.writer.send_offsets(GroupMetadata(group), at))
         await _all_settled(jobs)
         await self.writer.commit()
-        self._remember(self._batch)
+        self._remember(marked)
 
-    async def _publish(self, consumed: Offsets) -> None:
-        group = GroupMetadata(self._settings.offsets_group_of(self.transactional_id))
-        existing = await _existing(self._cluster, consumed)
-        if existing:
-            await self.writer.send_offsets(group, existing)
+    def _offsets_group(self) -> str:
+        if self._home is not None:
+            return self._home.offsets_group
+        # Without a marker there is nothing to be found again.
+        own = group_of(self._settings, self.transactional_id, self._batch)
+        return self._settings.offsets_group or own
+
+    def _reckoned(self, amount: Written) -> Written:
+        now_ms = self._clock.wall_ms()
+        before = self._before.written if self._before else NOTHING_KNOWN
+        is_own = self._before is not None and self._before.query_id == self._batch.query_id
+        return amount._replace(
+            at_ms=now_ms,
+            took_ms=max(0, now_ms - self._begun_ms),
+            since_ms=before.at_ms if is_own else 0,
+            skipped=before.skipped if is_own else 0,
+        )
 
     async def start_over(self, error: Exception) -> Exception:
         """Roll back what is open and shut out whoever still writes to it; then try again.
@@ -265,7 +324,7 @@ class BatchTransaction:
             return error
         batch = self._batch
         if self._settings.checks_marker:
-            found = await stored_marker(self._cluster, self._settings, self.transactional_id)
+            found = await self._stored_by_whoever()
             # Raises where another query or a later batch stands there.
             judge(found, batch, self.transactional_id, is_retry=True)
         fenced = Fenced(
@@ -274,6 +333,12 @@ class BatchTransaction:
         )
         fenced.__cause__ = error
         return fenced
+
+    async def _stored_by_whoever(self) -> BatchMarker | None:
+        if self._home is not None:
+            return await stored_marker(self._cluster, self._home)
+        found = await find_marker(self._cluster, self._settings, self.transactional_id, self._batch)
+        return found.marker
 
     async def _go_on(self, writer: TransactionalWriter) -> None:
         if await self._cluster.transaction_version() >= IMPLICIT_PARTITIONS:
@@ -291,7 +356,7 @@ class BatchTransaction:
         )
 
     def _remember(self, committed: BatchMarker | None) -> None:
-        self._known = _Known(self._batch.run_id, self.writer, committed)
+        self._known = _Known(self._batch.run_id, self.writer, committed, self._home)
         if self._batch.run_id:
             _known[self._key] = self._known
 
@@ -331,6 +396,18 @@ async def commit_batch(
         work.forget()
         raise
     raise AssertionError("unreachable: the last attempt raises")
+
+
+def _offset_of(marker: BatchMarker) -> GroupOffset:
+    return GroupOffset(marker.batch_id + 1, marker_metadata(marker))
+
+
+def _amount(rows: Sequence[tuple[TopicPartition, Buffer]]) -> Written:
+    headers = [record_batch.read(content) for _, content in rows]
+    return Written(
+        rows=sum(header.record_count for header in headers),
+        size=sum(header.size for header in headers),
+    )
 
 
 async def _all_settled(jobs: Iterable[Coroutine[Any, Any, object]]) -> None:

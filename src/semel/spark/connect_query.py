@@ -60,7 +60,7 @@ class ConnectQuery:
     def __init__(self, query: Any, checkpoint: str | None) -> None:
         self._query = query
         self._checkpoint = checkpoint
-        self.origin = Origin(query.id, query.runId)
+        self.origin = Origin(query.id, query.runId, query_name=query.name or "")
         if checkpoint is None:
             _log.warning(
                 "consumed offsets are left out: where query %s has its checkpoint is not known "

@@ -10,12 +10,8 @@ import hashlib
 import json
 from typing import NamedTuple
 
-from semel.client.cluster.cluster import Cluster
-from semel.client.cluster.group_offsets import STABLE_VERSION_MIN, group_offsets
-from semel.errors import SemelError, UnsupportedVersion
+from semel.errors import SemelError
 from semel.spark.offsets import Offsets
-from semel.spark.sink_settings import SinkSettings
-from semel.wire.messages import offset_fetch
 
 _DIGEST_SIZE = 16
 
@@ -47,6 +43,25 @@ def two_sinks(batch: "BatchMarker", transactional_id: str) -> TwoSinks:
     )
 
 
+class Written(NamedTuple):
+    """What a batch has brought, for who looks at the query from outside."""
+
+    rows: int = 0
+    size: int = 0
+    """Bytes, encoded and compressed."""
+    at_ms: int = 0
+    """When it was about to be committed, by the driver's clock; 0 if that is not known."""
+    took_ms: int = 0
+    """From when the sink was called until then."""
+    since_ms: int = 0
+    """When the batch before was; 0 for the first."""
+    skipped: int = 0
+    """Batches that the query was given again so far, and which were not written twice."""
+
+
+NOTHING_KNOWN = Written()
+
+
 class BatchMarker(NamedTuple):
     """A micro-batch of a query, and the run of that query which writes it."""
 
@@ -56,6 +71,10 @@ class BatchMarker(NamedTuple):
     """Empty where it is not known, as in a batch job."""
     consumed: str = ""
     """Tells whether two batches of one number have read the same; empty if it is not known."""
+    query_name: str = ""
+    written: Written = NOTHING_KNOWN
+    offsets_group: str = ""
+    """Where the query publishes what it has consumed; empty: in the group of the marker."""
 
 
 class Verdict(enum.Enum):
@@ -69,8 +88,11 @@ def marker_metadata(marker: BatchMarker) -> str:
         "batchId": marker.batch_id,
         "runId": marker.run_id,
         "consumed": marker.consumed,
+        "queryName": marker.query_name,
+        "offsetsGroup": marker.offsets_group,
+        **marker.written._asdict(),
     }
-    return json.dumps(fields)
+    return json.dumps({name: value for name, value in fields.items() if value != ""})
 
 
 def digest_of(consumed: Offsets | None) -> str:
@@ -85,8 +107,16 @@ def read_marker(offset: int, metadata: str | None) -> BatchMarker:
     try:
         fields = json.loads(metadata or "")
         query_id = str(fields["queryId"])
-        run_id, consumed = str(fields.get("runId", "")), str(fields.get("consumed", ""))
-        return BatchMarker(query_id, offset - 1, run_id, consumed)
+        numbers = {name: int(fields.get(name, 0)) for name in Written._fields}
+        return BatchMarker(
+            query_id,
+            offset - 1,
+            run_id=str(fields.get("runId", "")),
+            consumed=str(fields.get("consumed", "")),
+            query_name=str(fields.get("queryName", "")),
+            written=Written(**numbers),
+            offsets_group=str(fields.get("offsetsGroup", "")),
+        )
     except (ValueError, KeyError, TypeError):
         raise SinkConflict(
             f"the group of the marker holds the offset {offset} with metadata {metadata!r}, "
@@ -144,21 +174,3 @@ def judge(
 def _reads_other_records(found: BatchMarker, batch: BatchMarker) -> bool:
     """After a roll back by one, Spark plans a batch anew: it holds what has come since as well."""
     return bool(found.consumed and batch.consumed) and found.consumed != batch.consumed
-
-
-async def stored_marker(
-    cluster: Cluster, settings: SinkSettings, transactional_id: str
-) -> BatchMarker | None:
-    """The marker as the last committed transaction left it."""
-    group, partition = settings.marker_group_of(transactional_id), settings.marker_place
-
-    async def version() -> int:
-        return await cluster.version_of(await cluster.coordinator_of(group), offset_fetch)
-
-    if await cluster.retry(version) < STABLE_VERSION_MIN:
-        raise UnsupportedVersion(
-            "exactly-once needs brokers that tell stable offsets from pending ones "
-            "(OffsetFetch 7, Kafka 2.5 and newer): set delivery to at-least-once for this one"
-        )
-    at = (await group_offsets(cluster, group, [partition])).get(partition)
-    return None if at is None else read_marker(at.offset, at.metadata)

@@ -42,7 +42,10 @@ class SinkSettings(NamedTuple):
 
     @property
     def marker_place(self) -> TopicPartition:
-        """Kafka takes offsets only for topics that exist: one that is written to, or its own."""
+        """Where a marker with a group of its own stands.
+
+        Kafka takes offsets only for topics that exist: one that is written to, or its own.
+        """
         topic = self.marker_topic or self.topic or MARKER_TOPIC_DEFAULT
         return TopicPartition(topic, _MARKER_PARTITION)
 

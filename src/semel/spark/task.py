@@ -30,7 +30,18 @@ _EXECUTION_ID = "spark.sql.execution.root.id"
 # the settings of a session to every task that works for one of its data frames.
 _OF_STREAMS = "spark.sql.streaming.internal.stateStore.partitions"
 
-PROPERTIES = (_QUERY_ID, _BATCH_ID, _RUN_ID, _APPLICATION_ID, _EXECUTION_ID, _OF_STREAMS)
+# Of a micro-batch: its name, if it has one, comes before the line with its id.
+_DESCRIPTION = "spark.job.description"
+
+PROPERTIES = (
+    _QUERY_ID,
+    _BATCH_ID,
+    _RUN_ID,
+    _APPLICATION_ID,
+    _EXECUTION_ID,
+    _OF_STREAMS,
+    _DESCRIPTION,
+)
 """The local properties of Spark that say where a task, or a call of a function, comes from."""
 
 
@@ -50,6 +61,8 @@ class Origin(NamedTuple):
     """Where a function has named its jobs itself, it stands for one execution of a batch."""
     batch_id: int | None = None
     is_of_stream: bool = False
+    query_name: str = ""
+    """Empty if it has none, or a function has described its jobs itself."""
 
     def check_batch(self) -> None:
         """Refuse rows of a stream's batch where it is not known which that is."""
@@ -64,7 +77,13 @@ class Origin(NamedTuple):
             )
 
     def marker(self, batch_id: int, consumed: Offsets | None = None) -> BatchMarker:
-        return BatchMarker(self.query_id or NO_QUERY, batch_id, self.run_id, digest_of(consumed))
+        return BatchMarker(
+            self.query_id or NO_QUERY,
+            batch_id,
+            self.run_id,
+            digest_of(consumed),
+            self.query_name,
+        )
 
 
 class EncodedRows(WriterCommitMessage):
@@ -86,6 +105,7 @@ def origin_from(properties: Mapping[str, str | None]) -> Origin:
         _run_in(properties) if query_id else "",
         int(batch_id) if query_id and batch_id else None,
         properties.get(_OF_STREAMS) is not None,
+        _name_in(properties.get(_DESCRIPTION) or "", query_id) if query_id else "",
     )
 
 
@@ -93,6 +113,11 @@ def origin_of_task() -> Origin:
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
     return origin_from({name: context.getLocalProperty(name) for name in PROPERTIES})
+
+
+def _name_in(description: str, query_id: str) -> str:
+    name, separator, _ = description.partition(f"id = {query_id}")
+    return name.removesuffix("<br/>").strip() if separator else ""
 
 
 def _run_in(properties: Mapping[str, str | None]) -> str:

@@ -24,7 +24,7 @@ from semel.client.outcome import TransactionFailed
 from semel.errors import ConfigError, RequestError
 from semel.spark.committing import BatchTransaction
 from semel.spark.connect_query import Home, home
-from semel.spark.marker import Verdict
+from semel.spark.marker import Verdict, Written
 from semel.spark.offsets import Offsets
 from semel.spark.query import (
     PORT_MAX,
@@ -188,9 +188,10 @@ class ExactlyOnce:
             connected.run(turns.close())
         written = _by_attempt(results)
         turns.check(written)
+        amount = Written(sum(row.recordCount for row in results), sum(row.size for row in results))
         partitions = {partition for counts in written.values() for partition in counts}
         connected.run(work.writer.add_partitions(partitions))
-        connected.run(work.finish(consumed))
+        connected.run(work.finish(consumed, written=amount))
 
     def _output(self, frame: DataFrame, batch_id: int) -> DataFrame | Mapping[str, DataFrame]:
         if self._transform is None:
@@ -219,7 +220,7 @@ def _is_final(error: Exception) -> bool:
 
 def _by_attempt(results: Sequence[Row]) -> dict[Attempt, dict[TopicPartition, int]]:
     written: dict[Attempt, dict[TopicPartition, int]] = defaultdict(dict)
-    for topic, partition, count, *attempt in results:
+    for topic, partition, count, _, *attempt in results:
         written[Attempt(*attempt)][TopicPartition(topic, partition)] = count
     return written
 

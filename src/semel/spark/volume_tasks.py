@@ -21,23 +21,27 @@ from semel.spark.sink_settings import SinkSettings
 from semel.spark.targets import partition_count
 from semel.spark.turn_client import TaskTurns
 from semel.spark.turn_messages import TurnAddress
-from semel.spark.turns import Attempt, Counts
+from semel.spark.turns import Attempt
 from semel.spark.worker_process import begin_task
 from semel.types import ProducerIdAndEpoch, TopicPartition
 from semel.world import SystemClock
 
-WRITTEN = "topic string, partition int, recordCount long, taskNumber int, attemptId long"
+WRITTEN = "topic string, partition int, recordCount long, size long, taskNumber int, attemptId long"
 
 _WRITTEN_COLUMNS = pa.schema(
     [
         ("topic", pa.string()),
         ("partition", pa.int32()),
         ("recordCount", pa.int64()),
+        ("size", pa.int64()),
         ("taskNumber", pa.int32()),
         ("attemptId", pa.int64()),
     ]
 )
 _GROUP_SIZE_MIN = 4 * 1024 * 1024
+
+_Row = tuple[str, int, int, int]
+"""Topic and partition, records, bytes."""
 
 _Group = dict[TopicPartition, list[EncodedBatch]]
 
@@ -90,12 +94,13 @@ class _Task:
         self._participant = participant
         self._turns = turns
         self._counts: dict[TopicPartition, int] = defaultdict(int)
+        self._sizes: dict[TopicPartition, int] = defaultdict(int)
 
-    def write_all(self, connected: Connected, groups: Iterator[_Group]) -> Counts:
+    def write_all(self, connected: Connected, groups: Iterator[_Group]) -> list[_Row]:
         """A task without rows asks for nothing, and may be started as often as Spark likes."""
         first = next(groups, None)
         if first is None:
-            return {}
+            return []
         connected.run(self._turns.connect())
         try:
             self._write_listening(connected, first, groups)
@@ -104,7 +109,7 @@ class _Task:
             raise
         finally:
             connected.run(self._turns.close())
-        return self._counts
+        return [(*each, count, self._sizes[each]) for each, count in self._counts.items()]
 
     def _write_listening(
         self, connected: Connected, first: _Group, others: Iterator[_Group]
@@ -136,10 +141,11 @@ class _Task:
         await self._participant.write(partition, [batch.content for batch in batches], sequence)
         self._turns.give_back(partition)
         self._counts[partition] += count
+        self._sizes[partition] += sum(len(batch.content) for batch in batches)
 
 
-def _written(counts: Counts, attempt: Attempt) -> pa.RecordBatch:
-    rows = [(*partition, count, *attempt) for partition, count in counts.items()]
+def _written(found: list[_Row], attempt: Attempt) -> pa.RecordBatch:
+    rows = [(*row, *attempt) for row in found]
     columns: list[Any] = list(zip(*rows, strict=True)) if rows else [()] * len(_WRITTEN_COLUMNS)
     arrays = [
         pa.array(each, kind.type) for each, kind in zip(columns, _WRITTEN_COLUMNS, strict=True)

@@ -38,16 +38,21 @@ class StoredBatch(NamedTuple):
 
 
 async def stored_batches(
-    cluster: Cluster, partition: TopicPartition, start: int, stop: int
+    cluster: Cluster,
+    partition: TopicPartition,
+    start: int,
+    stop: int,
+    fetch_size_max: int = _FETCH_SIZE_MAX,
 ) -> AsyncIterator[StoredBatch]:
     """The batches with an offset in [start, stop), or up to the end if that comes before.
 
-    Where the log has come to begin later, those from there on.
+    Where the log has come to begin later, those from there on. A fetch brings a whole batch,
+    however little is asked for.
     """
     offset = start
     while offset < stop:
         try:
-            fetched = await _fetch(cluster, partition, offset)
+            fetched = await _fetch(cluster, partition, offset, fetch_size_max)
         except OffsetOutOfRange:
             beginning = (await beginnings_of(cluster, [partition]))[partition]
             if beginning <= offset:
@@ -64,16 +69,16 @@ async def stored_batches(
             yield StoredBatch(header, content)
         if offset == before:
             raise RecordListTooLarge(
-                f"a batch of {partition} does not fit into the {_FETCH_SIZE_MAX} bytes asked for"
+                f"a batch of {partition} does not fit into the {fetch_size_max} bytes asked for"
             )
 
 
-async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> Buffer:
+async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int, size_max: int) -> Buffer:
     request = fetch.FetchRequest(
         replica_id=_CONSUMER,
         max_wait_ms=_WAIT_MS_MAX,
         min_bytes=1,
-        max_bytes=_FETCH_SIZE_MAX,
+        max_bytes=size_max,
         isolation_level=Isolation.READ_UNCOMMITTED,
         topics=[
             fetch.FetchTopic(
@@ -82,7 +87,7 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int) -> Bu
                     fetch.FetchPartition(
                         partition=partition.partition,
                         fetch_offset=offset,
-                        partition_max_bytes=_FETCH_SIZE_MAX,
+                        partition_max_bytes=size_max,
                     )
                 ],
             )

@@ -1,0 +1,215 @@
+"""What a query has read and written, batch by batch, as Spark's own progress cannot tell it.
+
+Spark gives a source in Python no way to report metrics, nor a name, and a sink no way to report
+anything: its progress shows an object's address. A listener has the offsets, and the cluster has
+the marker.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from semel.client.admin.lag import waiting_since
+from semel.client.cluster.blocking import ClientOptions, shared
+from semel.client.cluster.cluster import Cluster
+from semel.client.connecting.address import joined_bootstrap_servers, named_bootstrap_servers
+from semel.client.connecting.security_settings import security_from
+from semel.errors import ConfigError, SemelError
+from semel.spark.marker import Written
+from semel.spark.offsets import Offsets, from_json
+from semel.spark.pipelines import find_markers_of, groups_of
+from semel.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_TOPICS_NAMED_MAX = 5
+
+
+class SourceProgress(NamedTuple):
+    """What a batch has read of topics, and what Spark's own Kafka source calls its metrics."""
+
+    description: str
+    rows: int
+    min_offsets_behind_latest: int
+    avg_offsets_behind_latest: float
+    max_offsets_behind_latest: int
+    behind_s: float
+    """The age of the first record that is there and was not read; 0 if there is none."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows:,} rows of {self.description}, {self.max_offsets_behind_latest:,} offsets "
+            f"and {self.behind_s:.3g} s behind"
+        )
+
+
+class SinkProgress(NamedTuple):
+    """What the sink of that name has written last."""
+
+    group: str
+    batch_id: int
+    written: Written
+
+    def __str__(self) -> str:
+        rows, size, _, took_ms, _, skipped = self.written
+        return (
+            f"{rows:,} rows written ({size:,} bytes, {took_ms:,} ms, {skipped} batches skipped "
+            f"so far)"
+        )
+
+
+class Progress(NamedTuple):
+    name: str | None
+    query_id: str
+    run_id: str
+    batch_id: int
+    rows_per_s: float
+    sources: tuple[SourceProgress, ...]
+    """Those that read topics."""
+    sinks: tuple[SinkProgress, ...]
+    """Those that write exactly once."""
+
+    def __str__(self) -> str:
+        name = self.name or self.query_id
+        head = f"{name} batch {self.batch_id}: {self.rows_per_s:,.0f} rows/s"
+        return "; ".join([head, *map(str, self.sources), *map(str, self.sinks)])
+
+
+Tell = Callable[[Progress], None]
+
+
+def report_progress(
+    spark: SparkSession,
+    tell: Tell | None = None,
+    *,
+    bootstrap_servers: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> "ProgressListener":
+    """Tell of each micro-batch of this session's queries; without `tell` in a line of the log.
+
+    `options` are those by which a source or a sink reaches the cluster, such as
+    `kafka.security.protocol`. End it with `spark.streams.removeListener`.
+    """
+    given = dict(options or {})
+    servers = bootstrap_servers or given.get("kafka.bootstrap.servers") or named_bootstrap_servers()
+    if not servers:
+        raise ConfigError("bootstrap_servers is missing: name a broker, host:port")
+    client = ClientOptions(
+        joined_bootstrap_servers(servers),
+        client_id="semel-spark-progress",
+        security=security_from(lambda name: given.get(f"kafka.{name}"), "option kafka."),
+    )
+    listener = ProgressListener(client, tell or _tell_log)
+    spark.streams.addListener(listener)
+    return listener
+
+
+class ProgressListener(StreamingQueryListener):
+    def __init__(self, client: ClientOptions, tell: Tell) -> None:
+        self._client = client
+        self._tell = tell
+        self._groups: dict[str, list[str]] = {}
+        """By the id of a query, those that hold its markers."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
+        """Nothing is read or written yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        connected = shared(self._client)
+        try:
+            progress = connected.run(self._progress(connected.cluster, event.progress))
+        except SemelError as error:
+            # What a query does must not depend on who looks at it.
+            _log.warning("progress of query %s is not known: %s", event.progress.id, error)
+            return
+        self._tell(progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """There was no batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._groups.pop(str(event.id), None)
+
+    async def _progress(self, cluster: Cluster, progress: Any) -> Progress:
+        now_ms = _milliseconds(progress.timestamp) + int(progress.batchDuration)
+        sources = []
+        for source in progress.sources:
+            end = _offsets_in(source.endOffset)
+            if end:
+                latest = _offsets_in(source.latestOffset) or end
+                waits = await waiting_since(cluster, end, latest)
+                sources.append(
+                    _source_progress(int(source.numInputRows), end, latest, waits, now_ms)
+                )
+        query_id = str(progress.id)
+        return Progress(
+            progress.name,
+            query_id,
+            str(progress.runId),
+            progress.batchId,
+            _number(progress.processedRowsPerSecond),
+            tuple(sources),
+            await self._sinks(cluster, query_id),
+        )
+
+    async def _sinks(self, cluster: Cluster, query_id: str) -> tuple[SinkProgress, ...]:
+        if not self._groups.get(query_id):
+            self._groups[query_id] = await groups_of(cluster, query_id)
+        found = await find_markers_of(cluster, query_id, self._groups[query_id])
+        return tuple(
+            SinkProgress(group, marker.batch_id, marker.written) for group, marker in found
+        )
+
+
+def _source_progress(
+    rows: int, end: Offsets, latest: Offsets, waits: Mapping[TopicPartition, int], now_ms: int
+) -> SourceProgress:
+    behind = [max(0, latest.get(each, offset) - offset) for each, offset in end.items()]
+    return SourceProgress(
+        description_of(end),
+        rows,
+        min(behind),
+        sum(behind) / len(behind),
+        max(behind),
+        max((max(0, now_ms - each) for each in waits.values()), default=0) / 1000,
+    )
+
+
+def description_of(offsets: Offsets) -> str:
+    """`semel[orders, returns]`, in place of the address that Spark shows."""
+    topics = sorted({each.topic for each in offsets})
+    shown = ", ".join(topics[:_TOPICS_NAMED_MAX])
+    more = len(topics) - _TOPICS_NAMED_MAX
+    return f"semel[{shown}{f' and {more} more' if more > 0 else ''}]"
+
+
+def _offsets_in(text: str | None) -> dict[TopicPartition, int]:
+    """None of a source that reads something else."""
+    try:
+        return from_json(json.loads(text or "{}"))
+    except ValueError:
+        return {}
+
+
+def _number(value: Any) -> float:
+    """Spark says that it is none where no time has passed."""
+    number = float(value)
+    return number if number == number and abs(number) != float("inf") else 0.0  # noqa: PLR0124
+
+
+def _milliseconds(timestamp: str) -> int:
+    return int(datetime.fromisoformat(timestamp).timestamp() * 1000)
+
+
+def _tell_log(progress: Progress) -> None:
+    _log.info("%s", progress)
