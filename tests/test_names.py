@@ -34,10 +34,19 @@ def test_only_public_names_are_listed() -> None:
         "client",
         "errors",
         "read",
+        "security",
         "testing",
         "write",
     ]
     assert "__version__" in listed
+
+
+def test_how_to_sign_in_can_be_said_without_another_import() -> None:
+    program = "import semel; print(semel.security.Sasl('PLAIN', 'ana', 'tulip'))"
+    said = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+    assert said == "Sasl('PLAIN', 'ana')\n"
 
 
 def test_every_listed_name_can_be_had() -> None:

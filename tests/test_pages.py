@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import semel
+from semel.client.connecting.security_settings import SECURITY_SETTINGS
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.settings import ProducerOptions, ProducerSettings
 from semel.spark.kafka_options import KAFKA_OPTIONS
@@ -202,6 +203,11 @@ def test_the_options_of_a_listener_are_those_on_its_page() -> None:
     assert listed.keys() == own | {"key_deserializer", "value_deserializer"}
     for name in own - {"group", "retry_on"}:
         assert value_of(listed[name]) == declared[name].default, name
+
+
+def test_the_settings_of_security_are_those_on_their_page() -> None:
+    listed = options_of("docs/secured-clusters.md", "setting")
+    assert listed.keys() == SECURITY_SETTINGS.keys()
 
 
 def test_every_option_of_a_pipeline_that_its_page_lists_exists() -> None:

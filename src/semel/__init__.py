@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from semel import security as security
     from semel.app.application import App as App
     from semel.app.outbox import Outbox as Outbox
     from semel.app.outbox import Transaction as Transaction
@@ -34,16 +35,20 @@ _HOMES = {
 }
 
 
+_MODULES = frozenset({"security"})
+
 # Packages for users, which are there when they have been imported.
 _PACKAGES = frozenset({"client", "errors", "spark", "testing"})
 
 
 def __dir__() -> list[str]:
     special = {name for name in globals() if name.startswith("__")}
-    return sorted(special | _HOMES.keys() | (_PACKAGES & globals().keys()))
+    return sorted(special | _HOMES.keys() | _MODULES | (_PACKAGES & globals().keys()))
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"semel.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'semel' has no attribute {name!r}")
     try:

@@ -62,6 +62,45 @@ def broker_behind_tls() -> Iterator[str]:
             loop.close()
 
 
+def test_arguments_and_profiles_speak_tls_as_well(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "semel").mkdir()
+    with broker_behind_tls() as address:
+        (tmp_path / "semel" / "config.toml").write_text(
+            f'[profiles.safe]\nbootstrap.servers = "{address}"\nsecurity.protocol = "SSL"\n'
+            f'ssl.ca.location = "{CERTIFICATE}"\n'
+        )
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        assert run("topic", "create", "safe", "--profile", "safe")[0] == 0
+        told = ("-X", "security.protocol=ssl", "-X", f"ssl.truststore.location={CERTIFICATE}")
+        code, out, _ = run("topic", "list", "--json", "-b", address, *told)
+        assert (code, "safe" in out) == (0, True)
+        code, _, err = run("topic", "list", "-b", address, "-X", "security.protocol=ssl")
+        assert code == 1
+        assert "is not trusted: self-signed certificate" in err
+
+
+def test_an_application_is_run_with_the_tls_of_arguments(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secured_application.py").write_text(
+        "import os, pathlib, signal, semel\n"
+        "app = semel.App('127.0.0.1:1')\n"
+        "@app.listener('safe', group='g')\n"
+        "def note(record):\n"
+        "    pathlib.Path('noted').write_bytes(record.value)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    (lines := tmp_path / "lines").write_text("one\n")
+    with broker_behind_tls() as address:
+        told = ("-X", "security.protocol=ssl", "-X", f"ssl.truststore.location={CERTIFICATE}")
+        assert run("produce", "safe", str(lines), "--create", "-b", address, *told)[0] == 0
+        assert run("run", "secured_application", "-q", "-b", address, *told)[0] == 0
+    assert (tmp_path / "noted").read_bytes() == b"one"
+
+
 def test_every_command_speaks_tls(run: Run, tmp_path: Path) -> None:
     (config := tmp_path / "client.properties").write_text(TLS)
     (lines := tmp_path / "lines").write_text("one\ntwo\n")

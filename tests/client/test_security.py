@@ -5,16 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from semel.client.cluster.calls import together
 from semel.client.connecting.link import open_link
 from semel.client.connecting.sasl import exchange
-from semel.client.security import Sasl, Security, Tls, tls_context
 from semel.errors import (
     ConfigError,
+    NetworkException,
     SaslAuthenticationFailed,
     UnsupportedSaslMechanism,
 )
+from semel.security import PLAINTEXT, ClientCredentials, Sasl, Security, Tls, tls_context
 from semel.wire.messages import list_groups
-from support.secured_server import CERTIFICATE, PASSWORD, USER, secured_server
+from support.secured_server import CERTIFICATE, PASSWORD, TOKEN, USER, SignIns, secured_server
 
 TRUSTING = Tls(trusted=str(CERTIFICATE))
 
@@ -71,6 +73,13 @@ def test_a_broker_that_does_not_know_the_password_is_refused() -> None:
         messages.send(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
+def test_a_token_signs_in_and_a_wrong_one_does_not() -> None:
+    right = Security(sasl=Sasl("OAUTHBEARER", token=lambda: TOKEN))
+    assert sign_in(right, mechanism="OAUTHBEARER") == 0
+    with pytest.raises(SaslAuthenticationFailed):
+        sign_in(Security(sasl=Sasl("OAUTHBEARER", token=lambda: "x")), mechanism="OAUTHBEARER")
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_each_mechanism_signs_in(mechanism: str) -> None:
     security = Security(sasl=Sasl(mechanism, USER, PASSWORD))
@@ -116,4 +125,78 @@ def test_a_file_that_is_missing_is_named() -> None:
 
 
 def test_a_password_is_not_shown() -> None:
-    assert PASSWORD not in repr(Security(sasl=Sasl("PLAIN", USER, PASSWORD)))
+    secured = Security(Tls(key_password=PASSWORD), Sasl("PLAIN", USER, PASSWORD))
+    credentials = ClientCredentials("https://one/token", "me", PASSWORD)
+    shown = repr(secured) + repr(Sasl("OAUTHBEARER", token=credentials))
+    assert PASSWORD not in shown
+    assert "https://one/token" in shown
+
+
+@pytest.mark.parametrize(
+    "offer", [b"r=mine-theirs,i=4096", b"r=mine-theirs,s=c2FsdA==,i=999999999", b"nonsense"]
+)
+def test_an_offer_that_makes_no_sense_is_refused(offer: bytes) -> None:
+    messages = exchange(Sasl("SCRAM-SHA-256", "user", "pencil"), "mine")
+    next(messages)
+    with pytest.raises(SaslAuthenticationFailed, match="is not acceptable"):
+        messages.send(offer)
+
+
+# Signing in again
+
+
+def test_who_signed_in_for_a_time_signs_in_again_before_it_is_over() -> None:
+    seen = SignIns(lifetime_ms=50)
+
+    async def scenario() -> None:
+        security = Security(sasl=Sasl("SCRAM-SHA-256", USER, PASSWORD))
+        request = list_groups.ListGroupsRequest([])
+        async with secured_server(has_tls=False, mechanism="SCRAM-SHA-256", seen=seen) as address:
+            link = await open_link(address, "test", "0", 10_000, security)
+            while seen.count < 4:
+                # Several at once: none of them may come between the steps of signing in.
+                for reply in await together(
+                    link.call(list_groups, request, 10_000) for _ in range(5)
+                ):
+                    assert reply.error_code == 0
+            await link.close()
+
+    asyncio.run(scenario())
+    assert seen.requests.count(18) == 1
+
+
+def test_who_may_not_sign_in_again_hears_why() -> None:
+    seen = SignIns(lifetime_ms=1)
+    tokens = [TOKEN]
+
+    async def scenario() -> None:
+        security = Security(
+            sasl=Sasl("OAUTHBEARER", token=lambda: tokens.pop() if tokens else "no")
+        )
+        request = list_groups.ListGroupsRequest([])
+        async with secured_server(has_tls=False, mechanism="OAUTHBEARER", seen=seen) as address:
+            link = await open_link(address, "test", "0", 10_000, security)
+
+            async def call_until_refused() -> None:
+                while True:
+                    await link.call(list_groups, request, 10_000)
+
+            with pytest.raises(SaslAuthenticationFailed):
+                await call_until_refused()
+            assert not link.is_open
+            with pytest.raises(NetworkException):
+                await link.call(list_groups, request, 10_000)
+
+    asyncio.run(scenario())
+
+
+# What a broker does not say
+
+
+def test_a_broker_that_closes_the_connection_is_guessed_about() -> None:
+    with pytest.raises(NetworkException, match=r"signed in to \(security.protocol, sasl.mech"):
+        sign_in(PLAINTEXT)
+    with pytest.raises(NetworkException, match=r"it may speak TLS alone there"):
+        sign_in(PLAINTEXT, has_tls=True)
+    with pytest.raises(NetworkException, match="does it speak TLS there"):
+        sign_in(Security(TRUSTING))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from semel.client.security import PLAINTEXT, Sasl, Security, Tls
 from semel.errors import ConfigError
+from semel.security import PLAINTEXT, Sasl, Security, Tls
 from semel.spark.sink_settings import sink_options, sink_settings
 
 JAAS = (

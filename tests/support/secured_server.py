@@ -7,6 +7,7 @@ import hmac
 import ssl
 from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from semel.client.connecting.address import Address
@@ -17,13 +18,28 @@ CERTIFICATE = Path(__file__).parent / "tls" / "certificate.pem"
 _KEY = CERTIFICATE.with_name("key.pem")
 _FAILED, _NO_SUCH_MECHANISM = 58, 33
 _SERVED = (18, 17, 36, 16)
+_FRAME_SIZE_MAX = 65_536
 _SALT, _ITERATIONS = b"some salt", 4096
 
 USER, PASSWORD = "ana,=", "tulip"
+TOKEN = "header.body.signature"
+
+
+@dataclass
+class SignIns:
+    """What came over the connections of a server."""
+
+    lifetime_ms: int = 0
+    count: int = 0
+    requests: list[int] = field(default_factory=list)
+    """The API of each."""
 
 
 @asynccontextmanager
-async def secured_server(*, has_tls: bool, mechanism: str) -> AsyncIterator[Address]:
+async def secured_server(
+    *, has_tls: bool, mechanism: str, seen: SignIns | None = None
+) -> AsyncIterator[Address]:
+    seen = seen or SignIns()
     context = None
     if has_tls:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -31,7 +47,7 @@ async def secured_server(*, has_tls: bool, mechanism: str) -> AsyncIterator[Addr
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await _serve(reader, writer, mechanism)
+            await _serve(reader, writer, mechanism, seen)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -43,18 +59,24 @@ async def secured_server(*, has_tls: bool, mechanism: str) -> AsyncIterator[Addr
 
 
 async def _serve(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mechanism: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mechanism: str, seen: SignIns
 ) -> None:
-    check = _plain() if mechanism == "PLAIN" else _scram("sha" + mechanism[-3:])
-    next(check)
-    is_signed_in = False
+    loop = asyncio.get_running_loop()
+    check: Generator[Answer, bytes, None] | None = None
+    is_signed_in, ends_s = False, float("inf")
     while True:
-        frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size > _FRAME_SIZE_MAX:
+            return
+        frame = await reader.readexactly(size)
         key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (0, 2))
         name_size = int.from_bytes(frame[8:10], "big")
         is_flexible = version >= BY_KEY[key].flexible_version_min
         body = 10 + name_size + is_flexible
+        seen.requests.append(key)
         if key == 17:
+            check = _check(mechanism)
+            next(check)
             asked, _ = sasl_handshake.decode_request(frame, body, version)
             refused = 0 if asked.mechanism == mechanism else _NO_SUCH_MECHANISM
             answer = sasl_handshake.encode_response(
@@ -62,9 +84,18 @@ async def _serve(
             )
         elif key == 36:
             proof, _ = sasl_authenticate.decode_request(frame, body, version)
+            assert check is not None, "an answer without a handshake"
             error_code, reply, is_signed_in = check.send(bytes(proof.auth_bytes))
+            lifetime_ms = 0
+            if is_signed_in:
+                check = None
+                seen.count += 1
+                lifetime_ms = seen.lifetime_ms
+                if lifetime_ms:
+                    ends_s = loop.time() + lifetime_ms / 1000
             answer = sasl_authenticate.encode_response(
-                sasl_authenticate.SaslAuthenticateResponse(error_code, None, reply), version
+                sasl_authenticate.SaslAuthenticateResponse(error_code, None, reply, lifetime_ms),
+                version,
             )
         elif key == 18:
             known = [
@@ -75,7 +106,8 @@ async def _serve(
                 api_versions.ApiVersionsResponse(0, known), version
             )
         else:
-            assert is_signed_in, "a request before signing in"
+            if not is_signed_in or check is not None or loop.time() > ends_s:
+                return
             answer = list_groups.encode_response(list_groups.ListGroupsResponse(), version)
         tags = b"\0" if is_flexible and key != 18 else b""
         reply_bytes = frame[4:8] + tags + b"".join(bytes(part) for part in answer)
@@ -83,6 +115,21 @@ async def _serve(
 
 
 Answer = tuple[int, bytes, bool]
+
+
+def _check(mechanism: str) -> Generator[Answer, bytes, None]:
+    if mechanism == "PLAIN":
+        return _plain()
+    return _bearer() if mechanism == "OAUTHBEARER" else _scram("sha" + mechanism[-3:])
+
+
+def _bearer() -> Generator[Answer, bytes, None]:
+    given = yield (0, b"", False)
+    if given == f"n,,\x01auth=Bearer {TOKEN}\x01\x01".encode():
+        yield (0, b"", True)
+    else:
+        assert (yield (0, b'{"status":"invalid_token"}', False)) == b"\x01"
+        yield (_FAILED, b"", False)
 
 
 def _plain() -> Generator[Answer, bytes, None]:

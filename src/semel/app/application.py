@@ -26,6 +26,7 @@ from semel.client.options import check_names, check_numbers
 from semel.client.producing.settings import ProducerOptions
 from semel.client.producing.settings import settings_of as check_producer
 from semel.errors import ConfigError
+from semel.security import SecurityLike
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -156,12 +157,21 @@ class App:
     def listeners(self) -> list[Listener]:
         return [listener() for listener in self._declared.values()]
 
+    @property
+    def has_brokers(self) -> bool:
+        """Whether it was told which: else the environment names them."""
+        return self._settings.bootstrap_servers is not None
+
     def running(
-        self, bootstrap_servers: str | Sequence[str] | None = None
+        self,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        *,
+        security: SecurityLike | None = None,
     ) -> AbstractAsyncContextManager[RunningApp]:
         """Run all listeners for the length of an `async with` block.
 
-        At its end they finish what they are at. If one fails, all stop and the block is left with
+        What is given here takes the place of what the application was made with. At the end of the
+        block they finish what they are at. If one fails, all stop and the block is left with
         `ListenerFailed`.
         """
         listeners = self.listeners
@@ -171,7 +181,7 @@ class App:
             check_promise(each)
             if each.needs_transactions:
                 self._check_transactions(each.name)
-        return run_members(self._settings.at(bootstrap_servers), listeners)
+        return run_members(self._settings.at(bootstrap_servers, security), listeners)
 
     def _check_transactions(self, listener: str) -> None:
         """Here, and not at the first record: that may come long after the start."""

@@ -15,12 +15,13 @@ from semel.app.outbox import Outbox, Transaction
 from semel.app.progress import Counts, added
 from semel.app.watch import Idleness, Watch
 from semel.client.connecting.address import chosen_bootstrap_servers
+from semel.client.connecting.security_settings import as_security
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
 from semel.client.producing.asynchronous import AsyncProducer
 from semel.client.producing.intake import as_bytes, serializers_of
 from semel.client.producing.settings import ProducerOptions
-from semel.client.security import PLAINTEXT
+from semel.security import PLAINTEXT, SecurityLike
 from semel.world import SystemRandomness
 
 _RANDOM_SIZE = 8
@@ -36,10 +37,17 @@ class AppSettings(NamedTuple):
     stop_timeout_ms: int
     producer_options: ProducerOptions
 
-    def at(self, bootstrap_servers: str | Sequence[str] | None) -> "AppSettings":
+    def at(
+        self, bootstrap_servers: str | Sequence[str] | None, security: SecurityLike | None
+    ) -> "AppSettings":
         """With these servers, if there are any; else those it has, or the environment's."""
         known = self.bootstrap_servers if bootstrap_servers is None else bootstrap_servers
-        return self._replace(bootstrap_servers=chosen_bootstrap_servers(known))
+        options = self.producer_options.copy()
+        if security is not None:
+            options["security"] = as_security(security)
+        return self._replace(
+            bootstrap_servers=chosen_bootstrap_servers(known), producer_options=options
+        )
 
 
 class RunningApp:
@@ -57,7 +65,7 @@ class RunningApp:
             ]
             for listener in listeners
         }
-        security = settings.producer_options.get("security", PLAINTEXT)
+        security = as_security(settings.producer_options.get("security", PLAINTEXT))
         self._watch = Watch(self._servers, security, self._members)
         self._idleness = Idleness(self._servers, security, self._members)
         self._stopping = asyncio.Event()

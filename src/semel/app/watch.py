@@ -12,8 +12,8 @@ from semel.client.cluster.metadata import ClusterMetadata
 from semel.client.cluster.offsets import ends_of
 from semel.client.connecting.address import parse_bootstrap_servers
 from semel.client.consuming.settings import settings_of
-from semel.client.security import Security
 from semel.errors import RequestError, SemelError
+from semel.security import Security
 from semel.types import TopicPartition
 
 _LOOK_INTERVAL_S = 1.0

@@ -1,14 +1,15 @@
 """What commands are told alike: which cluster to talk to and how, topics, KEY=VALUE."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
+from semel.cli.connection import PROFILE_VARIABLE, SHOWN_PATH, Connection, connection_of
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.metadata import TopicMetadata
 from semel.client.connecting.address import (
@@ -16,29 +17,32 @@ from semel.client.connecting.address import (
     BOOTSTRAP_SERVERS_VARIABLE,
     parse_bootstrap_servers,
 )
-from semel.client.connecting.security_settings import SECURITY_SETTINGS, security_from
-from semel.client.security import PLAINTEXT, Security
 from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.spelling import hint_at
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
 
-_PROPERTY = re.compile(r"((?:[^\\\s=:]|\\.)+)\s*[=:]?\s*(.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-_BACKSLASHES_AT_END = re.compile(r"\\*\Z")
-
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Target:
+class ClusterArguments:
+    """Which cluster, and how to reach it."""
+
     bootstrap_server: Annotated[
         str | None,
         Parameter(
             name=["-b", "--bootstrap-server", "--brokers"],
             help="Brokers to ask first, as HOST:PORT, separated by commas; else those that "
             f"{BOOTSTRAP_SERVERS_VARIABLE} names, or {BOOTSTRAP_SERVERS_DEFAULT}.",
+        ),
+    ] = None
+    profile: Annotated[
+        str | None,
+        Parameter(
+            name="--profile",
+            help=f"A profile of {SHOWN_PATH}, which has brokers, TLS and SASL; else that which "
+            f"{PROFILE_VARIABLE} names.",
         ),
     ] = None
     command_config: Annotated[
@@ -48,77 +52,66 @@ class Target:
             help="A file with Kafka's settings for TLS and SASL, as Kafka's own commands take it.",
         ),
     ] = None
-    timeout_ms: Annotated[
-        int, Parameter(name="--timeout-ms", help="How long one request may take.")
-    ] = 30_000
+    settings: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name=["-X"],
+            negative="",
+            help="A setting of Kafka's clients as NAME=VALUE, over those of files; repeatable.",
+        ),
+    ] = ()
+
+    @property
+    def are_told(self) -> bool:
+        """Whether arguments say anything of it."""
+        return self != ClusterArguments()
+
+    @cached_property
+    def connection(self) -> Connection:
+        return connection_of(
+            self.bootstrap_server, self.profile, self.command_config, parse_pairs(self.settings)
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Target(ClusterArguments):
+    given_timeout_ms: Annotated[
+        int | None,
+        Parameter(name="--timeout-ms", help="How long one request may take; 30000 by default."),
+    ] = None
     as_json: Annotated[
         bool, Parameter(name="--json", negative="", help="Print JSON instead of text.")
     ] = False
 
-    def security(self) -> Security:
-        return PLAINTEXT if self.command_config is None else _read_security(self.command_config)
+    @property
+    def timeout_ms(self) -> int:
+        if self.given_timeout_ms is None:
+            return self.connection.timeout_ms
+        if self.given_timeout_ms < 1:
+            raise ConfigError(f"--timeout-ms is {self.given_timeout_ms}, and must be positive")
+        return self.given_timeout_ms
 
     def run(self, work: Callable[[Cluster], Awaitable[_Result]]) -> _Result:
         """Connect, do this work, and close the connections."""
-        bootstrap_servers = parse_bootstrap_servers(self.bootstrap_server)
-        security = self.security()
+        connection = self.connection
+        bootstrap_servers = parse_bootstrap_servers(connection.bootstrap_servers)
+        timeout_ms = self.timeout_ms
 
         async def connected() -> _Result:
             async with Cluster(
-                bootstrap_servers, timeout_ms=self.timeout_ms, security=security
+                bootstrap_servers,
+                client_id=connection.client_id,
+                timeout_ms=timeout_ms,
+                security=connection.security,
             ) as cluster:
                 return await work(cluster)
 
         return asyncio.run(connected())
 
 
+DEFAULT_CLUSTER = ClusterArguments()
 DEFAULT_TARGET = Target()
-
-
-def _read_security(file: Path) -> Security:
-    """Whatever else a client is told there is not for commands, and is passed over."""
-    given = read_properties(file)
-    for name in sorted(given.keys() - SECURITY_SETTINGS):
-        if name.startswith(("sasl.", "security.", "ssl.")):
-            known = ", ".join(sorted(SECURITY_SETTINGS))
-            raise ConfigError(f"{file}: {name} cannot be honoured: there are {known}")
-    return security_from(given.get, f"{file}: ")
-
-
-def read_properties(file: Path) -> dict[str, str]:
-    """A file as Java writes it and Kafka's own commands take it."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file}: {(error.strerror or '').lower()}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: {error}") from error
-    return parse_properties(text)
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """Names and values. Lines that begin with # or ! are comments; a \\ at the end goes on."""
-    found: dict[str, str] = {}
-    logical = ""
-    for line in [*text.splitlines(), ""]:
-        part = line.lstrip()
-        if not logical and part.startswith(("#", "!")):
-            continue
-        logical += part
-        if len(_BACKSLASHES_AT_END.findall(logical)[0]) % 2:
-            logical = logical[:-1]
-            continue
-        if match := _PROPERTY.fullmatch(logical):
-            found[_unescaped(match[1])] = _unescaped(match[2])
-        logical = ""
-    return found
-
-
-def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(
-        lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]),
-        text,
-    )
 
 
 def parse_pairs(texts: Iterable[str]) -> list[tuple[str, str]]:

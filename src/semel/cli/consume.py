@@ -92,12 +92,13 @@ def consume(
                 for partition in read
             }
         async with AsyncConsumer(
-            target.bootstrap_server,
+            target.connection.bootstrap_servers,
             isolation=isolation.value,
             auto_offset_reset="none",
             request_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
-            security=target.security(),
+            security=target.connection.security,
+            client_id=target.connection.client_id,
         ) as consumer:
             printout = _Printout(show, stops, count)
 

@@ -120,7 +120,7 @@ def produce(
     async def work(cluster: Cluster) -> None:
         await (_create if create else _find)(cluster, topic)
         async with AsyncProducer(
-            target.bootstrap_server,
+            target.connection.bootstrap_servers,
             acks=needed_acks,
             compression=compression.value,
             enable_idempotence=idempotent and needed_acks == ACKS_ALL,
@@ -128,7 +128,8 @@ def produce(
             batch_size_max=_BATCH_SIZE_MAX,
             delivery_timeout_ms=target.timeout_ms,
             block_timeout_ms=target.timeout_ms,
-            security=target.security(),
+            security=target.connection.security,
+            client_id=target.connection.client_id,
         ) as producer:
             async for some in numbered_lines(files, sys.stdin.buffer):
                 # That it is gone is said sooner than a producer loses patience.

@@ -5,6 +5,7 @@ import importlib
 import sys
 import sysconfig
 import traceback
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,8 @@ from cyclopts import Parameter
 
 from semel.app.application import App
 from semel.app.failure import ListenerFailed, in_words
-from semel.app.running import run_until_told
+from semel.app.running import RunningApp, run_until_told
+from semel.cli.arguments import DEFAULT_CLUSTER, ClusterArguments
 from semel.cli.live import shown_log, watcher
 from semel.cli.main import FAILED
 from semel.cli.output import complain, note, note_json
@@ -66,13 +68,7 @@ def run(
     application: str,
     /,
     *,
-    bootstrap_server: Annotated[
-        str | None,
-        Parameter(
-            name=["-b", "--bootstrap-server", "--brokers"],
-            help="Brokers to ask first, in place of those that the application names.",
-        ),
-    ] = None,
+    cluster: ClusterArguments = DEFAULT_CLUSTER,
     as_json: Annotated[
         bool, Parameter(name="--json", negative="", help="Print a line of JSON every second.")
     ] = False,
@@ -82,6 +78,8 @@ def run(
     ] = False,
 ) -> int:
     """Run an application, given as module:app, until it is told to stop.
+
+    Brokers, TLS and SASL that are given here take the place of those that the application names.
 
     SIGTERM and Ctrl-C let it finish its transactions and leave its groups; a second one ends it
     at once.
@@ -105,12 +103,20 @@ def run(
     try:
         with shown_log(as_json=as_json, quiet=quiet):
             watch = watcher(as_json=as_json, quiet=quiet)
-            asyncio.run(run_until_told(app.running(bootstrap_server), watch, notify))
+            asyncio.run(run_until_told(_running(app, cluster), watch, notify))
     except ListenerFailed as failure:
         reason = failure.__cause__
         is_of_application = failure.is_of_function or not isinstance(reason, SemelError)
         return _fail(str(failure), reason if is_of_application else None, as_json=as_json)
     return 0
+
+
+def _running(app: App, cluster: ClusterArguments) -> AbstractAsyncContextManager[RunningApp]:
+    if app.has_brokers and not cluster.are_told:
+        return app.running()
+    connection = cluster.connection
+    security = connection.security if connection.names_security else None
+    return app.running(connection.bootstrap_servers, security=security)
 
 
 def _fail(sentence: str, error: BaseException | None, *, as_json: bool) -> int:

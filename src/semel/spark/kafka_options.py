@@ -6,7 +6,7 @@ is taken, and said to have no effect; what contradicts how source and sink work 
 
 from semel.client.connecting.security_settings import SECURITY_SETTINGS
 
-USED = SECURITY_SETTINGS | {
+USED = SECURITY_SETTINGS.keys() | {
     "bootstrap.servers",
     "client.id",
     "compression.type",
@@ -75,7 +75,7 @@ _WITHOUT_EFFECT = frozenset(
 )
 
 _CONVERTED = "columns are binary here, convert them with Spark's functions"
-_MECHANISMS = "PLAIN and SCRAM are the mechanisms there are, and need sasl.jaas.config alone"
+_MECHANISMS = "PLAIN, SCRAM and OAUTHBEARER are the mechanisms there are, without classes of Java's"
 _PEM = "say a PEM file with ssl.keystore.location or ssl.truststore.location"
 _TLS = "it is the TLS of Python and not of Java that is spoken"
 _REJECTED = {
@@ -88,9 +88,7 @@ _REJECTED = {
     "partitioner.ignore.keys": "say the partition in a column",
     "sasl.client.callback.handler.class": _MECHANISMS,
     "sasl.kerberos.service.name": _MECHANISMS,
-    "sasl.login.callback.handler.class": _MECHANISMS,
     "sasl.login.class": _MECHANISMS,
-    "sasl.oauthbearer.token.endpoint.url": _MECHANISMS,
     "security.providers": _TLS,
     "ssl.cipher.suites": _TLS,
     "ssl.enabled.protocols": _TLS,

@@ -18,7 +18,6 @@ import semel
 from semel.client.columns.headers import HEADERS
 from semel.client.columns.schema import COLUMNS
 from semel.client.outcome import MustAbort
-from semel.client.security import Sasl, Security
 from semel.errors import (
     ConfigError,
     SaslAuthenticationFailed,
@@ -26,6 +25,7 @@ from semel.errors import (
     UnsupportedVersion,
 )
 from semel.records.compression import Compression
+from semel.security import Sasl, Security
 from semel.testing import Broker
 from support.secured_server import PASSWORD, USER, secured_server
 

@@ -11,7 +11,6 @@ from semel.client.consuming.actions import Join, MemberIdentity
 from semel.client.consuming.coordination import GroupCoordination
 from semel.client.consuming.partition import Position
 from semel.client.consuming.settings import ConsumerOptions, settings_of
-from semel.client.security import Sasl, Security, Tls
 from semel.errors import (
     CoordinatorLoadInProgress,
     FencedInstanceId,
@@ -24,6 +23,7 @@ from semel.errors import (
     UnknownMemberId,
     UnsupportedVersion,
 )
+from semel.security import Sasl, Security, Tls
 from semel.types import TopicPartition
 from semel.wire.messages import heartbeat, offset_commit
 from support.secured_server import PASSWORD, USER, secured_server

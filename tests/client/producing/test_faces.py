@@ -9,7 +9,6 @@ import pytest
 
 import semel
 from semel.client.producing.sent import Delivered
-from semel.client.security import Sasl, Security
 from semel.errors import (
     ConfigError,
     MessageTooLarge,
@@ -19,6 +18,7 @@ from semel.errors import (
     UnknownTopicOrPartition,
 )
 from semel.records.records import Record
+from semel.security import Sasl, Security
 from semel.testing import Broker
 from support.secured_server import PASSWORD, USER, secured_server
 from support.stored import numbers, stored

@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 from semel.client.cluster.cluster import Cluster
 from semel.client.cluster.loop_thread import LoopThread, Started
 from semel.client.connecting.address import parse_bootstrap_servers
-from semel.client.security import PLAINTEXT, Security
 from semel.errors import NotInOrder
+from semel.security import PLAINTEXT, Security
 
 _Result = TypeVar("_Result")
 

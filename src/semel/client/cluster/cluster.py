@@ -17,7 +17,6 @@ from semel.client.cluster.metadata import NO_NODE, ClusterMetadata, TopicMetadat
 from semel.client.connecting.address import Address, hint_at_variable
 from semel.client.connecting.connection import Messages
 from semel.client.connecting.link import Link, Pending, open_link
-from semel.client.security import PLAINTEXT, Security
 from semel.errors import (
     BrokerNotAvailable,
     CoordinatorNotAvailable,
@@ -26,6 +25,7 @@ from semel.errors import (
     RequestTimedOut,
     UnknownTopicOrPartition,
 )
+from semel.security import PLAINTEXT, Security
 from semel.types import TopicPartition
 from semel.wire.messages import find_coordinator
 from semel.wire.messages import metadata as metadata_messages

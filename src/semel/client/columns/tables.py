@@ -13,12 +13,13 @@ from semel.client.columns.ranges import FETCH_SIZE_MAX, fetch_regions
 from semel.client.columns.schema import COLUMNS, schema_of
 from semel.client.columns.sending import Sending
 from semel.client.connecting.address import chosen_bootstrap_servers
+from semel.client.connecting.security_settings import as_security
 from semel.client.consuming.settings import parse_isolation
 from semel.client.producing.partitioners import parse_key_hash
 from semel.client.producing.settings import parse_compression
-from semel.client.security import PLAINTEXT, Security
 from semel.client.writing.batch_writer import Delivery
 from semel.errors import ConfigError
+from semel.security import PLAINTEXT, SecurityLike
 
 
 @overload
@@ -33,7 +34,7 @@ def read(
     partitions: Collection[int] | None = ...,
     stream: Literal[False] = ...,
     timeout_ms: int = ...,
-    security: Security = ...,
+    security: SecurityLike = ...,
 ) -> pa.Table: ...
 
 
@@ -49,7 +50,7 @@ def read(
     partitions: Collection[int] | None = ...,
     stream: Literal[True],
     timeout_ms: int = ...,
-    security: Security = ...,
+    security: SecurityLike = ...,
 ) -> Iterator[pa.RecordBatch]: ...
 
 
@@ -64,7 +65,7 @@ def read(
     partitions: Collection[int] | None = None,
     stream: bool = False,
     timeout_ms: int = 30_000,
-    security: Security = PLAINTEXT,
+    security: SecurityLike = PLAINTEXT,
 ) -> pa.Table | Iterator[pa.RecordBatch]:
     """The records of a topic from `start` up to `end`, partition by partition.
 
@@ -102,7 +103,7 @@ def write(
     transactional_id: str | None = None,
     partitioner: str = "murmur2",
     timeout_ms: int = 30_000,
-    security: Security = PLAINTEXT,
+    security: SecurityLike = PLAINTEXT,
 ) -> list[Delivery]:
     """Store the rows of a table: one that Arrow can take over, a dict of columns, a list of dicts.
 
@@ -132,10 +133,10 @@ def _check_list(argument: str, given: Collection[object]) -> None:
 
 
 def _options(
-    bootstrap_servers: str | Sequence[str] | None, timeout_ms: int, security: Security
+    bootstrap_servers: str | Sequence[str] | None, timeout_ms: int, security: SecurityLike
 ) -> ClientOptions:
     servers = chosen_bootstrap_servers(bootstrap_servers)
-    return ClientOptions(servers, timeout_ms=timeout_ms, security=security)
+    return ClientOptions(servers, timeout_ms=timeout_ms, security=as_security(security))
 
 
 def _batches(

@@ -1,4 +1,8 @@
-"""One TCP connection to one broker: any number of requests in flight, replies in order."""
+"""One TCP connection to one broker: any number of requests in flight, replies in order.
+
+Who has signed in for a time signs in again before the first request that could come too late
+(KIP-368). Nothing else is sent meanwhile, as a broker takes nothing else then.
+"""
 
 import asyncio
 import ssl
@@ -9,8 +13,7 @@ from typing import Any, Generic, TypeVar
 from semel.client.cluster.calls import raise_for
 from semel.client.connecting.address import Address
 from semel.client.connecting.connection import Connection, Messages
-from semel.client.connecting.sasl import exchange
-from semel.client.security import PLAINTEXT, Sasl, Security, tls_context
+from semel.client.connecting.session import Session, sign_in
 from semel.errors import (
     NetworkException,
     ProtocolError,
@@ -19,15 +22,14 @@ from semel.errors import (
     SaslAuthenticationFailed,
     UnsupportedVersion,
 )
+from semel.security import PLAINTEXT, Sasl, Security, Tls, tls_context
 from semel.types import Buffer
-from semel.wire.messages import api_versions, sasl_authenticate, sasl_handshake
-from semel.world import SystemRandomness
+from semel.wire.messages import api_versions
 
 _Request = TypeVar("_Request")
 _Reply = TypeVar("_Reply")
 
 _COPIED_SIZE_MAX = 64 * 1024
-_NONCE_SIZE = 16
 _CLOSE_MS_MAX = 5_000
 
 
@@ -42,6 +44,10 @@ class Link(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._closed = asyncio.Event()
+        self._session: Session | None = None
+        self._renewing = asyncio.Lock()
+        self._hint = ""
+        """What may be the matter if the broker closes the connection now."""
 
     @property
     def is_open(self) -> bool:
@@ -69,7 +75,10 @@ class Link(asyncio.BufferedProtocol):
         self, messages: Messages[_Request, _Reply], request: _Request, timeout_ms: int
     ) -> "Pending[_Reply]":
         """Send once there is room for it; the reply may be waited for later."""
-        await self._room(timeout_ms)
+        await self._ready(timeout_ms)
+        return self._begin(messages, request)
+
+    def _begin(self, messages: Messages[_Request, _Reply], request: _Request) -> "Pending[_Reply]":
         correlation_id = self._send(messages, request, has_reply=True)
         reply: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
         reply.add_done_callback(_note_as_seen)
@@ -80,12 +89,43 @@ class Link(asyncio.BufferedProtocol):
         self, messages: Messages[_Request, Any], request: _Request, timeout_ms: int
     ) -> None:
         """Send a request that gets no reply, once there is room for it."""
-        await self._room(timeout_ms)
+        await self._ready(timeout_ms)
         self._send(messages, request, has_reply=False)
 
+    async def sign_in(self, sasl: Sasl, timeout_ms: int) -> None:
+        """Now, and again whenever the broker's patience with it comes to its end."""
+
+        async def call(messages: Messages[_Request, _Reply], request: _Request) -> _Reply:
+            return await self._begin(messages, request).reply(timeout_ms)
+
+        self._session = await sign_in(call, f"{self.address}", sasl)
+        self._hint = ""
+
+    async def _ready(self, timeout_ms: int) -> None:
+        """Signed in, and with room: asked again until both hold at once."""
+        while self._is_session_due() or not self._writable.is_set():
+            if self._is_session_due():
+                await self._renew_session(timeout_ms)
+            else:
+                await self._room(timeout_ms)
+
+    def _is_session_due(self) -> bool:
+        return self._session is not None and self._session.is_due(asyncio.get_running_loop().time())
+
+    async def _renew_session(self, timeout_ms: int) -> None:
+        async with self._renewing:
+            if not self._is_session_due() or not self.is_open:
+                return
+            assert self._session is not None
+            try:
+                await self.sign_in(self._session.sasl, timeout_ms)
+            except BaseException:
+                # Half signed in, no request would be taken for what it is.
+                self.abort()
+                self._session = None
+                raise
+
     async def _room(self, timeout_ms: int) -> None:
-        if self._writable.is_set():
-            return
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._writable.wait()
@@ -115,6 +155,16 @@ class Link(asyncio.BufferedProtocol):
         if small:
             transport.write(b"".join(small))
 
+    def suspect(self, security: Security, *, has_answered: bool = False) -> None:
+        """What a broker dislikes that closes the connection without another word."""
+        if has_answered:
+            wants_name = "; it may want to be signed in to (security.protocol, sasl.mechanism)"
+            self._hint = wants_name if security.sasl is None else ""
+        elif security.tls is None:
+            self._hint = "; it may speak TLS alone there (security.protocol)"
+        elif security.tls.certificate_file is None:
+            self._hint = "; it may ask for a certificate (ssl.keystore.location)"
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
@@ -142,6 +192,7 @@ class Link(asyncio.BufferedProtocol):
         try:
             for correlation_id, message in self._connection.advance(nbytes):
                 reply = self._replies.pop(correlation_id, None)
+                self._hint = ""
                 if reply is not None and not reply.done():
                     reply.set_result(message)
         except ProtocolError as error:
@@ -151,7 +202,7 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
-        self._fail(NetworkException(f"{self.address} closed the connection{reason}"))
+        self._fail(NetworkException(f"{self.address} closed the connection{reason}{self._hint}"))
         self._transport = None
         self._writable.set()
         self._closed.set()
@@ -218,49 +269,38 @@ async def open_link(
                 ssl=None if security.tls is None else tls_context(security.tls),
             )
     except TimeoutError:
-        raise NetworkException(f"{address} cannot be reached in {timeout_ms} ms") from None
+        hint = "" if security.tls is None else "; does it speak TLS there?"
+        raise NetworkException(f"{address} cannot be reached in {timeout_ms} ms{hint}") from None
     except ssl.SSLCertVerificationError as error:
         # Kafka has no code for it. It stays as it is, as signing in with a wrong password does.
         raise SaslAuthenticationFailed(
             f"the certificate of {address} is not trusted: {error.verify_message}"
         ) from None
     except OSError as error:
-        raise NetworkException(f"{address} cannot be reached: {_in_words(error)}") from None
+        raise NetworkException(
+            f"{address} cannot be reached: {_in_words(error, security.tls)}"
+        ) from None
     request = api_versions.ApiVersionsRequest("semel", version)
     try:
+        link.suspect(security)
         reply = await link.call(api_versions, request, timeout_ms)
         if reply.error_code == UnsupportedVersion.code:
             # Asked again, in the version that every broker knows.
             reply = await link.call(api_versions, request, timeout_ms)
         raise_for(reply.error_code, f"{address}")
+        link.suspect(security, has_answered=True)
         if security.sasl is not None:
-            await _sign_in(link, security.sasl, timeout_ms)
+            await link.sign_in(security.sasl, timeout_ms)
     except BaseException:
         link.abort()
         raise
     return link
 
 
-async def _sign_in(link: Link, sasl: Sasl, timeout_ms: int) -> None:
-    handshake = sasl_handshake.SaslHandshakeRequest(sasl.mechanism)
-    offered = await link.call(sasl_handshake, handshake, timeout_ms)
-    if offered.error_code:
-        mechanisms = ", ".join(offered.mechanisms) or "nothing"
-        raise_for(offered.error_code, f"{link.address}", f"{sasl.mechanism}: it has {mechanisms}")
-    messages = exchange(sasl, SystemRandomness().token_bytes(_NONCE_SIZE).hex())
-    message = next(messages)
-    while True:
-        request = sasl_authenticate.SaslAuthenticateRequest(message)
-        reply = await link.call(sasl_authenticate, request, timeout_ms)
-        raise_for(reply.error_code, f"{link.address}", reply.error_message)
-        try:
-            message = messages.send(bytes(reply.auth_bytes))
-        except StopIteration:
-            return
-
-
-def _in_words(error: OSError) -> str:
+def _in_words(error: OSError, tls: Tls | None) -> str:
     # asyncio's own text repeats the address, and lists every address that was tried.
     if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
         return "connection refused"
-    return (error.strerror or str(error)).lower()
+    sentence = (error.strerror or str(error)).lower()
+    is_of_tls = isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError)
+    return f"{sentence}; does it speak TLS there?" if tls is not None and is_of_tls else sentence

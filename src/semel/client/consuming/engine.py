@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
+from semel.client.connecting.security_settings import as_security
 from semel.client.consuming.actions import NOBODY, Change, Tell
 from semel.client.consuming.commits import Commits, Offsets, OnDone
 from semel.client.consuming.coordination import GroupCoordination
@@ -26,8 +27,8 @@ from semel.client.consuming.positions import Positions
 from semel.client.consuming.seeking import Seeking
 from semel.client.consuming.settings import ConsumerOptions, ConsumerSettings
 from semel.client.producing.coordination import GroupMetadata
-from semel.client.security import PLAINTEXT
 from semel.errors import NotInOrder, OffsetOutOfRange, SemelError
+from semel.security import PLAINTEXT
 from semel.types import TopicPartition
 
 _Result = TypeVar("_Result")
@@ -52,7 +53,7 @@ class ConsumerEngine:
                 parse_bootstrap_servers(bootstrap_servers),
                 client_id=options.get("client_id", "semel"),
                 timeout_ms=settings.request_timeout_ms,
-                security=options.get("security", PLAINTEXT),
+                security=as_security(options.get("security", PLAINTEXT)),
             )
             for _ in range(4)
         )

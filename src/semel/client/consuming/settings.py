@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from semel.client.cluster.offsets import Isolation
+from semel.client.connecting.security_settings import as_security
 from semel.client.options import check_names, check_numbers
-from semel.client.security import Security
 from semel.errors import ConfigError
+from semel.security import PLAINTEXT, SecurityLike
 
 _RESETS = ("earliest", "latest", "none")
 _ASSIGNORS = {
@@ -23,7 +24,8 @@ class ConsumerOptions(TypedDict, total=False):
     """What a consumer's constructor takes by name."""
 
     client_id: str
-    security: Security
+    security: SecurityLike
+    """Also a dictionary with the names that Kafka's clients have."""
     group_instance_id: str | None
     """Makes the member a static one: its partitions wait for it while it restarts."""
     assignor: str | Sequence[str]
@@ -94,6 +96,7 @@ def settings_of(group: str | None, options: ConsumerOptions) -> ConsumerSettings
     known = ConsumerOptions.__annotations__
     check_names("consumer", options, known, also=["group"])
     check_numbers(options, known)
+    as_security(options.get("security", PLAINTEXT))
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ConsumerSettings._fields
     }

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from semel.client.cluster.cluster import Cluster
 from semel.client.connecting.address import parse_bootstrap_servers
+from semel.client.connecting.security_settings import as_security
 from semel.client.outcome import TransactionFailed
 from semel.client.producing.coordination import TransactionCoordination
 from semel.client.producing.core import ProducerCore
@@ -14,8 +15,8 @@ from semel.client.producing.intake import Intake, serializers_of
 from semel.client.producing.partitioners import make_partitioner
 from semel.client.producing.settings import ProducerOptions, settings_of
 from semel.client.producing.transactions import ProducerTransactions
-from semel.client.security import PLAINTEXT
 from semel.errors import NotInOrder
+from semel.security import PLAINTEXT
 from semel.world import SystemRandomness
 
 
@@ -65,7 +66,7 @@ def make_machinery(
         parse_bootstrap_servers(bootstrap_servers),
         client_id=options.get("client_id", "semel"),
         timeout_ms=settings.request_timeout_ms,
-        security=options.get("security", PLAINTEXT),
+        security=as_security(options.get("security", PLAINTEXT)),
     )
     engine = ProducerEngine(cluster, core, intake, lock, room_made)
     if core.transaction is None:

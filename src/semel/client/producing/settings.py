@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict
 
+from semel.client.connecting.security_settings import as_security
 from semel.client.options import check_names, check_numbers
-from semel.client.security import Security
 from semel.errors import ConfigError
 from semel.records.compression import Compression
+from semel.security import PLAINTEXT, SecurityLike
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -17,7 +18,8 @@ class ProducerOptions(TypedDict, total=False):
     """What a producer's constructor takes by name."""
 
     client_id: str
-    security: Security
+    security: SecurityLike
+    """Also a dictionary with the names that Kafka's clients have."""
     acks: int | str
     """Who must have a record before it counts as stored: "all", 1 or 0."""
     enable_idempotence: bool
@@ -64,6 +66,7 @@ def settings_of(options: ProducerOptions) -> ProducerSettings:
     known = ProducerOptions.__annotations__
     check_names("producer", options, known)
     check_numbers(options, known)
+    as_security(options.get("security", PLAINTEXT))
     named: dict[str, Any] = {
         name: value for name, value in options.items() if name in ProducerSettings._fields
     }

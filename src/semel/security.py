@@ -1,9 +1,13 @@
-"""How a connection is secured: whom the client trusts, and as whom it signs in."""
+"""How a connection is secured: whom the client trusts, and as whom it signs in.
+
+>>> Security(tls=Tls(trusted="ca.pem"), sasl=Sasl("SCRAM-SHA-512", "ana", password))
+"""
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from semel.errors import ConfigError
@@ -20,14 +24,41 @@ class Tls(NamedTuple):
     key_password: str | None = None
     checks_host: bool = True
 
+    def __repr__(self) -> str:
+        """Without the password: settings are printed in errors."""
+        return f"Tls({self.trusted!r}, {self.certificate_file!r}, {self.key_file!r})"
+
+
+class ClientCredentials(NamedTuple):
+    """What an OpenID provider gives tokens for: OAuth 2.0's grant of this name."""
+
+    token_endpoint: str
+    client_id: str
+    client_secret: str
+    scope: str | None = None
+    trusted: str | None = None
+    """Who may have signed the endpoint's certificate; None: whom this machine trusts."""
+
+    def __repr__(self) -> str:
+        return f"ClientCredentials({self.token_endpoint!r}, {self.client_id!r})"
+
+
+TokenSource = Callable[[], str] | ClientCredentials | Path
+"""A function is called in a thread at each sign-in; a file is read at each."""
+
 
 class Sasl(NamedTuple):
     mechanism: str
-    username: str
-    password: str
+    username: str = ""
+    password: str = ""
+    token: TokenSource | None = None
+    """For OAUTHBEARER, which has neither a name nor a password."""
+    extensions: tuple[tuple[str, str], ...] = ()
+    """What else the broker is told with a token."""
 
     def __repr__(self) -> str:
-        """Without the password: settings are printed in errors."""
+        if self.token is not None:
+            return f"Sasl({self.mechanism!r}, token={self.token!r})"
         return f"Sasl({self.mechanism!r}, {self.username!r})"
 
 
@@ -37,6 +68,9 @@ class Security(NamedTuple):
 
 
 PLAINTEXT = Security()
+
+SecurityLike = Security | Mapping[str, str]
+"""The same by the names that Kafka's clients have, such as `sasl.mechanism`."""
 
 
 @cache
@@ -49,7 +83,9 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
         )
     if tls.certificate_file is not None:
         with _reading(tls.certificate_file, tls.key_file):
-            context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
+            # Without one OpenSSL would ask whoever sits at the terminal.
+            password = tls.key_password or ""
+            context.load_cert_chain(tls.certificate_file, tls.key_file, password)
     context.check_hostname = tls.checks_host
     return context
 
