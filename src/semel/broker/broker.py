@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from semel.access.principal import FIRST_LISTENER
 from semel.broker import log
 from semel.broker.absent_catalogue import AbsentCatalogue
 from semel.broker.across import Across
+from semel.broker.audit import Audit
 from semel.broker.config import BrokerConfig, about_settings
 from semel.broker.connection import Connection
 from semel.broker.connection_on_store import ConnectionOnStore
@@ -50,6 +52,7 @@ from semel.volumes.store import DeviceVolumes
 from semel.world import Clock, Randomness
 
 if TYPE_CHECKING:
+    from semel.broker.entrance import Entrance
     from semel.cluster.desk import Desk
     from semel.volumes.tiering import Tiering
 
@@ -114,6 +117,7 @@ class Broker:
         self.config = config
         """Its settings as they are now: what is set while it runs counts at once."""
         self.metrics = Metrics()
+        self.audit = Audit(clock)
         self._storage = storage
         self._clock = clock
         self._randomness = randomness
@@ -260,9 +264,12 @@ class Broker:
             except TimeoutError:
                 log.warning("the store does not answer: another has to find out that this one left")
 
-    def connection(self) -> Connection:
+    def connection(
+        self, listener: str = FIRST_LISTENER, entrance: "Entrance | None" = None
+    ) -> Connection:
         assert self._server is not None, "start the broker first"
-        return (ConnectionOnStore if self.is_shared else Connection)(self._server)
+        kind = ConnectionOnStore if self.is_shared else Connection
+        return kind(self._server, listener, entrance)
 
     # Lanes
 

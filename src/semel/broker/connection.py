@@ -9,10 +9,10 @@ from until it has caught up, so that what the broker holds for it stays bounded.
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from semel.access.principal import Caller
+from semel.access.principal import FIRST_LISTENER, Caller
 from semel.access.rights import UNRESTRICTED, Rights
 from semel.broker.answer import Answer, Call
 from semel.broker.inbox import Inbox
@@ -21,6 +21,7 @@ from semel.lane.lane import Lane, Mark
 from semel.types import Buffer, Position
 
 if TYPE_CHECKING:
+    from semel.broker.entrance import Entrance
     from semel.broker.server import Server
     from semel.cluster.session import Session
 
@@ -116,8 +117,19 @@ class Reply:
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, server: "Server") -> None:
+    def __init__(
+        self,
+        server: "Server",
+        listener: str = FIRST_LISTENER,
+        entrance: "Entrance | None" = None,
+    ) -> None:
+        """`listener` is the name of the one that it came to; whoever comes through an `entrance`
+        has to pass that first."""
         self._server = server
+        self._listener_name = listener
+        self._entrance = entrance
+        self._dispatch: Callable[[bytes, Connection], None] = server.dispatch
+        """Where requests go: to the entrance, until that lets the client in."""
         self._inbox = Inbox(server.scratch, server.request_size_max)
         self._offered_size = 0
         self._requests: deque[bytes] = deque()
@@ -149,14 +161,42 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX)
-        peer = transport.get_extra_info("peername")
-        host = peer[0] if peer else ""
-        self.caller = Caller(host=host)
-        self.client_host = f"/{host}"
+        self._write_parts: Callable[[Sequence[Buffer]], None] = self._transport.writelines
         self.listener = (transport.get_extra_info("sockname") or ("", 0))[:2]
         self.active_at = self._server.loop.time()
+        if self._entrance is not None:
+            self._entrance.entered(self, self._transport)
+        else:
+            peer = transport.get_extra_info("peername")
+            self.admit(Caller(listener=self._listener_name, host=peer[0] if peer else ""))
         if not self._server.connected(self):
             self._transport.abort()
+
+    # Who sends
+
+    def hold_back(
+        self,
+        caller: Caller,
+        dispatch: "Callable[[bytes, Connection], None]",
+        request_size_max: int,
+    ) -> None:
+        """Have requests decided elsewhere until the caller is admitted."""
+        self.caller = caller
+        self.client_host = f"/{caller.host}"
+        self._dispatch = dispatch
+        self._inbox.size_max = request_size_max
+
+    def admit(self, caller: Caller) -> None:
+        """From here on it is the caller who sends the requests."""
+        self.caller = caller
+        self.rights = self._server.rights_of(caller)
+        self.client_host = f"/{caller.host}"
+        self._dispatch = self._server.dispatch
+        self._inbox.size_max = self._server.request_size_max
+
+    def write_parts_by(self, write_parts: "Callable[[Sequence[Buffer]], None]") -> None:
+        """Where each part would cost more than being joined."""
+        self._write_parts = write_parts
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_closing = True
@@ -166,6 +206,8 @@ class Connection(asyncio.BufferedProtocol):
             # Not at once: a task that is ended before its first step leaves behind what its
             # request has begun, such as the place of a member who waits for its group.
             self._server.loop.call_soon(self._waiting.cancel)
+        if self._entrance is not None:
+            self._entrance.left(self)
         self._server.disconnected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -209,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
         requests = self._requests
         while requests and self._waiting is None and self._is_keeping_up() and not self.is_closing:
             try:
-                self._server.dispatch(requests.popleft(), self)
+                self._dispatch(requests.popleft(), self)
             except Exception as error:  # noqa: BLE001 - others must be served whatever it is.
                 self._server.failed(self, error)
                 return
@@ -285,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
         if len(parts) == 1:
             self._transport.write(parts[0])
         elif WRITELINES_PAUSES and parts:
-            self._transport.writelines(parts)
+            self._write_parts(parts)
         else:
             # Nothing at all, if those whose turn has come asked for no reply.
             self._transport.write(b"".join(parts))

@@ -6,9 +6,11 @@ it would send all of it again and again. It is not read from, as where the disk 
 
 from typing import TYPE_CHECKING, Final
 
+from semel.access.principal import FIRST_LISTENER
 from semel.broker.connection import REPLIES_AWAITED_MAX, Connection
 
 if TYPE_CHECKING:
+    from semel.broker.entrance import Entrance
     from semel.broker.server import Server
 
 PRODUCE: Final = b"\0\0"
@@ -16,8 +18,13 @@ PRODUCE: Final = b"\0\0"
 
 
 class ConnectionOnStore(Connection):
-    def __init__(self, server: "Server") -> None:
-        super().__init__(server)
+    def __init__(
+        self,
+        server: "Server",
+        listener: str = FIRST_LISTENER,
+        entrance: "Entrance | None" = None,
+    ) -> None:
+        super().__init__(server, listener, entrance)
         self._is_held = False
         """It hears when a lane has caught up."""
 

@@ -21,11 +21,11 @@ one is copied with each piece that trickles in."""
 
 
 class Inbox:
-    __slots__ = ("_filled", "_missing", "_pieces", "_rest", "_scratch", "_size_max", "held")
+    __slots__ = ("_filled", "_missing", "_pieces", "_rest", "_scratch", "held", "size_max")
 
     def __init__(self, scratch: memoryview, request_size_max: int) -> None:
         self._scratch = scratch
-        self._size_max = request_size_max
+        self.size_max = request_size_max
         self._rest = b""
         self._pieces: list[bytearray] = []
         """Of a long request; the last one is filled so far."""
@@ -67,10 +67,8 @@ class Inbox:
         start, end = 0, len(received)
         while end - start >= _SIZE_SIZE:
             (size,) = _unpack_size(received, start)
-            if not 0 < size <= self._size_max:
-                raise ProtocolError(
-                    f"a request of {size} bytes; at most {self._size_max} are taken"
-                )
+            if not 0 < size <= self.size_max:
+                raise ProtocolError(f"a request of {size} bytes; at most {self.size_max} are taken")
             begin = start + _SIZE_SIZE
             after = begin + size
             if after > end:

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from semel.access.principal import Caller
+from semel.access.rights import UNRESTRICTED, Rights
 from semel.broker import log
 from semel.broker.answer import Answer, Call
 from semel.broker.connection import Connection, Reply
@@ -113,6 +115,11 @@ class Server:
 
     def tell_of_closings(self) -> None:
         self._closings.tell(self.loop.time())
+        self._broker.audit.tell()
+
+    def rights_of(self, caller: Caller) -> Rights:
+        """What a caller may do that has just come in."""
+        return UNRESTRICTED
 
     def failed(self, connection: Connection, error: Exception) -> None:
         """A request could not be decided or answered; its connection ends, and no other.
