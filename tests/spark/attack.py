@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from semel.client.cluster.blocking import ClientOptions, Connected
 from semel.client.cluster.offsets import Isolation, ends_of
-from semel.testing import Broker
+from semel.testing import Broker, Cluster
 from semel.types import TopicPartition
 from spark import victim
 from spark.cluster import with_tests_to_import
@@ -96,7 +96,7 @@ class Attack:
     def __init__(
         self,
         folder: Path,
-        broker: Broker,
+        broker: Broker | Cluster,
         sink: str,
         *,
         prefix: str,
@@ -123,6 +123,16 @@ class Attack:
         self._applications: list[Application] = []
         self.seen: list[tuple[str, int]] = []
         """Steps and batches, in the order in which they were reached."""
+
+    @property
+    def one_broker(self) -> Broker:
+        assert isinstance(self.broker, Broker)
+        return self.broker
+
+    @property
+    def cluster(self) -> Cluster:
+        assert isinstance(self.broker, Cluster)
+        return self.broker
 
     @property
     def application(self) -> Application:
@@ -228,8 +238,36 @@ def kill_python(attack: Attack, halted: Halted) -> None:
 
 
 def kill_broker(attack: Attack, halted: Halted) -> None:
-    attack.broker.kill()
-    attack.broker.start()
+    broker = attack.one_broker
+    broker.kill()
+    broker.start()
+
+
+def kill_worker(attack: Attack, halted: Halted) -> None:
+    """One of several that are the broker, another one for each batch. The pipeline goes on before
+    that one is back."""
+    workers = attack.one_broker.worker_process_ids
+    _kill(workers[1 + halted.batch_id % len(workers)])
+
+
+def kill_node(attack: Attack, halted: Halted) -> None:
+    """Of a cluster, another one for each batch; those that were killed before run again."""
+    cluster = attack.cluster
+    cluster.mend()
+    cluster.kill(1 + halted.batch_id % len(cluster.nodes))
+
+
+def freeze_node(attack: Attack, halted: Halted) -> None:
+    cluster = attack.cluster
+    cluster.mend()
+    cluster.freeze(1 + halted.batch_id % len(cluster.nodes))
+
+
+def move_lanes(attack: Attack, halted: Halted) -> None:
+    """Each lane to another node, one after the other."""
+    cluster = attack.cluster
+    for lane, node_id in cluster.lanes.items():
+        cluster.move(1 + node_id % len(cluster.nodes), lane)
 
 
 def kill_executor(attack: Attack, halted: Halted) -> None:
@@ -246,10 +284,10 @@ def pause_past_the_timeout(attack: Attack, halted: Halted) -> None:
 
 
 def freeze_broker_past_the_timeout(attack: Attack, halted: Halted) -> None:
-    attack.broker.pause()
+    attack.one_broker.pause()
     # Nobody can be asked meanwhile whether that was long enough.
     time.sleep(attack.timeout_ms / 1000 + 1)
-    attack.broker.resume()
+    attack.one_broker.resume()
 
 
 def let_the_transaction_time_out(attack: Attack, halted: Halted) -> None:
@@ -285,7 +323,7 @@ def attacked(
     folder: Path,
     sink: str,
     *,
-    broker: Broker | None = None,
+    broker: Broker | Cluster | None = None,
     prefix: str = "",
     master: str = "local[2,4]",
     timeout_ms: int = 60_000,
