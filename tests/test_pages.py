@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -251,11 +252,48 @@ def test_the_transaction_of_the_readme_commits(servers: str) -> None:
 def test_the_listener_of_a_page_bills(servers: str, page: str) -> None:
     source, target = (f"{name}-of-{page.rpartition('/')[2]}" for name in ("orders", "invoices"))
     topics.fill(servers, source, [b"an order"])
-    snippet = snippet_with(page, "@app.listener").replace('"orders"', f'"{source}"')
+    snippet = snippet_with(page, "def bill").replace('"orders"', f'"{source}"')
     snippet = snippet.replace('"invoices"', f'"{target}"').replace("orders.dead", f"{source}.dead")
     billing = run_snippet(snippet, servers, invoice=lambda order: order.value + b" billed")
     assert billing["app"].run_until_idle()["bill"].records == 1
     assert topics.values(servers, target) == [b"an order billed"]
+
+
+def test_objects_are_sent_read_and_billed_as_the_pages_show(
+    servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = run_snippet(snippet_with("docs/producer.md", "@dataclass"), servers)
+
+    class Enough(Exception): ...
+
+    def show(key: object, article: object) -> None:
+        assert (key, article) == ("ada", "apple")
+        raise Enough
+
+    with pytest.raises(Enough):
+        run_snippet(
+            snippet_with("docs/consumer.md", "value=Order"),
+            servers,
+            Order=names["Order"],
+            print=show,
+        )
+
+    @dataclass
+    class Invoice:
+        article: str
+        cents: int
+
+    app = semel.App(servers)
+    shown = {"app": app, "Record": semel.Record, "Transaction": semel.Transaction}
+    run_snippet(
+        snippet_with("docs/applications.md", "def total"),
+        servers,
+        Order=names["Order"],
+        Invoice=Invoice,
+        **shown,
+    )
+    assert app.run_until_idle()["total"].records == 1
+    assert topics.values(servers, "fruit-invoices") == [b'{"article":"apple","cents":120}']
 
 
 def test_the_brokers_for_tests_are_there(semel_broker: Broker) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from app.records import record
 from semel import App, Outbox, Record, Transaction
-from semel.app.listener import CallShape, Listener
+from semel.app.listener import Listener
+from semel.app.payload import CallShape
 from semel.errors import ConfigError
 
 

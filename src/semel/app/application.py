@@ -12,10 +12,10 @@ from semel.app.listener import (
     Listener,
     check_promise,
     layers_of,
-    shape_of,
     takes_outbox,
     topics_of,
 )
+from semel.app.payload import payload_of
 from semel.app.progress import Counts
 from semel.app.retry_policy import RetryPolicy, check_retry_policy
 from semel.app.running import AppSettings, RunningApp, run_members, run_until_told
@@ -95,8 +95,9 @@ class App:
         """Call the function for the records of these topics, as a member of this group.
 
         The function gets a record, or with `batch` a list of them or an Arrow batch ("arrow", or
-        the annotation `pyarrow.RecordBatch`); a second parameter takes what it sends. `def` runs
-        in a thread, `async def` on the loop. A record that fails is tried again after a growing
+        the annotation `pyarrow.RecordBatch`); a second parameter takes what it sends. Annotated
+        with `Record[str, Order]` or `Order`, it gets keys and values as such. `def` runs in a
+        thread, `async def` on the loop. A record that fails is tried again after a growing
         pause, and goes to the topic `dead_letters` in the end; without one the application stops.
         Further options are those of a consumer.
         """
@@ -117,7 +118,7 @@ class App:
         check_names("listener", consumer_options, ConsumerOptions.__annotations__, also=own)
         check_consumer(group, consumer_options)
         # A record is opened in the thread of the function, and a failure at that is the record's.
-        deserializers = deserializers_of(consumer_options)
+        opening = consumer_options.copy()
         consumer_options.pop("key_deserializer", None)
         consumer_options.pop("value_deserializer", None)
 
@@ -125,6 +126,13 @@ class App:
             called = name or function.__name__
             if called in self._declared:
                 raise ConfigError(f"two listeners are called {called}: give one a name=")
+            payload = payload_of(function, batch)
+            # What a function makes of it is what the annotation tells of then.
+            kinds = {
+                part: None if f"{part}_deserializer" in opening else getattr(payload, part)
+                for part in ("key", "value")
+            }
+            deserializers = deserializers_of(opening, **kinds)
 
             def listener() -> Listener:
                 return Listener(
@@ -136,7 +144,7 @@ class App:
                     is_transactional=any(
                         each in self._transactional for each in layers_of(function)
                     ),
-                    shape=shape_of(function, batch),
+                    payload=payload,
                     takes_outbox=takes_outbox(function),
                     is_coroutine=inspect.iscoroutinefunction(function),
                     rules=Rules(retry_policy, dead_letters),

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from semel.client.consuming.record import Record
+from semel.client.payloads import PayloadRefused
 from semel.errors import SemelError
 
 _LINE_SIZE_MAX = 500
@@ -49,5 +50,5 @@ def failed_for_good(listener: str, failure: Failure) -> ListenerFailed:
         f"and there is no dead-letter topic: {type(error).__name__}: {in_words(error)}",
         error,
     )
-    failed.is_of_function = True
+    failed.is_of_function = not isinstance(error, PayloadRefused)
     return failed

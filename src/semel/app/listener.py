@@ -1,6 +1,5 @@
 """A listener as it was declared: which function gets which records of which topics."""
 
-import enum
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,20 +8,12 @@ from typing import Any
 
 from semel.app.cycle import Rules
 from semel.app.outbox import Outbox
+from semel.app.payload import CallShape, Payload, last_name_of
 from semel.client.consuming.deserializers import Deserializers
-from semel.client.consuming.record import Record
 from semel.client.consuming.settings import ConsumerOptions
 from semel.errors import ConfigError
 
 Topics = tuple[str, ...] | re.Pattern[str]
-
-
-class CallShape(enum.Enum):
-    """What the function is called with."""
-
-    RECORD = "one record"
-    RECORDS = "a list of records"
-    COLUMNS = "an Arrow batch"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +23,7 @@ class Listener:
     topics: Topics
     group: str
     is_transactional: bool
-    shape: CallShape
+    payload: Payload
     takes_outbox: bool
     is_coroutine: bool
     rules: Rules
@@ -51,20 +42,18 @@ class Listener:
             )
 
     @property
+    def shape(self) -> CallShape:
+        return self.payload.shape
+
+    @property
     def needs_transactions(self) -> bool:
         """For its own work, or to lay a record aside and commit its offset in one step."""
         return self.is_transactional or self.rules.dead_letters is not None
 
     def call(self, content: Any, outbox: Outbox) -> Any:
         """What the function returns: a coroutine, if it is one."""
-        if not self.deserializers.are_none:
-            content = self._deserialized(content)
+        content = self.payload.opened(content, self.deserializers)
         return self.function(content, outbox) if self.takes_outbox else self.function(content)
-
-    def _deserialized(self, content: Any) -> Any:
-        if isinstance(content, Record):
-            return self.deserializers.opened(content)
-        return [self.deserializers.opened(record) for record in content]
 
 
 def topics_of(topics: str | Sequence[str] | re.Pattern[str]) -> Topics:
@@ -87,21 +76,11 @@ def takes_outbox(function: Callable[..., Any]) -> bool:
     return len(needed) == _PARAMETERS_MAX
 
 
-def shape_of(function: Callable[..., Any], batch: bool | str) -> CallShape:
-    """As it was asked for, or as the first parameter is annotated."""
-    if batch not in (True, False, "arrow"):
-        raise ConfigError(f"batch is True, False or 'arrow', not {batch!r}")
-    first = next(iter(inspect.signature(function).parameters.values()), None)
-    if batch == "arrow" or (first is not None and _annotation(first) == "RecordBatch"):
-        return CallShape.COLUMNS
-    return CallShape.RECORDS if batch else CallShape.RECORD
-
-
 def check_promise(listener: Listener) -> None:
     """A function that is written for transactions never runs without them."""
     if listener.takes_outbox and not listener.is_transactional:
         outbox = _needed(listener.function)[1]
-        if _annotation(outbox) == "Transaction":
+        if last_name_of(outbox) == "Transaction":
             raise ConfigError(
                 f"listener {listener.name}: it takes a Transaction, and is not @app.transactional"
             )
@@ -119,13 +98,6 @@ def _needed(function: Callable[..., Any]) -> list[inspect.Parameter]:
     parameters = inspect.signature(function).parameters.values()
     positional = [each for each in parameters if each.kind in _POSITIONAL]
     return [each for each in positional if each.default is each.empty]
-
-
-def _annotation(parameter: inspect.Parameter) -> str:
-    """The last part of its name, however it was written."""
-    found = parameter.annotation
-    name: str = found if isinstance(found, str) else getattr(found, "__name__", "")
-    return name.rpartition(".")[2]
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

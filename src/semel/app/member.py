@@ -17,9 +17,10 @@ from semel.app.cycle import CycleOutcome, Steps, all_at_once, doubt, one_by_one
 from semel.app.delivery import AtLeastOnce, Carrier, InTransactions, Meaning, NotDelivered
 from semel.app.failure import Failure, ListenerFailed, failed_for_good, in_words
 from semel.app.failure_log import FailureLog
-from semel.app.listener import CallShape, Listener
+from semel.app.listener import Listener
 from semel.app.outbox import Outbox
 from semel.app.pace import Pace
+from semel.app.payload import CallShape
 from semel.app.portion import Portion
 from semel.app.progress import Counts, ListenerState
 from semel.client.consuming.asynchronous import AsyncConsumer

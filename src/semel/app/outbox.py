@@ -7,10 +7,10 @@ without a transaction being open, and what a failed call had sent needs no abort
 from operator import index
 from typing import Any, NamedTuple
 
+from semel.client.payloads import encode
 from semel.client.producing.intake import (
     Headers,
     Serializer,
-    as_bytes,
     as_headers,
     as_timestamp_ms,
 )
@@ -34,7 +34,7 @@ class Outbox:
     """Records to be sent once the function has returned."""
 
     def __init__(
-        self, key_serializer: Serializer = as_bytes, value_serializer: Serializer = as_bytes
+        self, key_serializer: Serializer = encode, value_serializer: Serializer = encode
     ) -> None:
         self._key_bytes = key_serializer
         self._value_bytes = value_serializer

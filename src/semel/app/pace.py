@@ -6,7 +6,8 @@ long again; so it takes less at a time, until one record is to blame.
 """
 
 from semel.app.cycle import CycleOutcome
-from semel.app.listener import CallShape, Listener
+from semel.app.listener import Listener
+from semel.app.payload import CallShape
 from semel.app.portion import Portion
 from semel.client.consuming.record import Record
 from semel.client.consuming.settings import settings_of

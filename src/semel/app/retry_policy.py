@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from semel.client.options import check_numbers
+from semel.client.payloads import PayloadRefused
 from semel.errors import ConfigError
 
 _FACTOR = 2
@@ -23,6 +24,8 @@ class RetryPolicy(NamedTuple):
 
     def allows(self, error: Exception, attempt: int) -> bool:
         """Whether to try again after this attempt, counted from 1."""
+        if isinstance(error, PayloadRefused):
+            return False  # What a record holds does not change.
         return attempt <= self.retries and isinstance(error, self.retry_on)
 
     def pause_ms(self, attempt: int, random: float) -> float:

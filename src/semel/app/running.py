@@ -18,8 +18,9 @@ from semel.client.connecting.address import chosen_bootstrap_servers
 from semel.client.connecting.security_settings import as_security
 from semel.client.consuming.asynchronous import AsyncConsumer
 from semel.client.consuming.settings import ConsumerOptions
+from semel.client.payloads import encode
 from semel.client.producing.asynchronous import AsyncProducer
-from semel.client.producing.intake import as_bytes, serializers_of
+from semel.client.producing.intake import serializers_of
 from semel.client.producing.settings import ProducerOptions
 from semel.security import PLAINTEXT, SecurityLike
 from semel.world import SystemRandomness
@@ -134,7 +135,7 @@ class RunningApp:
     def _producer_options(self) -> ProducerOptions:
         options = self._settings.producer_options.copy()
         # The outbox has made bytes of everything already.
-        options["key_serializer"] = options["value_serializer"] = as_bytes
+        options["key_serializer"] = options["value_serializer"] = encode
         return options
 
     def _producer(self) -> AsyncProducer:

@@ -6,15 +6,15 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, Unpack
 
 from semel.client.consuming.actions import Callbacks, Tell
 from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.deserializers import as_one, columns_or_all, deserializers_of
 from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
-from semel.client.consuming.record import Record
+from semel.client.consuming.record import Key, Record, Value
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.producing.coordination import GroupMetadata
 from semel.errors import NotInOrder
@@ -28,7 +28,7 @@ Listener = Callable[[Sequence[TopicPartition]], Awaitable[object] | object]
 _Result = TypeVar("_Result")
 
 
-class AsyncConsumer:
+class AsyncConsumer(Generic[Key, Value]):
     """Reads the partitions that its group gives it, or those it is assigned by hand.
 
     >>> async with AsyncConsumer("127.0.0.1:9092", "billing") as consumer:
@@ -36,19 +36,23 @@ class AsyncConsumer:
     ...     async for record in consumer:
     ...         print(record.value)
 
-    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them.
+    `key` and `value` say what to make of them: a model, a dataclass, `dict`, `str`. Without servers
+    `SEMEL_BOOTSTRAP_SERVERS` names them.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str] | None = None,
         group: str | None = None,
+        *,
+        key: "type[Key] | UnionType | None" = None,
+        value: "type[Value] | UnionType | None" = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._settings = settings_of(group, options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._deserializers = deserializers_of(options)
+        self._deserializers = deserializers_of(options, key, value)
         self._callbacks: Callbacks[Listener] = Callbacks()
         self._maybe_engine: ConsumerEngine | None = None
         self._running: asyncio.Task[None] | None = None
@@ -127,7 +131,9 @@ class AsyncConsumer:
         """Read these partitions, without the group's say."""
         self._engine.assign(partitions)
 
-    async def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
+    async def poll(
+        self, timeout_ms: float = 1_000, max_records: int | None = None
+    ) -> list[Record[Key, Value]]:
         """The next records, as soon as there are any; none if there are none in time.
 
         With `max_records=0` it takes none, and only tells of partitions that come and go.
@@ -177,7 +183,7 @@ class AsyncConsumer:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[Key, Value]:
         """The next record, waited for without end; the ones before it count as done."""
         engine = self._engine
         positions = engine.positions

@@ -7,8 +7,8 @@ import re
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from types import TracebackType, UnionType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from semel.client.cluster.loop_thread import LoopThread
 from semel.client.consuming.actions import Callbacks, Tell
@@ -16,7 +16,7 @@ from semel.client.consuming.commits import Offsets, OnDone
 from semel.client.consuming.deserializers import as_one, columns_or_all, deserializers_of
 from semel.client.consuming.engine import ConsumerEngine
 from semel.client.consuming.partition import Want
-from semel.client.consuming.record import Record
+from semel.client.consuming.record import Key, Record, Value
 from semel.client.consuming.settings import ConsumerOptions, settings_of
 from semel.client.producing.coordination import GroupMetadata
 from semel.types import TopicPartition
@@ -29,7 +29,7 @@ Listener = Callable[[Sequence[TopicPartition]], object]
 _Result = TypeVar("_Result")
 
 
-class Consumer:
+class Consumer(Generic[Key, Value]):
     """Reads the partitions that its group gives it, or those it is assigned by hand.
 
     >>> with Consumer("127.0.0.1:9092", "billing") as consumer:
@@ -37,7 +37,8 @@ class Consumer:
     ...     for record in consumer:
     ...         print(record.value)
 
-    Without servers `SEMEL_BOOTSTRAP_SERVERS` names them. To be used by one thread at a time;
+    `key` and `value` say what to make of them: a model, a dataclass, `dict`, `str`. Without servers
+    `SEMEL_BOOTSTRAP_SERVERS` names them. To be used by one thread at a time;
     callbacks are called in that.
     """
 
@@ -45,12 +46,15 @@ class Consumer:
         self,
         bootstrap_servers: str | Sequence[str] | None = None,
         group: str | None = None,
+        *,
+        key: "type[Key] | UnionType | None" = None,
+        value: "type[Value] | UnionType | None" = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self._settings = settings_of(group, options)
         self._bootstrap_servers = bootstrap_servers
         self._options = options
-        self._deserializers = deserializers_of(options)
+        self._deserializers = deserializers_of(options, key, value)
         self._callbacks: Callbacks[Listener] = Callbacks()
         self._is_closed = False
         self._thread = LoopThread("consumer", self._main)
@@ -133,7 +137,9 @@ class Consumer:
         """Read these partitions, without the group's say."""
         self._do(lambda engine: engine.assign(partitions))
 
-    def poll(self, timeout_ms: float = 1_000, max_records: int | None = None) -> list[Record]:
+    def poll(
+        self, timeout_ms: float = 1_000, max_records: int | None = None
+    ) -> list[Record[Key, Value]]:
         """The next records, as soon as there are any; none if there are none in time.
 
         With `max_records=0` it takes none, and only tells of partitions that come and go.
@@ -191,7 +197,7 @@ class Consumer:
         finally:
             self._do(lambda engine: engine.told(tell))
 
-    def _opened(self, records: list[Record]) -> list[Record]:
+    def _opened(self, records: list[Record[Key, Value]]) -> list[Record[Key, Value]]:
         positions = self._engine.positions
         try:
             return self._deserializers.all_opened(records, positions)
@@ -202,7 +208,7 @@ class Consumer:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Record:
+    def __next__(self) -> Record[Key, Value]:
         """The next record, waited for without end; the ones before it count as done."""
         positions = self._engine.positions
         return self._opened(self._serve(lambda: positions.take(1)))[0]

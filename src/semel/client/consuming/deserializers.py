@@ -7,18 +7,18 @@ from semel.client.consuming.positions import Positions
 from semel.client.consuming.record import Record
 from semel.client.consuming.refusals import UndeliverableRecord
 from semel.client.consuming.settings import ConsumerOptions
+from semel.client.payloads import Decoder, PayloadRefused, decoder_of
+from semel.errors import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Deserializer = Callable[[bytes], Any]
-
 
 class Deserializers(NamedTuple):
-    """What makes of a key or a value that is there what the application asked for."""
+    """What makes of a key or a value what the application asked for."""
 
-    key: Deserializer | None
-    value: Deserializer | None
+    key: Decoder | None
+    value: Decoder | None
 
     @property
     def are_none(self) -> bool:
@@ -26,10 +26,10 @@ class Deserializers(NamedTuple):
 
     def opened(self, record: Record) -> Record:
         key, value = record.key, record.value
-        if self.key is not None and key is not None:
-            key = self.key(key)
-        if self.value is not None and value is not None:
-            value = self.value(value)
+        if self.key is not None:
+            key = _opened("key", self.key, key)
+        if self.value is not None:
+            value = _opened("value", self.value, value)
         return record._replace(key=key, value=value)
 
     def all_opened(self, records: list[Record], positions: Positions) -> list[Record]:
@@ -54,8 +54,29 @@ class Deserializers(NamedTuple):
         return opened
 
 
-def deserializers_of(options: ConsumerOptions) -> Deserializers:
-    return Deserializers(options.get("key_deserializer"), options.get("value_deserializer"))
+def _opened(part: str, decode: Decoder, content: bytes | None) -> Any:
+    try:
+        return decode(content)
+    except PayloadRefused as refused:
+        raise PayloadRefused(f"its {part} {refused}") from refused.__cause__
+
+
+def deserializers_of(options: ConsumerOptions, key: Any = None, value: Any = None) -> Deserializers:
+    """By functions, or by what keys and values are to be; None: as they are."""
+    return Deserializers(
+        _decoder("key", options.get("key_deserializer"), key),
+        _decoder("value", options.get("value_deserializer"), value),
+    )
+
+
+def _decoder(part: str, deserialize: Callable[[bytes], Any] | None, kind: Any) -> Decoder | None:
+    if deserialize is None:
+        return None if kind is None else decoder_of(kind)
+    if not callable(deserialize):
+        raise ConfigError(f"{part}_deserializer is {deserialize!r}, and must be a function")
+    if kind is not None:
+        raise ConfigError(f"{part} and {part}_deserializer exclude each other")
+    return lambda content: None if content is None else deserialize(content)
 
 
 def as_one(pieces: "list[pa.RecordBatch]", columns: Collection[str]) -> "pa.RecordBatch":

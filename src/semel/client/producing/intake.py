@@ -5,12 +5,13 @@ from operator import index
 from typing import Any
 
 from semel.client.cluster.metadata import NO_NODE, TopicMetadata
+from semel.client.payloads import encode
 from semel.client.producing.batch import ProducerBatch
 from semel.client.producing.core import ProducerCore
 from semel.client.producing.partitioners import Partitioner
 from semel.client.producing.queue import PartitionQueue
 from semel.client.producing.settings import ProducerOptions
-from semel.errors import UnknownTopicOrPartition
+from semel.errors import ConfigError, UnknownTopicOrPartition
 from semel.records.records import RecordHeader
 from semel.types import TopicPartition
 
@@ -24,7 +25,7 @@ Headers = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | N
 
 
 def as_bytes(content: object) -> bytes | None:
-    """How keys and values are written unless the caller says otherwise."""
+    """How headers are written, and what serializers return."""
     if content is None or type(content) is bytes:
         return content
     if isinstance(content, str):
@@ -32,20 +33,22 @@ def as_bytes(content: object) -> bytes | None:
     if isinstance(content, bytes | bytearray | memoryview):
         return bytes(content)
     kind = type(content).__name__
-    raise TypeError(f"keys and values are bytes or str, not {kind}: give a serializer")
+    raise TypeError(f"a header is bytes or str, not {kind}")
 
 
 def serializers_of(options: ProducerOptions) -> tuple[Serializer, Serializer]:
     """Those of keys and of values."""
     return (
-        _serializer("key_serializer", options.get("key_serializer", as_bytes)),
-        _serializer("value_serializer", options.get("value_serializer", as_bytes)),
+        _serializer("key_serializer", options.get("key_serializer", encode)),
+        _serializer("value_serializer", options.get("value_serializer", encode)),
     )
 
 
 def _serializer(option: str, serialize: AnySerializer) -> Serializer:
-    if serialize is as_bytes:
-        return as_bytes
+    if serialize is encode:
+        return encode
+    if not callable(serialize):
+        raise ConfigError(f"{option} is {serialize!r}, and must be a function")
 
     def serialized(content: object) -> bytes | None:
         made = serialize(content)
@@ -83,14 +86,14 @@ class Intake:
         self,
         core: ProducerCore,
         partitioner: Partitioner,
-        key_serializer: Serializer = as_bytes,
-        value_serializer: Serializer = as_bytes,
+        key_serializer: Serializer = encode,
+        value_serializer: Serializer = encode,
     ) -> None:
         self._core = core
         self._partitioner = partitioner
         self.key_bytes = key_serializer
         self.value_bytes = value_serializer
-        self.is_plain = key_serializer is as_bytes and value_serializer is as_bytes
+        self.is_plain = key_serializer is encode and value_serializer is encode
         self.queues: dict[str, list[PartitionQueue]] = {}
         """The partitions of each topic that is known."""
 
