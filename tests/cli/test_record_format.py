@@ -12,7 +12,7 @@ from semel.client.consuming.record import Record, TimestampType
 from semel.errors import ConfigError
 
 HEADERS = (("a", b"1"), ("b", None))
-RECORD = Record("topic", 2, 7, 123, TimestampType.CREATE_TIME, b"key", b"value", HEADERS)
+RECORD: Record = Record("topic", 2, 7, 123, TimestampType.CREATE_TIME, b"key", b"value", HEADERS)
 
 
 @pytest.mark.parametrize(
